@@ -1,6 +1,6 @@
-//! Opens and makes files beneath a directory, never through a symbolic link and never out of it.
+//! Opens and creates files beneath a directory, never through a symlink and never outside of it.
 //!
-//! Paths may be longer than the kernel takes in one call: they are walked in hops.
+//! Paths may be longer than the kernel accepts in one call: they are walked in several hops.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,21 +13,21 @@ use rustix::io::Errno;
 
 use crate::stat::HostStat;
 
-/// Bytes of a path given to the kernel at once; PATH_MAX is 4096 with its terminating NUL.
+/// Bytes of a path passed to the kernel at once; PATH_MAX is 4096 including the terminating NUL.
 const HOP_BYTES_MAX: usize = 4000;
 
-/// How often a file that the kernel asks to be tried again is tried at once; then how often with a pause, two seconds
-/// in all.
+/// How often an open that fails with EAGAIN is retried at once; then how often with a pause, for two seconds in
+/// all.
 const AT_ONCE_TRIES_MAX: u32 = 100;
 const LEASE_PAUSES_MAX: u32 = 200;
 const LEASE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Flags for a directory that is only walked through.
+/// Flags for a directory that is only traversed.
 pub const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
-/// Flags for reading a file: a fifo or a device put in its place must not block the reader.
+/// Flags for reading a file: if it was replaced by a FIFO or a device, the reader must not block.
 pub const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// A directory the caller names (links in the name itself are the caller's own and are followed).
+/// Opens a directory by its path. Symlinks in the path are followed, because the caller chose the path.
 pub fn open_root(path: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, DIR | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -37,7 +37,7 @@ pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<Owne
     create(root, path, flags, Mode::empty())
 }
 
-/// As [`open`], with the mode of a file that `O_CREAT` makes.
+/// Like [`open`], with the mode of a file created by `O_CREAT`.
 pub fn create(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let mut from: Option<OwnedFd> = None;
     let mut rest = path;
@@ -64,61 +64,62 @@ fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::
     loop {
         match openat2(dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode, resolve) {
             Err(Errno::INTR) => {}
-            // Either a rename elsewhere in the tree raced with the resolution, which is over at once; or somebody has
-            // a lease on the file, such as a file server, and is asked to give it back, which may take long.
+            // Either a rename elsewhere in the tree raced with the path resolution, which passes at once; or
+            // another process, such as a file server, holds a lease on the file and is asked to release it, which
+            // may take long.
             Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX => tries += 1,
             Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX + LEASE_PAUSES_MAX => {
                 avfs_types::pause::point("leased");
                 std::thread::sleep(LEASE_PAUSE);
                 tries += 1;
             }
-            // Somebody moved it out of the directory while the kernel walked there: as bad as a link that leads out.
+            // It was moved out of the directory during the path resolution: as bad as a symlink that leads outside.
             Err(Errno::XDEV) => return Err(Errno::LOOP.into()),
-            // A socket, or a fifo that nobody reads: no file is there any more.
+            // A socket, or a FIFO without a reader: the file no longer exists.
             Err(Errno::NXIO) => return Err(Errno::NOENT.into()),
             other => return Ok(other?),
         }
     }
 }
 
-/// What `name` in `dir` is, not following it if it is a link.
+/// The metadata of `name` in `dir`, not following a symlink.
 pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<HostStat> {
     Ok(HostStat::of(&statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// Waits until a write to an open file that has begun is over. Its stamp is that of the beginning, so that a file may
-/// look as if nobody had touched it for long while half of it is old.
+/// Waits until a write in progress to an open file has ended. Its time stamp is that of the start of the write, so
+/// a file may look unchanged for a long time while half of it is old.
 ///
-/// Asking where data is takes the lock that a write holds (ext4, btrfs, tmpfs, overlayfs); XFS has reads take it. It
-/// moves the position of the file.
+/// SEEK_DATA takes the lock that a write holds (ext4, btrfs, tmpfs, overlayfs); on XFS, reads take it. It moves the
+/// file offset.
 pub fn outlast_write(file: BorrowedFd<'_>) {
-    // An empty file has no data; a file system that does not know waits for nothing.
+    // An empty file has no data; a file system without SEEK_DATA does not wait.
     let _ = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0));
 }
 
-/// What an open file is now.
+/// The current metadata of an open file.
 pub fn fstat(file: BorrowedFd<'_>) -> io::Result<HostStat> {
     Ok(HostStat::of(&rustix::fs::fstat(file)?))
 }
 
-/// Where the symbolic link `name` in `dir` points.
+/// The target of the symlink `name` in `dir`.
 pub fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
     match rustix::fs::readlinkat(dir, OsStr::from_bytes(name), Vec::new()) {
-        // Something else stands there now: the link is gone.
+        // It is not a symlink any more.
         Err(Errno::INVAL) => Err(io::Error::from(io::ErrorKind::NotFound)),
         other => Ok(other?.into_bytes()),
     }
 }
 
-/// A name in a directory, and whether the directory says that it is one itself.
+/// A name in a directory, and whether the directory entry says that it is a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listed {
     pub name: Vec<u8>,
-    /// Nothing where the file system does not tell.
+    /// `None` if the file system does not report the type.
     pub is_dir: Option<bool>,
 }
 
-/// The names in a directory, sorted by their bytes, without `.` and `..`.
+/// The names in a directory, sorted by bytes, without `.` and `..`.
 pub fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Listed>> {
     let mut buffer = Vec::with_capacity(64 * 1024);
     let mut listing = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_and_parents_do_not_lead_out() {
+    fn symlinks_and_dot_dot_cannot_escape() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("in")).unwrap();
         std::fs::write(dir.path().join("secret"), "x").unwrap();
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_no_file() {
+    fn opening_a_socket_fails_as_not_found() {
         let dir = tempfile::tempdir().unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
         let root = open_root(dir.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Why the host refused something, as far as avfs treats it differently.
+//! Why the host refused an operation, as far as avfs distinguishes the causes.
 
 use std::io::{Error, ErrorKind};
 
@@ -9,12 +9,12 @@ pub enum Cause {
     NotFound,
     Exists,
     NotADirectory,
-    /// A symbolic link stood where none may be followed.
+    /// A symlink at a place where none may be followed.
     Link,
     NoPermission,
     ReadOnly,
     DiskFull,
-    /// The disk or the file system failed at this file; others may be well.
+    /// The disk or the file system failed for this file; other files may be fine.
     Unreadable,
     Other,
 }
@@ -24,11 +24,11 @@ impl Cause {
     pub fn of(error: &Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::LOOP) => return Self::Link,
-            // A bad sector, a damaged inode, a digest that does not match, an encrypted file without its key.
+            // A bad sector, a damaged inode, a mismatched checksum, an encrypted file without its key.
             Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::NOKEY) => return Self::Unreadable,
             Some(_) | None => {}
         }
-        #[expect(clippy::wildcard_enum_match_arm, reason = "the host's list of reasons is open")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the set of error kinds is open")]
         match error.kind() {
             ErrorKind::NotFound => Self::NotFound,
             ErrorKind::AlreadyExists => Self::Exists,

@@ -1,7 +1,7 @@
-//! Copies a layer of an overlay to another file system: everything it holds, whiteouts and sockets included.
+//! Copies a layer of an overlay to another file system: everything in it, including whiteouts and sockets.
 //!
-//! Two directories and two files are open at most, and paths may be longer than the kernel takes in one call. Never
-//! opens anything up: the caller must be able to read what is copied.
+//! At most two directories and two files are open, and paths may be longer than the kernel accepts in one call.
+//! Never changes permissions of the source: the caller must be able to read everything in it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,10 +19,10 @@ use crate::{beneath, make, overlay, xattr};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Fills the new directory `to` with what is in `from`, and gives it the looks of `from`. A failure names its path.
+/// Copies the contents and the metadata of `from` to the new directory `to`. An error names its path.
 pub fn layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     let mut copy = Copy { from, to, umask: Umask::beneath(to)?, linked: HashMap::new() };
-    // Parents before children; they get their looks in the other order, since they may forbid writing.
+    // Parents before children; their metadata is set in reverse order, because their modes may forbid writing.
     let mut dirs: Vec<Vec<u8>> = vec![Vec::new()];
     let mut next = 0;
     while next < dirs.len() {
@@ -37,7 +37,7 @@ struct Copy<'a> {
     from: BorrowedFd<'a>,
     to: BorrowedFd<'a>,
     umask: Umask,
-    /// Files with several names: where the first one was written.
+    /// Files with several hard links: where the first one was written.
     linked: HashMap<u64, (Vec<u8>, Vec<u8>)>,
 }
 
@@ -46,7 +46,7 @@ impl Copy<'_> {
         Ok((beneath::open(self.from, dir, DIR)?, beneath::open(self.to, dir, DIR)?))
     }
 
-    /// Copies what is in `dir`; directories are made and left to be filled.
+    /// Copies the entries of `dir`; subdirectories are created and filled later.
     fn fill(&mut self, dir: &[u8], dirs: &mut Vec<Vec<u8>>) -> io::Result<()> {
         let (from, to) = self.both(dir).map_err(|error| naming(dir, error))?;
         for listed in beneath::names(from.as_fd()).map_err(|error| naming(dir, error))? {
@@ -77,7 +77,7 @@ impl Copy<'_> {
             HostKind::Symlink => make::symlink(to, name, &beneath::read_link(from, name)?, stat.mtime),
             HostKind::Fifo => make::fifo(to, name, stat.mode, stat.mtime),
             HostKind::Special("socket") => socket(to, name, stat.mode),
-            // A device cannot be kept, and what it stands in the place of is gone.
+            // A device cannot be stored, and it hides the file of the layers below.
             HostKind::Whiteout | HostKind::Special(_) => overlay::whiteout(to, name),
         }
     }
@@ -113,14 +113,14 @@ impl Copy<'_> {
     }
 }
 
-/// Copies what was written of a file; holes stay holes.
+/// Copies the data of a file; holes stay holes.
 fn content(from: &OwnedFd, to: &OwnedFd, size: u64) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut at = 0;
     while at < size {
         at = match seek(from, SeekFrom::Data(at)) {
             Err(Errno::NXIO) => break,
-            // A file system that does not tell its holes has none.
+            // A file system that does not report holes has none.
             other => other.unwrap_or(at),
         };
         let end = seek(from, SeekFrom::Hole(at)).unwrap_or(size);
@@ -140,7 +140,7 @@ fn content(from: &OwnedFd, to: &OwnedFd, size: u64) -> io::Result<()> {
     Ok(ftruncate(to, size)?)
 }
 
-/// A socket's name, which nobody listens at: what it was is told by whoever looks at the copy.
+/// Creates a socket that no process listens on, so that readers of the copy can report that it was a socket.
 fn socket(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<()> {
     Ok(mknodat(dir, OsStr::from_bytes(name), FileType::Socket, Mode::from_raw_mode(mode & 0o777), 0)?)
 }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_its_path() {
+    fn errors_name_the_path() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         std::fs::create_dir_all(from.join("sub")).unwrap();

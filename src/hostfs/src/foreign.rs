@@ -1,5 +1,6 @@
-//! Users and groups that a sandbox of this process cannot map. Root maps everybody, anyone else only themselves: the
-//! kernel refuses to copy up a file of another user or group (EOVERFLOW), or one whose access list names one (EINVAL).
+//! Users and groups that a sandbox of this process cannot map. Root maps all of them, any other user only itself:
+//! the kernel refuses to copy up a file of another user or group (EOVERFLOW), or a file whose ACL names one
+//! (EINVAL).
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -8,17 +9,17 @@ use rustix::fs::{fgetxattr, lgetxattr};
 use rustix::io::Errno;
 
 const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
-/// Room for what nearly every list has.
+/// Large enough for nearly every ACL.
 const LIST_BYTES_USUAL: usize = 512;
-/// More than the longest list that a file system keeps.
+/// More than the largest ACL that a file system stores.
 const LIST_BYTES_MAX: usize = 64 << 10;
 const LIST_HEAD_BYTES: usize = 4;
 const LIST_ENTRY_BYTES: usize = 8;
-/// The tags of entries that name a user and a group.
+/// The tags of ACL entries that name a user or a group.
 const NAMED_USER: u16 = 0x02;
 const NAMED_GROUP: u16 = 0x08;
 
-/// Whom a user namespace of this process can map.
+/// The users and groups that a user namespace of this process can map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
     Everybody,
@@ -44,13 +45,14 @@ impl Mapped {
         }
     }
 
-    /// True if an access list of the file names somebody who is not mapped. A list that cannot be read names nobody.
+    /// True if an ACL of the file names a user or group that is not mapped. An unreadable ACL counts as naming
+    /// none.
     #[must_use]
     pub fn lacks_listed(self, file: BorrowedFd<'_>) -> bool {
         self.lacks_one_of(|name, list| fgetxattr(file, name, list))
     }
 
-    /// The same for a path that is not a link.
+    /// Like [`Self::lacks_listed`], for a path that is not a symlink.
     #[must_use]
     pub fn lacks_listed_at(self, path: &Path) -> bool {
         self.lacks_one_of(|name, list| lgetxattr(path, name, list))
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_name_others_are_recognised() {
+    fn acls_naming_other_users_or_groups_are_detected() {
         const NOBODY: u32 = u32::MAX;
         let plain = [(0x01, NOBODY), (0x04, NOBODY), (0x10, NOBODY), (0x20, NOBODY)];
         assert!(!names_another(&list(&plain), 7, 8));

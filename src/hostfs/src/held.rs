@@ -1,6 +1,6 @@
-//! A file of the host that was looked at and is used later: held open, and recognised by its device and inode.
+//! A file of the host that was checked and is used later: kept open, and identified by its device and inode.
 //!
-//! A path may lead to another file by then. As long as the first file is open no other one gets its inode number.
+//! Its path may refer to another file by then. While the first file is open, no other file gets its inode number.
 
 use std::ffi::CString;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 
-/// Which file it is. The default is no file at all.
+/// The identity of a file. The default matches no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileId {
     pub device: u64,
@@ -19,7 +19,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Nothing is allocated: a process that was cloned may call this.
+    /// Allocates nothing, so a cloned process may call this.
     pub fn of(file: impl AsFd) -> rustix::io::Result<Self> {
         let stat = fstat(file)?;
         #[allow(
@@ -31,7 +31,7 @@ impl FileId {
     }
 }
 
-/// A file that is held open, without the right to read or write it.
+/// A file that is kept open, without permission to read or write it (`O_PATH`).
 #[derive(Clone, Debug, Default)]
 pub struct HeldFile {
     id: FileId,
@@ -40,7 +40,7 @@ pub struct HeldFile {
 }
 
 impl HeldFile {
-    /// Follows no link anywhere in the path.
+    /// Opens a file without following any symlink in the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -59,7 +59,7 @@ impl HeldFile {
         self.is_dir
     }
 
-    /// Whether a path leads to this file, through no link.
+    /// Whether a path refers to this file, without any symlink.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {
         Self::open(path).is_ok_and(|there| there.id == self.id)
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_not_mistaken_for_one_that_took_its_place() {
+    fn replaced_file_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let (path, moved) = (root.join("a"), root.join("b"));
@@ -90,7 +90,7 @@ mod tests {
         assert!(!held.is_at(&path) && held.is_at(&moved));
         std::os::unix::fs::symlink(&moved, &path).unwrap();
         assert!(!held.is_at(&path));
-        // Its inode number is not given to another file while it is held.
+        // Its inode number is not reused while the file is open.
         std::fs::remove_file(&path).unwrap();
         std::fs::remove_dir(&moved).unwrap();
         for name in 0..100 {

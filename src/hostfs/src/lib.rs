@@ -1,7 +1,7 @@
-//! What avfs asks of the host, mostly of its file system: by file descriptor, and beneath a directory.
+//! Host operations of avfs, mostly on the file system: by file descriptor, and beneath a directory.
 //!
-//! This crate knows nothing of vaults. It never follows a symbolic link that somebody else may have planted, except in
-//! paths that the caller names whole: a vault's own, and those of its locks.
+//! This crate knows nothing of vaults. It never follows a symlink that another user may have planted, except in
+//! complete paths given by the caller: those of vaults and of their locks.
 //!
 //! ```
 //! use std::os::fd::AsFd;

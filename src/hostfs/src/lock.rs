@@ -1,4 +1,4 @@
-//! File locks with patience: served in the order of asking, released by the kernel when the holder dies.
+//! File locks with a timeout: granted in the order requested, released by the kernel when the holder dies.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +27,7 @@ pub enum LockError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the file system has no locks")]
+    #[error("the file system does not support locks")]
     Unsupported(#[source] std::io::Error),
     #[error("still locked by another process after {} s", .0.as_secs())]
     TimedOut(Duration),
@@ -36,16 +36,16 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// What a file that is open, and could not be locked, has answered.
+    /// Converts the error of locking an open file.
     #[must_use]
     pub fn of(error: std::io::Error) -> Self {
         error.raw_os_error().map(Errno::from_raw_os_error).map_or_else(|| Self::Lock(error), refused)
     }
 }
 
-/// A held lock; dropping it gives it back.
+/// A held lock; dropping it releases the lock.
 ///
-/// Each lock has an open file description of its own, so it excludes threads of this process too.
+/// Each lock has a separate open file description, so it excludes other threads of this process too.
 #[derive(Debug)]
 pub struct FileLock {
     held: OwnedFd,
@@ -57,8 +57,8 @@ impl FileLock {
         Self::take(opened(path, New::Own)?, mode, patience)
     }
 
-    /// As [`Self::acquire`]: a lock file that is not there yet can be used by whoever can use the file it guards, and
-    /// by nobody else, whoever comes first.
+    /// Like [`Self::acquire`], but a new lock file gets the permissions of the file it guards: it can be used by
+    /// exactly the users who can use that file, no matter who creates it.
     pub fn acquire_for(
         guarded: &Path,
         path: &Path,
@@ -88,19 +88,19 @@ impl FileLock {
         }
     }
 
-    /// True if `path` still names the file that is locked, and not another one put in its place.
+    /// True if `path` still names the locked file, and not a replacement.
     pub fn is_at(&self, path: &Path) -> std::io::Result<bool> {
         let (held, there) = (rustix::fs::fstat(&self.held)?, rustix::fs::stat(path)?);
         Ok((held.st_dev, held.st_ino) == (there.st_dev, there.st_ino))
     }
 
-    /// Lets processes that are started from here hold it too: it is given back when all of them are gone.
+    /// Lets child processes inherit the lock: it is released when all of them have ended.
     pub fn pass_on(&self) -> std::io::Result<()> {
         Ok(rustix::io::fcntl_setfd(&self.held, rustix::io::FdFlags::empty())?)
     }
 
-    /// Takes the lock of a directory, or of any file that is there, if nobody holds it; nothing too if it has gone
-    /// meanwhile.
+    /// Locks a directory, or any existing file, if the lock is free. Also returns `None` if the file was removed in
+    /// the meantime.
     pub fn try_existing(path: &Path, mode: Mode) -> std::io::Result<Option<Self>> {
         let held = match File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -118,12 +118,12 @@ impl FileLock {
         Ok(lock.is_at(path).unwrap_or(false).then_some(lock))
     }
 
-    /// Takes the lock if nobody holds it.
+    /// Takes the lock if it is free.
     pub fn try_acquire(path: &Path, mode: Mode) -> Result<Option<Self>, LockError> {
         free(Self::acquire(path, mode, Duration::ZERO))
     }
 
-    /// As [`Self::try_acquire`], with a file made as by [`Self::acquire_for`].
+    /// Like [`Self::try_acquire`], creating the lock file like [`Self::acquire_for`].
     pub fn try_acquire_for(guarded: &Path, path: &Path, mode: Mode) -> Result<Option<Self>, LockError> {
         free(Self::acquire_for(guarded, path, mode, Duration::ZERO))
     }
@@ -145,14 +145,14 @@ struct Wait {
     answer: mpsc::SyncSender<Outcome>,
 }
 
-/// Between two looks at a lock that no thread can wait for.
+/// The polling interval for a lock if no waiting thread can be created.
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Waiting threads with nothing to wait for.
+/// Waiting threads that are idle.
 static IDLE: Mutex<Vec<mpsc::Sender<Wait>>> = Mutex::new(Vec::new());
 
-/// A blocking flock has no timeout, so another thread does the waiting; it may wait for ever. When nobody
-/// wants the lock any more the answer is not taken and the descriptor, and with it the lock, is dropped.
+/// A blocking flock has no timeout, so another thread does the waiting, possibly forever. If the lock is no longer
+/// wanted, nobody receives the answer and the descriptor, and with it the lock, is dropped.
 fn wait_for(
     file: OwnedFd,
     now: FlockOperation,
@@ -186,7 +186,7 @@ fn wait_for(
     take.recv_timeout(patience).ok()
 }
 
-/// Waits without another thread, where there can be none; others may be served first.
+/// Waits without another thread, if none can be created; others may get the lock first.
 fn poll(file: OwnedFd, now: FlockOperation, patience: Duration) -> Option<Outcome> {
     let begun = Instant::now();
     while begun.elapsed() < patience {
@@ -198,15 +198,15 @@ fn poll(file: OwnedFd, now: FlockOperation, patience: Duration) -> Option<Outcom
     None
 }
 
-/// How often a lock file may be gone when it is opened and there when it is made.
+/// How often a lock file may be missing when it is opened and exist when it is created.
 const OPEN_TRIES_MAX: usize = 100;
 
-/// How a lock file is made that is not there yet.
+/// How a missing lock file is created.
 #[derive(Clone, Copy, Debug)]
 enum New<'a> {
-    /// As any file of this process.
+    /// Like any file of this process.
     Own,
-    /// With the rights of the file that it guards.
+    /// With the permissions of the file that it guards.
     Like(&'a Path),
 }
 
@@ -225,12 +225,12 @@ fn open(path: &Path, new: New<'_>) -> io::Result<OwnedFd> {
             other => return other,
         }
     }
-    // A link that leads nowhere: it is not followed by who makes a file.
+    // A dangling symlink: creating a file does not follow it.
     Err(Errno::LOOP.into())
 }
 
 fn open_existing(path: &Path) -> io::Result<OwnedFd> {
-    // For writing where that is allowed: NFS wants it of who locks alone.
+    // For writing if that is allowed: NFS requires it for an exclusive lock.
     let opened = File::options().read(true).write(true).open(path);
     let opened = opened.or_else(|refused| File::open(path).map_err(|_| refused));
     opened.map(OwnedFd::from)
@@ -243,8 +243,8 @@ fn make(path: &Path, new: New<'_>) -> io::Result<OwnedFd> {
     let like = guarded.metadata()?;
     let bits = like.mode() & 0o777;
     let file = OwnedFd::from(options.mode(bits).open(path)?);
-    // Where the file system keeps neither modes nor owners, or this user may not give a file away, the file has fewer
-    // rights than it might have, never more.
+    // If the file system stores no modes or owners, or this user may not change the owner, the file has fewer
+    // permissions than intended, never more.
     if rustix::process::geteuid().is_root() {
         let (user, group) = (Uid::from_raw(like.uid()), Gid::from_raw(like.gid()));
         let _ = rustix::fs::fchown(&file, Some(user), Some(group));
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_held_lock_is_waited_for_and_then_given_up() {
+    fn waiting_for_a_held_lock_times_out_or_succeeds_on_release() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let held = FileLock::acquire(&path, Mode::Exclusive, Duration::ZERO).unwrap();
@@ -279,7 +279,7 @@ mod tests {
             let path = path.clone();
             move || FileLock::acquire(&path, Mode::Exclusive, Duration::from_secs(60)).is_ok()
         });
-        // The kernel lists those that wait for a lock, by the inode of its file.
+        // The kernel lists the waiters for a lock by the inode of its file.
         let waits = format!(":{} ", path.metadata().unwrap().ino());
         let is_waiting = || {
             let locks = std::fs::read_to_string("/proc/locks").unwrap();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_lock_file_has_the_mode_of_what_it_guards() {
+    fn new_lock_file_has_the_mode_of_the_guarded_file() {
         let dir = tempfile::tempdir().unwrap();
         let guarded = dir.path().join("file");
         std::fs::write(&guarded, "").unwrap();
@@ -305,14 +305,14 @@ mod tests {
             drop(FileLock::acquire_for(&guarded, &path, Mode::Shared, Duration::ZERO).unwrap());
             assert_eq!(path.metadata().unwrap().mode() & 0o7777, bits);
         }
-        // One that is there stays as it is.
+        // An existing lock file stays unchanged.
         let path = dir.path().join("lock-600");
         drop(FileLock::acquire_for(&guarded, &path, Mode::Shared, Duration::ZERO).unwrap());
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_is_no_lock_file() {
+    fn dangling_symlink_is_not_used_as_a_lock_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         std::os::unix::fs::symlink(dir.path().join("nowhere"), &path).unwrap();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_holders_live_together() {
+    fn shared_locks_do_not_exclude_each_other() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let _one = FileLock::try_acquire(&path, Mode::Shared).unwrap().unwrap();

@@ -1,17 +1,17 @@
-//! What both commands ask the machine about itself and about who runs them.
+//! Information about the machine and the user, for both commands.
 
 use std::io;
 
 use nix::unistd::{Uid, User};
 
-/// Where the kernel tells one start of the machine from another.
+/// The file with the kernel's boot id.
 pub const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
 pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string(BOOT_ID_FILE)?.trim().to_owned())
 }
 
-/// The kernel's version, as far as features are told by it: `(6, 14)`.
+/// The kernel version, major and minor, such as `(6, 14)`: features depend on it.
 #[must_use]
 pub fn kernel_version() -> (u32, u32) {
     let name = rustix::system::uname();
@@ -20,7 +20,7 @@ pub fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Whether this process was started to take no notice of a signal, as by nohup.
+/// Whether this process was started with the signal ignored, as by nohup.
 #[must_use]
 pub fn ignores(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -29,14 +29,15 @@ pub fn ignores(signal: i32) -> bool {
     u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }
 
-/// The users that the machine itself knows.
+/// The local user database.
 const USERS_FILE: &str = "/etc/passwd";
 
-/// Who acts, as the audit log names them: `name(uid)`. Asked of the system: a variable could say anything.
+/// The acting user, as named in the audit log: `name(uid)`. Taken from the system, because a variable can be
+/// forged.
 #[must_use]
 pub fn actor() -> String {
     let uid = Uid::current();
-    // Asking the name service costs more than reading the file it would mostly read.
+    // A name service lookup costs more than reading the file, where it usually ends up anyway.
     let users = std::fs::read_to_string(USERS_FILE).unwrap_or_default();
     let name = name_in(&users, uid.as_raw()).map(str::to_owned);
     let name = name.or_else(|| User::from_uid(uid).ok().flatten().map(|user| user.name));
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_user_with_the_number_is_meant() {
+    fn first_user_with_the_uid_is_used() {
         let users =
             "root:x:0:0:root:/root:/bin/sh\n# nobody\n\nann:x:1000:1000::/home/ann:\nbob:x:1000:1::/:\n";
         assert_eq!(name_in(users, 0), Some("root"));

@@ -1,4 +1,4 @@
-//! Makes files, links and directories in a directory the caller holds open.
+//! Creates files, links and directories in a directory that the caller has open.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,18 +15,18 @@ use avfs_types::clock::FileTime;
 use crate::stat::timespec;
 use crate::xattr;
 
-/// setuid and setgid.
+/// The setuid and setgid bits.
 pub const SET_ID_BITS: u32 = 0o6000;
 
-/// The bits the process takes away from every mode it asks for.
+/// The umask: the bits that the process clears in every mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Umask(u32);
 
 impl Umask {
-    /// What files made beneath `dir` lose: read from the kernel's report, since asking with umask(2) would
-    /// change it for other threads.
+    /// The umask that applies in `dir`. Read from /proc/self/status, because umask(2) would change it for other
+    /// threads.
     pub fn beneath(dir: BorrowedFd<'_>) -> io::Result<Self> {
-        // A default ACL takes the umask's place and is inherited: then every mode is set by hand.
+        // A default ACL replaces the umask and is inherited: then every mode is set explicitly.
         let mut acl = [0_u8; 0];
         if rustix::fs::fgetxattr(dir, "system.posix_acl_default", &mut acl[..]).is_ok_and(|length| length > 0)
         {
@@ -35,11 +35,11 @@ impl Umask {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         let bits = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
-        // Where the kernel does not tell, every mode is set by hand.
+        // If the kernel does not report it, every mode is set explicitly.
         Ok(Self(bits.unwrap_or(0o7777)))
     }
 
-    /// True if a file made with this mode needs no second call to have it.
+    /// True if a file created with this mode needs no chmod.
     fn passes(self, mode: u32) -> bool {
         mode & self.0 == 0 && mode & !0o777 == 0
     }
@@ -50,14 +50,14 @@ fn times(mtime: FileTime) -> Timestamps {
     Timestamps { last_access: now, last_modification: timespec(mtime) }
 }
 
-/// A new, empty file: a name that is taken is a failure.
+/// Creates an empty file; fails if the name exists.
 pub fn file(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(dir, OsStr::from_bytes(name), flags, Mode::from_raw_mode(mode & 0o777))?)
 }
 
-/// The kernel drops the setgid bit without a word where the file's group is not one of this process, as in a setgid
-/// directory of another group; then the file is given the process's own group first.
+/// Changes the mode. The kernel silently drops the setgid bit if the process is not in the file's group, as in a
+/// setgid directory of another group; then the file first gets the process's own group.
 fn change_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
     let lost = |now: u32| mode & SET_ID_BITS & !now != 0;
@@ -71,7 +71,7 @@ fn change_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Gives a file that was written its mode, attributes and time, in the order that keeps each.
+/// Sets the mode, attributes and time of a written file, in an order that preserves each.
 pub fn finish(
     file: BorrowedFd<'_>,
     mode: u32,
@@ -79,7 +79,7 @@ pub fn finish(
     xattrs: &[(Vec<u8>, Vec<u8>)],
     mtime: FileTime,
 ) -> io::Result<()> {
-    // Attributes can only be set while the owner may write, whatever the descriptor was opened for.
+    // Attributes can only be set while the owner has write permission, even on a writable descriptor.
     let closed = !xattrs.is_empty() && mode & 0o200 == 0;
     if closed {
         rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o777 | 0o200))?;
@@ -88,7 +88,8 @@ pub fn finish(
     if closed || !umask.passes(mode) {
         change_mode(file, mode)?;
     }
-    // Nobody has read it yet: a copy of it in an overlay is told from a new file by that.
+    // An access time equal to the modification time marks a file that was never read, which distinguishes a copy of
+    // it in an overlay from a new file.
     let times = Timestamps { last_access: timespec(mtime), last_modification: timespec(mtime) };
     Ok(rustix::fs::futimens(file, &times)?)
 }
@@ -102,17 +103,17 @@ pub fn symlink(dir: BorrowedFd<'_>, name: &[u8], target: &[u8], mtime: FileTime)
 pub fn fifo(dir: BorrowedFd<'_>, name: &[u8], mode: u32, mtime: FileTime) -> io::Result<()> {
     let name = OsStr::from_bytes(name);
     rustix::fs::mknodat(dir, name, FileType::Fifo, Mode::from_raw_mode(mode & 0o777), 0)?;
-    // The fifo was made just now in a directory only the caller can write, so it is no link.
+    // The FIFO was created just now in a directory that only the caller can write, so it is not a symlink.
     rustix::fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
     Ok(rustix::fs::utimensat(dir, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// A directory that only its owner can use until [`finish_dir`] gives it its mode.
+/// Creates a directory that only its owner can use until [`finish_dir`] sets its mode.
 pub fn dir(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(parent, OsStr::from_bytes(name), Mode::from_raw_mode(0o700))?)
 }
 
-/// Takes a directory's rights away from other users: earlier versions of avfs made some without care.
+/// Removes other users' permissions on a directory: earlier versions of avfs created some that were open to others.
 pub fn close_to_others(dir: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = rustix::fs::open(dir, flags, Mode::empty())?;
@@ -122,13 +123,13 @@ pub fn close_to_others(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A directory and the missing ones above it, closed to other users from their first moment: what is written beneath
-/// may have any mode, a setuid program included.
+/// Creates a directory and its missing parents, closed to other users from the start: files in it may have any
+/// mode, including setuid programs.
 pub fn private_dirs(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Gives a directory that is filled its attributes, mode and time.
+/// Sets the attributes, mode and time of a directory after it is filled.
 pub fn finish_dir(
     dir: BorrowedFd<'_>,
     mode: u32,
@@ -140,8 +141,8 @@ pub fn finish_dir(
     Ok(rustix::fs::futimens(dir, &times(mtime))?)
 }
 
-/// Changes the mode of a file or directory, also through a descriptor without rights (`O_PATH`), which has
-/// no fchmod: its name under /proc leads to the very same file.
+/// Changes the mode of a file or directory, also through an `O_PATH` descriptor, for which fchmod fails: its name
+/// in /proc refers to the same file.
 pub fn set_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
     Ok(rustix::fs::chmod(name, Mode::from_raw_mode(mode))?)
@@ -152,24 +153,24 @@ pub fn set_mtime(fd: BorrowedFd<'_>, mtime: FileTime) -> io::Result<()> {
     Ok(rustix::fs::futimens(fd, &times(mtime))?)
 }
 
-/// One more name for a file.
+/// Creates a hard link.
 pub fn link(from_dir: BorrowedFd<'_>, from: &[u8], to_dir: BorrowedFd<'_>, to: &[u8]) -> io::Result<()> {
     let (from, to) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
     Ok(rustix::fs::linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
 }
 
-/// What a rename does with what stands under the new name.
+/// How a rename treats an existing file at the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// There must be nothing.
+    /// The new name must not exist.
     Nothing,
-    /// A file: it is gone at the moment the new one is there.
+    /// An existing file is replaced atomically.
     File,
-    /// Anything: both change places, in one step where the file system can.
+    /// Anything is allowed: the two are exchanged, atomically if the file system supports it.
     Anything,
 }
 
-/// Gives what is `from` the name `to`.
+/// Renames `from` to `to`.
 pub fn rename(
     (from_dir, from): (BorrowedFd<'_>, &[u8]),
     (to_dir, to): (BorrowedFd<'_>, &[u8]),
@@ -183,7 +184,7 @@ pub fn rename(
     let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
     avfs_types::pause::point("rename");
     match rustix::fs::renameat_with(from_dir, old, to_dir, new, flags) {
-        // Not every file system knows the flags.
+        // Not every file system supports the flags.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             rename_in_steps((from_dir, from), (to_dir, to), over)
         }
@@ -201,7 +202,7 @@ fn rename_in_steps(
         Over::File => Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?),
         Over::Nothing => match link(from_dir, from, to_dir, to) {
             Ok(()) => Ok(rustix::fs::unlinkat(from_dir, old, AtFlags::empty())?),
-            // A directory has no second name, and on some file systems nothing has.
+            // A directory cannot be hard-linked, and some file systems have no hard links.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 match rustix::fs::statat(to_dir, new, AtFlags::SYMLINK_NOFOLLOW) {
                     Err(Errno::NOENT) => Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?),
@@ -216,7 +217,7 @@ fn rename_in_steps(
             let aside = OsStr::from_bytes(&aside);
             rustix::fs::renameat(to_dir, new, from_dir, aside)?;
             rustix::fs::renameat(from_dir, old, to_dir, new).or_else(|errno| {
-                // What stood there is not to go with what could not take its place.
+                // Put the old file back, because its replacement could not be moved.
                 rustix::fs::renameat(from_dir, aside, to_dir, new)?;
                 Err(errno)
             })?;
@@ -225,7 +226,7 @@ fn rename_in_steps(
     }
 }
 
-/// Sets the time of anything, a link itself included.
+/// Sets the time of any file, including a symlink itself.
 pub fn set_time(dir: BorrowedFd<'_>, name: &[u8], mtime: FileTime) -> io::Result<()> {
     let name = OsStr::from_bytes(name);
     Ok(rustix::fs::utimensat(dir, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
@@ -260,9 +261,9 @@ mod tests {
 
     type Rename = fn((BorrowedFd<'_>, &[u8]), (BorrowedFd<'_>, &[u8]), Over) -> io::Result<()>;
 
-    /// In one step or in several, what stood there decides.
+    /// The rules are the same for an atomic rename and for one in several steps.
     #[test]
-    fn renames_replace_what_they_may_and_nothing_else() {
+    fn renames_replace_only_what_the_mode_allows() {
         for rename in [rename as Rename, rename_in_steps as Rename] {
             let dir = tempfile::tempdir().unwrap();
             let at = |name: &str| dir.path().join(name);

@@ -1,15 +1,15 @@
-//! The mask that new files lose their modes to.
+//! The process umask.
 
 use std::sync::OnceLock;
 
 use rustix::fs::Mode;
 use rustix::process::umask;
 
-/// As it was when the process was started.
+/// The umask at the start of the process.
 static FOUND: OnceLock<u32> = OnceLock::new();
 
-/// From here on what is made stays open to its owner: with a mask of 0777 nobody could use what they have just made.
-/// Gives the mask as it was found, which is for others. Called before there are threads.
+/// Clears the owner's bits in the umask: with a umask of 0777 the process could not use the files it has just
+/// created. Returns the original umask, which is meant for commands. Call it before starting threads.
 pub fn set_umask() -> u32 {
     *FOUND.get_or_init(|| {
         let found = umask(Mode::RWXG | Mode::RWXO);
@@ -18,7 +18,7 @@ pub fn set_umask() -> u32 {
     })
 }
 
-/// The mask as it was found, for the program that this process becomes.
+/// Restores the original umask, before this process executes another program.
 pub fn restore() {
     if let Some(found) = FOUND.get() {
         umask(Mode::from_raw_mode(*found));

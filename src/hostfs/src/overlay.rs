@@ -1,7 +1,7 @@
-//! How overlayfs marks things in its layers where it is mounted without privileges (`userxattr`).
+//! The marks of overlayfs in its layers when it is mounted without privileges (`userxattr`).
 //!
-//! Its own attributes begin with `user.overlay.`; a user's attribute of such a name has one `overlay.` more
-//! on the disk. A name that is gone is a character device 0:0, which any user may make.
+//! Its own attributes begin with `user.overlay.`; a user's attribute with such a name is stored with an additional
+//! `overlay.`. A deleted name is a character device 0:0, which any user may create.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,20 +17,21 @@ const ESCAPED: &[u8] = b"user.overlay.overlay.";
 const IMPURE: &[u8] = b"user.overlay.impure";
 const OPAQUE: &[u8] = b"user.overlay.opaque";
 
-/// Whether a directory of a layer shows what the layers beneath have under its name.
+/// Whether a directory of a layer shows the directories of the same name in lower layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
     Beneath,
-    /// It is opaque: only itself.
+    /// The directory is opaque: it shows only its own entries.
     Itself,
 }
 
-/// Takes overlayfs's own marks away, which are of the layer they are on; a user's attributes stay as they are held.
+/// Removes overlayfs's own marks, which belong to the layer they are on; a user's attributes keep their stored
+/// names.
 pub fn without_marks(xattrs: &mut Xattrs) {
     xattrs.retain(|(name, _)| !name.starts_with(PREFIX) || name.starts_with(ESCAPED));
 }
 
-/// Attributes as a layer has to hold them for overlayfs to show them as they are.
+/// Escapes attributes for storing them in a layer, so that overlayfs shows the original names.
 pub fn escape(xattrs: &mut Xattrs) {
     for (name, _) in xattrs {
         if let Some(rest) = name.strip_prefix(PREFIX) {
@@ -39,7 +40,7 @@ pub fn escape(xattrs: &mut Xattrs) {
     }
 }
 
-/// What a user sees of the attributes in a layer, and whether the directory is opaque.
+/// The attributes in a layer as shown to a user, and whether the directory is opaque.
 #[must_use]
 pub fn unescape(xattrs: Xattrs) -> (Xattrs, Shows) {
     let mut shows = Shows::Beneath;
@@ -56,26 +57,26 @@ pub fn unescape(xattrs: Xattrs) -> (Xattrs, Shows) {
     (seen, shows)
 }
 
-/// True if something was copied up into this directory, or moved there after that.
+/// True if a file was copied up into this directory, or moved there afterwards.
 #[must_use]
 pub fn holds_copies(dir: BorrowedFd<'_>) -> bool {
     let mut value = [0; 1];
     fgetxattr(dir, OsStr::from_bytes(IMPURE), &mut value[..]) == Ok(1) && value == *b"y"
 }
 
-/// True if this directory of a layer hides what the layers beneath have under its name.
+/// True if this directory of a layer hides the directories of the same name in lower layers.
 #[must_use]
 pub fn is_opaque(dir: BorrowedFd<'_>) -> bool {
     let mut value = [0; 1];
     fgetxattr(dir, OsStr::from_bytes(OPAQUE), &mut value[..]) == Ok(1) && value == *b"y"
 }
 
-/// Marks that `name` is gone, whatever the layers beneath have there.
+/// Marks `name` as deleted, hiding any file of that name in lower layers.
 pub fn whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     Ok(mknodat(dir, OsStr::from_bytes(name), FileType::CharacterDevice, Mode::empty(), 0)?)
 }
 
-/// Makes a directory hide what the layers beneath have under its name.
+/// Makes a directory hide the directories of the same name in lower layers.
 pub fn make_opaque(dir: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fsetxattr(dir, OsStr::from_bytes(OPAQUE), b"y", XattrFlags::empty())?)
 }
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_users_attributes_survive_a_layer_and_overlayfs_own_do_not() {
+    fn escaping_keeps_user_attributes_and_drops_overlayfs_marks() {
         let pair = |name: &str| (name.as_bytes().to_vec(), b"y".to_vec());
         let users: Xattrs =
             ["user.a", "user.overlay.opaque", "user.overlay.overlay.x", "user.z"].map(pair).to_vec();

@@ -1,4 +1,4 @@
-//! Who owns what root makes among another user's files: that user, who could not use it otherwise.
+//! The owner of files that root creates among another user's files: that user, who could not use them otherwise.
 
 use std::fs::Metadata;
 use std::io;
@@ -7,10 +7,11 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 
-/// Gives a file or directory that root made, named by its real path, to the owner of `beside`; nothing to do for anybody but root.
+/// Gives a file or directory created by root to the owner of `beside`; does nothing for other users. `path` must be
+/// a real path.
 ///
-/// The directory may be under another user's control, so no link is followed, and a file is given away only if it is
-/// root's and has no other name.
+/// The directory may be under another user's control, so no symlink is followed, and a file is given away only if
+/// root owns it and it has no other hard link.
 pub fn hand_over(path: &Path, beside: &Metadata) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() || beside.uid() == 0 {
         return Ok(());

@@ -8,7 +8,7 @@ pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A suffix that no other process has chosen.
+/// A random suffix that no other process chooses.
 pub fn suffix() -> io::Result<String> {
     Ok(avfs_types::ids::to_hex(&bytes::<8>()?))
 }

@@ -1,4 +1,4 @@
-//! Removes a directory tree that is the caller's own, whatever modes and depths it holds.
+//! Removes a directory tree owned by the caller, regardless of modes and depth.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,12 +11,13 @@ use rustix::fs::{AtFlags, Mode, chmodat, fchmod, unlinkat};
 use crate::beneath;
 use crate::beneath::DIR;
 
-/// Removes everything at `path`; nothing there is no failure.
+/// Removes everything at `path`; a missing path is not an error.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     avfs_types::pause::point("remove-tree");
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Directories closed to their owner, or nested deeper than files may be open, take a longer way.
+        // Directories without owner permissions, or nested deeper than the limit on open files, need the slow
+        // method.
         Err(_) if path.symlink_metadata()?.is_dir() => {
             remove_patiently(path)?;
             std::fs::remove_dir(path)
@@ -25,7 +26,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the file `name`; nothing there is no failure.
+/// Removes the file `name`; a missing file is not an error.
 pub fn remove_file(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     match unlinkat(dir, OsStr::from_bytes(name), AtFlags::empty()) {
         Err(rustix::io::Errno::NOENT) => Ok(()),
@@ -33,7 +34,7 @@ pub fn remove_file(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Removes the directory `name` if nothing is in it; false if something is.
+/// Removes the directory `name` if it is empty; returns false if it is not.
 pub fn remove_empty_dir(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
     match unlinkat(dir, OsStr::from_bytes(name), AtFlags::REMOVEDIR) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(true),
@@ -42,12 +43,12 @@ pub fn remove_empty_dir(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Empties a directory with two descriptors open at most, opening up what is closed.
+/// Empties a directory with at most two open descriptors, adding missing permissions.
 fn remove_patiently(path: &Path) -> io::Result<()> {
     let owner_only = Mode::from_raw_mode(0o700);
     chmodat(rustix::fs::CWD, path, owner_only, AtFlags::empty())?;
     let root = beneath::open_root(path)?;
-    // Parents before children; they go in the other order.
+    // Parents before children; they are removed in reverse order.
     let mut dirs: Vec<Vec<u8>> = vec![Vec::new()];
     let mut next = 0;
     while next < dirs.len() {
@@ -79,7 +80,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Opens a directory after giving its owner every right on it; its parent was opened up before.
+/// Opens a directory after giving its owner all permissions; its parent must have them already.
 fn open_up(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     let owner_only = Mode::from_raw_mode(0o700);
     let opened = beneath::open(root, path, DIR).or_else(|closed| {
@@ -87,7 +88,7 @@ fn open_up(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
             return Err(closed);
         }
         let (parent, name) = split(path);
-        // It was found to be a directory of the caller's own tree, so it is no link.
+        // It is known to be a directory in the caller's own tree, so it is not a symlink.
         chmodat(beneath::open(root, parent, DIR)?, OsStr::from_bytes(name), owner_only, AtFlags::empty())?;
         beneath::open(root, path, DIR)
     })?;

@@ -1,4 +1,4 @@
-//! A limit of the shell on the size of files (`ulimit -f`), outlived.
+//! Handles the shell's limit on file sizes (`ulimit -f`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,14 +7,15 @@ use signal_hook::consts::SIGXFSZ;
 
 static MET: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// A file that would grow beyond the limit is an error like any other, which can be told; the signal would end us without
-/// a word. Handled and not ignored: who is executed inherits no handlers, and has it as it was.
+/// Turns exceeding the limit into an ordinary error that can be reported; by default the signal would kill the
+/// process silently. The signal is handled, not ignored: an executed program inherits no handlers, so it gets the
+/// original disposition.
 pub fn handle_sigxfsz() {
-    // What cannot be had leaves things as they were.
+    // On failure the disposition stays unchanged.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::clone(MET.get_or_init(Arc::default)));
 }
 
-/// Whether a file was kept from growing.
+/// Whether the limit was hit.
 #[must_use]
 pub fn met() -> bool {
     MET.get().is_some_and(|met| met.load(Ordering::SeqCst))

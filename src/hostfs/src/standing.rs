@@ -1,6 +1,6 @@
-//! Owner, group, access list and other attributes of a file, for the file that takes its place.
+//! Owner, group, ACL and other attributes of a file, to be transferred to its replacement.
 //!
-//! The user's own attributes (`user.`) and the mode are not among them: those are content to whoever keeps versions.
+//! The user's own attributes (`user.`) and the mode are not included: for versions, those are content.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,14 +14,14 @@ use rustix::thread::CapabilitySet;
 use crate::beneath::{self, READ};
 use crate::xattr::{self, Xattrs};
 
-/// Attributes that the kernel takes off a file that is written to, or sums of its content.
+/// Attributes that the kernel removes when a file is written, or that are checksums of its content.
 const OF_CONTENT: [&[u8]; 3] = [b"security.capability", b"security.ima", b"security.evm"];
 /// Flags (`chattr`) that can be set on any file.
 const FLAGS_KEPT: IFlags = IFlags::NODUMP.union(IFlags::NOATIME).union(IFlags::SYNC);
 /// Flags of a file that cannot be replaced.
 const FLAGS_FIXED: IFlags = IFlags::IMMUTABLE.union(IFlags::APPEND);
 
-/// What the caller may do to files of others.
+/// The caller's permissions on files of other users.
 #[derive(Clone, Debug)]
 pub struct Caller {
     user: u32,
@@ -50,16 +50,16 @@ impl Caller {
     }
 }
 
-/// What of a file cannot be given to another one.
+/// An attribute of a file that cannot be transferred to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unkept {
     Owner,
     Group,
-    /// It is immutable, or can only be appended to.
+    /// The file is immutable or append-only.
     Fixed,
 }
 
-/// Everything about a file that its replacement is to have.
+/// The attributes of a file that its replacement must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     owner: u32,
@@ -69,7 +69,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Of what is called `name` in `dir`.
+    /// The attributes of `name` in `dir`.
     pub fn of(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
         let stat = rustix::fs::statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
         let (mut xattrs, mut flags) = (Xattrs::new(), IFlags::empty());
@@ -81,7 +81,7 @@ impl Standing {
         Ok(Self { owner: stat.st_uid, group: stat.st_gid, xattrs, flags })
     }
 
-    /// What of it the caller cannot give to a new file; `None` if everything can be tried.
+    /// The attribute that the caller cannot give to a new file; `None` if all of them can be tried.
     #[must_use]
     pub fn unkept(&self, caller: &Caller) -> Option<Unkept> {
         if self.flags.intersects(FLAGS_FIXED) {
@@ -96,7 +96,7 @@ impl Standing {
         (!caller.groups.contains(&self.group)).then_some(Unkept::Group)
     }
 
-    /// Gives it to what is called `name` in `dir`, a new file or link with this mode.
+    /// Sets the attributes on `name` in `dir`, a new file or symlink with this mode.
     pub fn give(&self, dir: BorrowedFd<'_>, name: &[u8], mode: Option<u32>) -> io::Result<()> {
         let shown = OsStr::from_bytes(name);
         let stat = rustix::fs::statat(dir, shown, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -112,12 +112,12 @@ impl Standing {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(dir, shown, flags, Mode::empty())?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            // A file that is closed to its owner is opened for this; its mode comes last in any case.
+            // Give the owner access for this; the mode is set last in any case.
             crate::make::set_mode(handle.as_fd(), mode & 0o777 | 0o600)?;
             let file = beneath::open(dir, name, READ)?;
             self.give_attributes(file.as_fd())?;
         }
-        // Another owner takes the setuid and setgid bits away, and an access list has its mask in the mode.
+        // Changing the owner clears the setuid and setgid bits, and the mask of an ACL is stored in the mode.
         crate::make::set_mode(handle.as_fd(), mode)
     }
 
@@ -131,7 +131,7 @@ impl Standing {
         let wanted = self.flags & FLAGS_KEPT;
         let now = flags_of(file)?;
         if now & FLAGS_KEPT != wanted {
-            // Bits without a name here are kept: without its extent bit, ext4 would convert a file to block maps.
+            // Keep unnamed bits: without its extent bit, ext4 would convert a file to block maps.
             let all = now.bits() & !FLAGS_KEPT.bits() | wanted.bits();
             rustix::fs::ioctl_setflags(file, IFlags::from_bits_retain(all))?;
         }
@@ -139,7 +139,7 @@ impl Standing {
     }
 }
 
-/// Attributes that are not the user's, sorted by name.
+/// Attributes outside the user namespace, sorted by name.
 fn others(file: BorrowedFd<'_>) -> io::Result<Xattrs> {
     let mut names = Vec::new();
     xattr::read_noting(file, |name| names.push(name.to_vec()))?;
@@ -154,7 +154,7 @@ fn others(file: BorrowedFd<'_>) -> io::Result<Xattrs> {
     Ok(found)
 }
 
-/// Where a file system has no such flags, there are none.
+/// The flags of a file; empty if the file system does not support them.
 fn flags_of(file: BorrowedFd<'_>) -> io::Result<IFlags> {
     match rustix::fs::ioctl_getflags(file) {
         Ok(flags) => Ok(flags),

@@ -1,25 +1,25 @@
-//! What the kernel says of a file, reduced to what a vault keeps or compares.
+//! File metadata from the kernel, reduced to the fields that a vault stores or compares.
 
 use rustix::fs::{FileType, Stat, Timespec};
 
 use avfs_types::clock::FileTime;
 
-/// The time by the clock that the kernel stamps files with. It moves in steps: what is written from now on has this stamp
-/// or a later one, and what was written before has this one or an earlier one.
+/// The coarse clock that the kernel uses for file times. It moves in steps: files written from now on have this
+/// time or a later one, and files written before have this time or an earlier one.
 #[must_use]
 pub fn file_clock() -> FileTime {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     FileTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 
-/// The time by the precise clock: no stamp of a file is later, unless the clock was set back since.
+/// The precise clock: no file time is later, unless the clock was set back since.
 #[must_use]
 pub fn wall_clock() -> FileTime {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     FileTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 
-/// The time as system calls take it.
+/// The time in the form used by system calls.
 #[must_use]
 pub fn timespec(time: FileTime) -> Timespec {
     Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanos) }
@@ -31,18 +31,18 @@ pub enum HostKind {
     Dir,
     Symlink,
     Fifo,
-    /// A character device 0:0: how overlayfs says in an upper that a name is gone. Anywhere else it is a
-    /// device node like any other.
+    /// A character device 0:0: the mark of overlayfs in an upper for a deleted name. Anywhere else it is an
+    /// ordinary device node.
     Whiteout,
-    /// A socket or a device node: nothing a vault can keep.
+    /// A socket or a device node, which a vault cannot store.
     Special(&'static str),
 }
 
-/// The fields by which a change of a file is recognised.
+/// The fields by which a changed file is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostStat {
     pub kind: HostKind,
-    /// Permission bits with setuid, setgid and sticky.
+    /// Permission bits including setuid, setgid and sticky.
     pub mode: u32,
     pub size: u64,
     pub mtime: FileTime,
@@ -89,7 +89,7 @@ impl HostStat {
         }
     }
 
-    /// True when nothing about the file was written between two looks.
+    /// True if the file was not written between two calls of stat.
     #[must_use]
     pub fn same_state(&self, later: &Self) -> bool {
         self.size == later.size && self.mtime == later.mtime && self.ctime == later.ctime

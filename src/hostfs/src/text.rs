@@ -1,13 +1,13 @@
-//! Files that people write, as texts. A device or a pipe in place of one may never end.
+//! Text files written by people. A device or a pipe at such a path may never end.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// More than anybody writes into one such file.
+/// More than any such file contains.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// The text of a file, which has at most 16 MiB.
+/// The content of a text file of at most 16 MiB.
 pub fn read(path: &Path) -> Result<String> {
     let mut text = String::new();
     File::open(path)?.take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;

@@ -1,11 +1,11 @@
-//! Threads that signals to the process pass by.
+//! Threads that do not receive signals sent to the process.
 //!
-//! The kernel hands such a signal to any thread that does not block it. A command that watches for signals blocks them
-//! on its own thread; one helper thread that does not would let the default action end the process.
+//! The kernel delivers such a signal to any thread that does not block it. A command that waits for signals blocks
+//! them on its own thread; a helper thread that does not block them would let the default action end the process.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
-/// What people and other programs send to a process.
+/// The signals that users and other programs send to a process.
 const SENT: [Signal; 7] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -16,12 +16,12 @@ const SENT: [Signal; 7] = [
     Signal::SIGWINCH,
 ];
 
-/// Runs `start`; the threads that it starts block what is sent to the process, and this thread does so only meanwhile.
+/// Runs `start`; the threads that it starts block these signals, and this thread blocks them only during the call.
 pub fn shielded<T>(start: impl FnOnce() -> T) -> T {
     let before = SENT.into_iter().collect::<SigSet>().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let started = start();
     if let Ok(before) = before {
-        // It was this thread's mask a moment ago, so that it can be again.
+        // Restoring cannot fail: it was this thread's mask before.
         let _ = before.thread_set_mask();
     }
     started

@@ -8,18 +8,18 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 
-/// What may be kept of a file's attributes: those any owner may set.
+/// The prefix of attributes that can be stored: those that any owner may set.
 pub const USER_PREFIX: &[u8] = b"user.";
 
 /// Name (with its `user.` prefix) and value, sorted by name.
 pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The user attributes of an open file; none where the file system has none.
+/// The user attributes of an open file; empty if the file system does not support them.
 pub fn read(file: BorrowedFd<'_>) -> io::Result<Xattrs> {
     read_noting(file, |_| {})
 }
 
-/// As [`read`]; `other` hears the names of attributes that are not the user's.
+/// Like [`read`]; also passes the names of attributes outside the user namespace to `other`.
 pub fn read_noting(file: BorrowedFd<'_>, mut other: impl FnMut(&[u8])) -> io::Result<Xattrs> {
     let mut names = [0_u8; 1024];
     let listed = match flistxattr(file, &mut names[..]) {
@@ -34,7 +34,7 @@ pub fn read_noting(file: BorrowedFd<'_>, mut other: impl FnMut(&[u8])) -> io::Re
             other(name);
             continue;
         }
-        // Nothing if it was removed since it was listed; the caller's check of ctime sees that.
+        // `None` if it was removed since it was listed; the caller's check of ctime detects that.
         if let Some(value) = value(file, name)? {
             xattrs.push((name.to_vec(), value));
         }
@@ -43,7 +43,7 @@ pub fn read_noting(file: BorrowedFd<'_>, mut other: impl FnMut(&[u8])) -> io::Re
     Ok(xattrs)
 }
 
-/// One attribute of an open file; `None` if it is gone.
+/// One attribute of an open file; `None` if it does not exist.
 pub fn value(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     match grow(|buffer| fgetxattr(file, OsStr::from_bytes(name), buffer)) {
         Ok(value) => Ok(Some(value)),
@@ -52,7 +52,7 @@ pub fn value(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Calls with a larger and larger buffer until the answer fits.
+/// Repeats the call with a larger buffer until the result fits.
 fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0_u8; 4096];
     loop {
@@ -67,7 +67,7 @@ fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> io::Result<Vec
     }
 }
 
-/// Sets each attribute on an open file; none outside the user namespace, whatever asks for it.
+/// Sets each attribute on an open file; refuses any outside the user namespace.
 pub fn write(file: BorrowedFd<'_>, xattrs: &[(Vec<u8>, Vec<u8>)]) -> io::Result<()> {
     for (name, value) in xattrs {
         if !name.starts_with(USER_PREFIX) {
