@@ -9,7 +9,7 @@ use rustix::process::umask;
 static FOUND: OnceLock<u32> = OnceLock::new();
 
 /// Clears the owner's bits in the umask: with a umask of 0777 the process could not use the files it has just
-/// created. Returns the original umask, which is meant for commands. Call it before starting threads.
+/// created. Returns the original umask, which is meant for other programs. Call it before starting threads.
 pub fn set_umask() -> u32 {
     *FOUND.get_or_init(|| {
         let found = umask(Mode::RWXG | Mode::RWXO);

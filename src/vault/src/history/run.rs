@@ -103,7 +103,7 @@ pub struct Told<'a> {
     pub request: &'a str,
     /// The decision of the policy, on one line.
     pub decision: &'a str,
-    /// A violation of the policy by the run.
+    /// The violation, if a command classified read-only modified files.
     pub violation: Option<&'a str>,
     /// The run whose result was reused: this run was not executed itself.
     pub cached_from: Option<&'a RunId>,
@@ -209,7 +209,7 @@ impl Vault {
     }
 }
 
-/// The maximum `N` in `last~N`.
+/// `last~N` is only resolved for an `N` below this.
 const BACK_MAX: usize = 100_000;
 
 /// The run whose id begins with these digits; for `last` the newest run, for `last~N` the one `N` runs before it.

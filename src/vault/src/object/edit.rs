@@ -34,7 +34,7 @@ pub type Edits = BTreeMap<TreePath, Edit>;
 /// The effects of edits beyond the given paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// None: the edits give every directory's metadata.
+    /// No other effects: the edits give every directory's metadata.
     Exact,
     /// As in a file system: parents are created, and a directory that gains or loses a name gets this time.
     Natural(FileTime),
