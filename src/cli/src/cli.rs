@@ -1,4 +1,4 @@
-//! The tree of words: every verb and what all of them share.
+//! The command line of `avfs`: the verbs and the options that they share.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -21,14 +21,14 @@ use crate::commands::{
     runs, schema, show, stats, status, sync, tree, unapply, undo, vault, write,
 };
 
-/// Keeps every version of a directory in one file: fork it, compare, restore, export
+/// Keep every version of a directory in one file: fork, compare, restore, export
 ///
-/// A vault is one SQLite file. It holds versions of a directory; forks are named heads that move from
-/// version to version; checkpoints are labels that pin one.
+/// A vault is one SQLite file that holds versions of a directory. A fork is a named head that moves from
+/// version to version. A checkpoint is a label that pins a version.
 ///
-/// A REF names a version: a FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, or at least four of the
-/// first digits of a version's id. A PATH is that of an entry in a version, from its root, whatever directory
-/// you are in.
+/// REF names a version: FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, or the first four or more
+/// digits of a version's id. PATH is the path of an entry in a version, relative to the root of the version,
+/// not to the working directory.
 #[derive(Debug, Parser)]
 #[command(name = "avfs", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "\
@@ -39,11 +39,14 @@ Examples:
   avfs diff main
   avfs restore main~1")]
 pub struct Cli {
-    /// The vault: a path, or the name of one in $XDG_DATA_HOME/avfs/vaults [default: $AVFS_VAULT, else the
-    /// nearest .avfs/vault.db at or above the working directory]
-    #[arg(long, global = true, help_heading = "Global options", value_name = "PATH|NAME", value_hint = clap::ValueHint::FilePath, value_parser = vault_word())]
+    /// Use this vault: a path, or the name of a vault in $XDG_DATA_HOME/avfs/vaults [default: $AVFS_VAULT,
+    /// else the nearest .avfs/vault.db at or above the working directory]
+    #[arg(
+        long, global = true, help_heading = "Global options", value_name = "PATH|NAME",
+        value_hint = clap::ValueHint::FilePath, value_parser = vault_word()
+    )]
     pub vault: Option<OsString>,
-    /// Answer with one JSON object (its schema: avfs schema); =compact is for runs
+    /// Print one JSON object (its schema: avfs schema); =compact is for runs
     #[arg(
         long, global = true, value_name = "FORM", num_args = 0..=1, require_equals = true,
         default_missing_value = "full", help_heading = "Global options"
@@ -111,48 +114,48 @@ pub enum Verb {
     Man(man::ManArgs),
 }
 
-/// The fork a verb works on.
+/// The fork that a verb operates on.
 #[derive(Debug, Args)]
 pub struct OnFork {
-    /// The fork to work on
+    /// Operate on this fork
     #[arg(long, value_name = "FORK", default_value = "main")]
     pub fork: ForkName,
 }
 
-/// What every edit inside the vault takes.
+/// The options of every verb that edits a fork.
 #[derive(Debug, Args)]
 pub struct EditOptions {
     #[command(flatten)]
     pub on: OnFork,
-    /// What the version's record says [default: the edit itself]
+    /// Record this message with the version [default: the edit itself]
     #[arg(short, long, value_name = "TEXT", value_parser = remark)]
     pub message: Option<String>,
 }
 
 impl EditOptions {
-    /// The message that was given, or the edit itself.
+    /// The given message, or a description of the edit.
     pub fn message_or(&self, edit: impl FnOnce() -> String) -> String {
         self.message.clone().unwrap_or_else(|| version_message(&edit()))
     }
 }
 
-/// Reads the path or name of a vault: an empty one, such as a script's variable that is not set, means none.
+/// Parses the path or name of a vault. An empty value, such as an unset variable of a script, is an error.
 pub fn vault_word() -> impl TypedValueParser<Value = OsString> {
     PathBufValueParser::new().map(PathBuf::into_os_string)
 }
 
-/// Reads a path inside a version, whatever bytes it has.
+/// Parses a path inside a version, which may contain any bytes.
 pub fn tree_path() -> impl TypedValueParser<Value = TreePath> {
     OsStringValueParser::new().try_map(|text: OsString| -> Result<TreePath, PathError> { parse_path(&text) })
 }
 
-/// As [`tree_path`], of a file.
+/// Like [`tree_path`], for the path of a file.
 pub fn file_path() -> impl TypedValueParser<Value = TreePath> {
     OsStringValueParser::new()
         .try_map(|text: OsString| -> Result<TreePath, PathError> { TreePath::parse_file(text.as_bytes()) })
 }
 
-/// As [`tree_path`], of where something is to go.
+/// Like [`tree_path`], for the destination of a copy or move.
 pub fn target() -> impl TypedValueParser<Value = Target> {
     OsStringValueParser::new()
         .try_map(|text: OsString| -> Result<Target, PathError> { Target::parse(text.as_bytes()) })
@@ -162,7 +165,7 @@ fn parse_path(text: &OsStr) -> Result<TreePath, PathError> {
     TreePath::parse(text.as_bytes())
 }
 
-/// Text that is kept with a version: what looks like a credential is taken out.
+/// Redacts credentials in a message that is stored with a version.
 pub fn remark(text: &str) -> Result<String, std::convert::Infallible> {
     Ok(redact(text).into_owned())
 }
