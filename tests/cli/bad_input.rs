@@ -331,13 +331,13 @@ fn hints_fit_what_was_asked() {
 #[test]
 fn a_part_of_the_workspace_becomes_the_whole_and_says_so() {
     let env = TestEnv::with_project();
-    let note = "note: main is now what is in";
+    let note = "note: main now has only the content of";
     let whole = env.run(&["import", "."]);
     assert!(whole.code == 0 && !whole.stderr.contains(note), "{whole:?}");
     std::fs::create_dir(env.at("elsewhere")).unwrap();
     env.ok(&["fork", "create", "other"]);
     let other = env.run(&["import", "../elsewhere", "--fork", "other"]);
-    assert!(other.code == 0 && !other.stderr.contains("is now what is in"), "{other:?}");
+    assert!(other.code == 0 && !other.stderr.contains("now has only the content of"), "{other:?}");
     let part = env.run(&["import", "src"]);
     assert!(part.code == 0 && part.stderr.contains(note), "{part:?}");
 }

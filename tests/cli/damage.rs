@@ -86,7 +86,7 @@ fn damage_is_mended_by_an_import_that_reads_the_content() {
     sql(&env.vault_file()).execute(hurt, []).unwrap();
     std::fs::remove_dir_all(env.at("home/.cache")).unwrap();
     let told = env.run(&["import"]).stderr;
-    assert!(told.contains(&format!("stored again: {blobs} blobs; see what else")), "{told}");
+    assert!(told.contains(&format!("stored again: {blobs} blobs; check for more damage")), "{told}");
     env.ok(&["fsck"]);
 }
 
@@ -99,7 +99,7 @@ fn an_import_onto_a_damaged_version_is_told() {
     assert_eq!(sql(&env.vault_file()).execute(gone, []).unwrap(), 1);
     env.put("second", b"x\n");
     let answer = env.run(&["import", "-m", "second"]);
-    assert!(answer.code == 0 && answer.stderr.contains("cannot be counted: tree"), "{answer:?}");
+    assert!(answer.code == 0 && answer.stderr.contains("cannot count the changes: tree"), "{answer:?}");
     assert!(env.ok(&["log", "--limit", "1"]).contains("second"));
     assert_eq!(sql(&env.vault_file()).execute(gone, []).unwrap(), 1);
     env.put("third", b"x\n");
@@ -201,7 +201,7 @@ fn damage_is_left_out_and_healed() {
     assert!(!env.at("rest/large").exists() && env.at("rest/src/deep").is_dir());
     let told = env.run(&["export", "--keep-going", "main", "../rest-2"]);
     assert_eq!(told.code, 1);
-    assert!(told.stdout.contains("left out or not exact: src/deep/hurt: "), "{told:?}");
+    assert!(told.stdout.contains("left out or inexact: src/deep/hurt: "), "{told:?}");
 
     env.refused(&["fsck", "--heal", "nowhere"], 1, "import.no_directory");
     // A directory that has nothing of it changes nothing.

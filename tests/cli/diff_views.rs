@@ -37,14 +37,14 @@ fn a_tree_shows_every_change_in_its_place() {
 fn what_is_left_off_is_counted() {
     let env = changed();
     let limited: Answer = env.run(&["diff", "fix", "--tree", "--limit", "2"]);
-    assert!(limited.stderr.contains("note: 3 changes left off"), "{limited:?}");
+    assert!(limited.stderr.contains("note: 3 changes omitted"), "{limited:?}");
     let tree = env.result(&["diff", "fix", "--tree", "--limit", "2"]);
     let marked = tree["tree"].as_array().unwrap().iter().filter(|line| !line["kind"].is_null()).count();
     assert_eq!((marked, &tree["left_off"]), (2, &json!(3)));
     assert_eq!(tree["changes"].as_array().unwrap().len(), 5, "the list of changes is whole");
     let stat = env.result(&["diff", "fix", "--stat", "--limit", "1"]);
     assert_eq!((stat["stat"].as_array().unwrap().len(), &stat["left_off"]), (1, &json!(4)));
-    assert!(env.run(&["diff", "fix", "--stat", "--limit", "1"]).stderr.contains("4 changes left off"));
+    assert!(env.run(&["diff", "fix", "--stat", "--limit", "1"]).stderr.contains("4 changes omitted"));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn what_is_too_large_to_compare_is_not_called_binary() {
     env.put("other.bin", &[0, 1]);
     env.ok(&["import"]);
     let text = env.ok(&["diff", "main", "--stat"]);
-    assert!(text.contains(" large.txt | too large to be compared\n other.bin | binary\n"), "{text}");
+    assert!(text.contains(" large.txt | too large to compare\n other.bin | binary\n"), "{text}");
     let stat = env.result(&["diff", "main", "--stat"])["stat"].take();
     assert_eq!((&stat[0]["too_large"], &stat[1]["too_large"]), (&json!(true), &json!(false)), "{stat}");
 }

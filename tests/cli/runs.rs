@@ -102,7 +102,7 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     assert!(env.ok(&["runs", "list"]).contains("(applied)"));
     // Again, and by the name of the fork: nothing is left to do.
     let told = env.ok(&["apply", &run_word(1)]);
-    assert!(told.starts_with("everything was there already") && told.lines().count() == 1, "{told}");
+    assert!(told.starts_with("already up to date") && told.lines().count() == 1, "{told}");
     assert_eq!(env.result(&["apply", name.as_str()])["change_counts"]["total"], json!(0));
     env.ok(&["import"]);
     assert_eq!(env.result(&["diff", "main", &run_word(1)])["changes"], json!([]));

@@ -56,7 +56,7 @@ fn apply_strips_set_id_bits() {
     // Bits that were stripped are no conflict: neither for the same changes nor for later ones.
     let run = env.avfs_result(&["runs", "list"])["runs"][0]["id"].as_str().unwrap().to_owned();
     let again = env.avfs(&["apply", &format!("run:{run}")]).expect(0);
-    assert!(again.text().starts_with("everything was there already"), "{again:?}");
+    assert!(again.text().starts_with("already up to date"), "{again:?}");
     env.ok(&["--fork", "f"], "echo >> new/program; chmod 6755 new/program; chmod 6700 program");
     env.avfs_result(&["apply", "f"]);
     assert_eq!(mode(&env.project().join("new/program")), 0o755);

@@ -14,22 +14,22 @@ use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Outcome};
 use crate::view::View;
 
-/// What an answer in JSON may hold: it is made in memory.
+/// The limit for an answer in JSON, which is built in memory.
 const JSON_BYTES_MAX: u64 = 64 << 20;
 
-/// Write files of a version to stdout
+/// Print files of a version
 ///
-/// With --json the content is held in memory, as text or base64, up to 64 MiB of all files together.
+/// With --json the content is in the answer, as text or base64, up to 64 MiB for all files together.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs cat main README.md
   avfs cat main~3 src/main.rs > old.rs")]
 pub struct CatArgs {
-    /// The version
+    /// The version to read
     #[arg(value_name = "REF")]
     reference: Reference,
-    /// The files, one after the other
+    /// The files to print, in this order
     #[arg(value_name = "PATH", required = true, value_parser = tree_path())]
     paths: Vec<TreePath>,
 }
@@ -37,7 +37,7 @@ pub struct CatArgs {
 pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
-    // All of them are looked up first: a wrong name is told before anything is written.
+    // Look up all paths first, to report an unknown path before writing anything.
     let files: Vec<(&TreePath, FileNode)> =
         args.paths.iter().map(|path| Ok((path, file_at(&view, path)?))).collect::<Result<_, Failure>>()?;
     let mut result = Cat { version: view.version.id.to_hex(), files: Vec::new() };

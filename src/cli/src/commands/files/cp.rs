@@ -10,22 +10,24 @@ use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
-/// Copy inside a fork; no content is stored twice
+/// Copy a path inside a fork
+///
+/// The copy shares the content: nothing is stored twice.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs cp config.toml config.bak
   avfs cp -r src attic --fork experiment")]
 pub struct CpArgs {
-    /// What to copy
+    /// The path to copy
     #[arg(value_parser = tree_path())]
     from: TreePath,
-    /// The copy's path, or the directory to copy it into
+    /// The path of the copy, or the directory to copy into
     #[arg(value_parser = target())]
     to: Target,
     #[command(flatten)]
     edit: EditOptions,
-    /// Copy directories with everything in them
+    /// Copy directories and their contents
     #[arg(short, long)]
     recursive: bool,
 }

@@ -1,4 +1,4 @@
-//! What verbs that add a version have in common: how they say so.
+//! The answer of verbs that add a version.
 
 use avfs_types::ids::ForkName;
 use avfs_vault::Committed;
@@ -7,13 +7,13 @@ use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::first_line;
 
-/// Answers with the version a fork has now.
+/// Answers with the new head of a fork.
 pub fn answer(ctx: &CommandContext, fork: &ForkName, committed: &Committed) -> Outcome {
     let result = avfs_present::edited(fork, committed);
     ctx.ui.answer(&result, |out| show(out, fork, committed))
 }
 
-/// One line: the new version, or that there is none.
+/// Prints the new version, or that nothing changed.
 pub fn show(out: &mut Out, fork: &ForkName, committed: &Committed) -> Result<(), Failure> {
     let (id, name) = (out.paint(Tone::Id, committed.version.id.short()), out.paint(Tone::Name, fork));
     if committed.changed() {

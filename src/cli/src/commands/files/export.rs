@@ -23,11 +23,11 @@ use crate::progress::Progress;
 use crate::ui::{Failure, Out, Outcome};
 use crate::view::{View, plural};
 
-/// Write a version, or some paths of it, to a directory
+/// Write a version, or some of its paths, to a directory
 ///
-/// Content, modes, modification times, links and extended attributes are as they were. Everything is written
-/// beside DEST first: an export that fails or is interrupted leaves nothing behind. Files with setuid or setgid bits are
-/// written without them, and named.
+/// Restores content, modes, modification times, links and extended attributes. Writes to a staging directory
+/// next to DEST first, so a failed or interrupted export leaves nothing behind. Setuid and setgid bits are
+/// stripped, and the files are listed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,22 +36,22 @@ Examples:
   avfs export main@good . --overwrite
   avfs export main /tmp/rest --keep-going")]
 pub struct ExportArgs {
-    /// The version
+    /// The version to export
     #[arg(value_name = "REF")]
     reference: Reference,
-    /// The directory to write to: new, empty, or with --overwrite any
+    /// The destination directory: new or empty, or any directory with --overwrite
     #[arg(value_hint = clap::ValueHint::DirPath)]
     dest: PathBuf,
-    /// Only these paths, each where it lies in the version
+    /// Export only these paths, each at its path in the version
     #[arg(value_name = "PATH", value_parser = tree_path())]
     paths: Vec<TreePath>,
-    /// Replace files that are there; files that the version does not have stay
+    /// Replace existing files; files that are not in the version stay
     #[arg(long)]
     overwrite: bool,
-    /// Keep setuid and setgid bits of regular files; by default they are stripped
+    /// Keep setuid and setgid bits of regular files [default: strip them]
     #[arg(long)]
     keep_setid: bool,
-    /// Go on without files that are damaged or missing in the vault, name them, and exit with 1
+    /// Skip files that are damaged or missing in the vault, list them, and exit with 1
     #[arg(long)]
     keep_going: bool,
 }
@@ -95,15 +95,18 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     if left_out.is_empty() {
         return ctx.ui.answer(&result, show);
     }
-    let message = format!("{} could not be written whole", plural(left_out.len() as u64, "path", "paths"));
+    let message =
+        format!("{} could not be written completely", plural(left_out.len() as u64, "path", "paths"));
     let avfs = &ctx.ui.avfs;
-    let hint = format!("put back what a directory still has with: {avfs} fsck --heal DIR, then export again");
+    let hint = format!(
+        "repair from a directory that has the content with: {avfs} fsck --heal DIR, then export again"
+    );
     let error = ErrorBody { code: "export.left_out".to_owned(), message, hint: Some(hint) };
     ctx.ui.answer_no(&result, &error, show)
 }
 
-/// Sweeps what killed exports left, and notes where this one is staged. Where that cannot be noted, the next export to the
-/// same place sweeps.
+/// Sweeps the leftovers of killed exports, and notes the staging directory of this one. If it cannot be
+/// noted, the next export to the same place sweeps it.
 fn note(ctx: &CommandContext, dest: &Path) -> Result<Option<Note>, Failure> {
     let unfinished = match ctx.around.cache_dir() {
         Ok(cache_dir) => Unfinished::new(&cache_dir),
@@ -113,5 +116,5 @@ fn note(ctx: &CommandContext, dest: &Path) -> Result<Option<Note>, Failure> {
     unfinished.sweep()?;
     let place = if dest.is_dir() { dest } else { dest.parent().unwrap_or(dest) };
     let noted = unfinished.note(Filled::Staging(place));
-    Ok(noted.inspect_err(|error| tracing::warn!(%error, "the export is not noted in the cache")).ok())
+    Ok(noted.inspect_err(|error| tracing::warn!(%error, "cannot note the export in the cache")).ok())
 }

@@ -19,7 +19,7 @@ use crate::context::CommandContext;
 use crate::ui::Outcome;
 use crate::view::{View, WalkedEntry};
 
-/// Find entries of a version by name, kind and size
+/// Find entries of a version by name, type and size
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,24 +27,24 @@ Examples:
   avfs find main src --type f --size +100K
   avfs find main~1 --type l")]
 pub struct FindArgs {
-    /// The version
+    /// The version to search
     #[arg(value_name = "REF")]
     reference: Reference,
-    /// Where to look
+    /// Search below this path [default: the root]
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
     path: TreePath,
-    // Not a doc comment, where the brackets would be a link.
+    // Not a doc comment: rustdoc would parse the brackets as a link.
     #[arg(
         long,
         value_name = "GLOB",
         value_parser = parse_glob,
-        help = "The last name matches this pattern (*, ?, [abc], {a,b})"
+        help = "Match the base name with this pattern (*, ?, [abc], {a,b})"
     )]
     name: Option<GlobMatcher>,
-    /// What it is: f(ile), d(irectory), l(ink), p(ipe)
+    /// Match this type: f (file), d (directory), l (symlink), p (pipe)
     #[arg(long = "type", value_name = "KIND")]
     kind: Option<FindKind>,
-    /// Files of more (+N) or fewer (-N) bytes, or exactly N; N may have a unit (100K)
+    /// Match files of more than (+N), less than (-N) or exactly N bytes; N accepts a unit (100K)
     #[arg(long, value_name = "[+-]N", allow_hyphen_values = true)]
     size: Option<SizeTest>,
 }

@@ -17,13 +17,13 @@ use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, plural};
 
-/// Larger files are not searched, and named.
+/// The largest file that is searched; larger files are listed as skipped.
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
 
 /// Search the files of a version for a regular expression
 ///
-/// Exits with 1 when nothing matches. Files that are not text are named, not shown. Those of more than 256 MiB are not
-/// searched, and named.
+/// Exits with 1 if nothing matches. Lists binary files that match, without their lines. Files larger than 256
+/// MiB are not searched, and listed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,46 +31,46 @@ Examples:
   avfs grep main -i todo src docs
   avfs grep main~5 -F 'a[0]' -l")]
 pub struct GrepArgs {
-    /// The version
+    /// The version to search
     #[arg(value_name = "REF")]
     reference: Reference,
-    /// What to search for
+    /// The regular expression
     #[arg(allow_hyphen_values = true)]
     pattern: String,
-    /// Only in these files and directories
+    /// Search only these files and directories
     #[arg(value_name = "PATH", value_parser = tree_path())]
     paths: Vec<TreePath>,
-    /// Upper and lower case are the same
+    /// Ignore case
     #[arg(short, long)]
     ignore_case: bool,
-    /// The pattern is plain text
+    /// Treat the pattern as plain text
     #[arg(short = 'F', long)]
     fixed: bool,
-    /// Only name the files
+    /// Print only the names of matching files
     #[arg(short = 'l', long)]
     files: bool,
 }
 
-/// What a search found, file by file.
+/// The result of a search.
 #[derive(Default)]
 struct Matches {
-    /// For JSON: people see each line when it is found.
+    /// For JSON only: the text form prints each line when it is found.
     lines: Vec<GrepMatch>,
     any: bool,
-    /// For JSON too.
+    /// For JSON only.
     files: Vec<TreePath>,
     binary: Vec<TreePath>,
     skipped: Vec<TreePath>,
 }
 
-/// What becomes of lines that match.
+/// What to do with matching lines.
 enum Lines<'o> {
-    /// The lines are kept, unless only the files are to be named.
+    /// Collect the lines, or only the file names.
     Kept {
         names_only: bool,
     },
     Shown(&'o mut Out),
-    /// Only the names of files are shown.
+    /// Print only the file names.
     NamesShown(&'o mut Out),
 }
 
@@ -93,7 +93,7 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
     out.flush()?;
     drop(out);
     for path in &matches.skipped {
-        ctx.ui.note(format_args!("note: {path} is too large to be searched"));
+        ctx.ui.note(format_args!("note: {path} is too large to search"));
     }
     let result = Grep {
         version: view.version.id.to_hex(),
@@ -110,7 +110,7 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
         let mut message = format!("nothing matches {:?}", args.pattern);
         if !matches.skipped.is_empty() {
             let skipped = plural(matches.skipped.len() as u64, "file was", "files were");
-            message.push_str(&format!(" in what was searched; {skipped} too large for it"));
+            message.push_str(&format!(" in the searched files; {skipped} too large to search"));
         }
         let why = ErrorBody { code: "grep.no_match".to_owned(), message, hint: None };
         return ctx.ui.answer_no(&result, &why, show);
@@ -122,7 +122,7 @@ fn compile(args: &GrepArgs) -> Result<Regex, EdgeError> {
     let pattern = if args.fixed { regex::escape(&args.pattern) } else { args.pattern.clone() };
     let built = RegexBuilder::new(&pattern).case_insensitive(args.ignore_case).multi_line(true).build();
     built.map_err(|error| {
-        // Its text is a drawing of several lines; the last one says what is wrong.
+        // The error is a multi-line drawing; its last line has the reason.
         let text = error.to_string();
         let detail = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
         EdgeError::BadPattern { pattern: args.pattern.clone(), detail }
@@ -142,13 +142,13 @@ fn search(
         return Ok(());
     }
     let content = read_content(view.reader(), file).map_err(|error| error.in_file(&found.path))?;
-    // One pass over the whole file is much faster than one for each line, and most files do not match.
+    // One pass over the whole file is much faster than a pass for each line, and most files do not match.
     if !regex.is_match(&content) {
         return Ok(());
     }
     let ended = each_line(&content).map(|line| line.strip_suffix(b"\n").unwrap_or(line));
     let mut hits = (1..).zip(ended).filter(|(_, line)| regex.is_match(line)).peekable();
-    // A pattern may only match across lines, or behind the last one: lines are searched one by one.
+    // The pattern may match only across lines or after the last line; only matches within a line count.
     if hits.peek().is_none() {
         return Ok(());
     }

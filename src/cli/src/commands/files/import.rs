@@ -23,10 +23,10 @@ use crate::progress::Progress;
 use crate::ui::{Failure, Out, Outcome};
 use crate::view::plural;
 
-/// Take the present state of a directory as a new version of a fork
+/// Record the current state of a directory as a new version of a fork
 ///
-/// Files that are known to be unchanged are not read again. What .avfsignore files name (gitignore syntax) is
-/// left out. When nothing changed, times included, no version is added.
+/// Files known to be unchanged are not read again. Paths that match .avfsignore files (gitignore syntax) are
+/// left out. If nothing changed, including times, no version is added.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,40 +35,40 @@ Examples:
   avfs import ../other --fork experiment
   avfs import --keep-going")]
 pub struct ImportArgs {
-    /// The directory to import, as the whole of the fork [default: the one the vault is bound to]
+    /// The directory to import, as the whole content of the fork [default: the bound directory of the vault]
     #[arg(value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
     #[command(flatten)]
     on: OnFork,
-    /// What the version's record says
+    /// Record this message with the version
     #[arg(short, long, value_name = "TEXT", default_value = "import", value_parser = remark)]
     message: String,
-    /// Go on past files that vanish, cannot be read or keep changing, and name them
+    /// Continue past files that vanish, cannot be read or keep changing, and list them
     ///
-    /// What cannot be read stays what the fork has of it; what keeps changing is kept as it was last read.
+    /// An unreadable file keeps its content from the fork; a changing file is stored as it was last read.
     #[arg(long)]
     keep_going: bool,
 }
 
-/// Paths that are told one by one.
+/// The number of paths that are listed individually.
 const PATHS_TOLD: usize = 100;
 
-/// Tells of paths what became of them, of the first ones that is.
+/// Lists the first paths, each with the reason.
 pub fn tell_paths<P: Display, W: Display>(
     out: &mut Out,
     paths: impl ExactSizeIterator<Item = (P, W)>,
 ) -> Result<(), Failure> {
     let more = paths.len().saturating_sub(PATHS_TOLD);
     for (path, why) in paths.take(PATHS_TOLD) {
-        out.line(format_args!("left out or not exact: {path}: {why}"))?;
+        out.line(format_args!("left out or inexact: {path}: {why}"))?;
     }
     if more > 0 {
-        out.line(format_args!("and {more} more; all of them with: --json"))?;
+        out.line(format_args!("and {more} more; list all with: --json"))?;
     }
     Ok(())
 }
 
-/// An import that is done, in both forms of the answer.
+/// A completed import, for both forms of the answer.
 pub struct Done {
     pub result: Import,
     fork: ForkName,
@@ -90,13 +90,13 @@ pub fn run(ctx: &CommandContext, args: &ImportArgs) -> Outcome {
     ctx.ui.answer(&done.result, |out| done.show(out))
 }
 
-/// Who names a directory of the workspace may mean that only this is taken anew, as other tools do.
+/// A user who names a directory of the workspace may expect to update only that directory, as other tools do.
 fn note_a_part(ctx: &CommandContext, vault: &Vault, dir: &Path, fork: &ForkName) -> Result<(), Failure> {
     let Some(bound) = bound_dir(vault)? else { return Ok(()) };
     let (Ok(dir), Ok(bound)) = (dir.canonicalize(), bound.canonicalize()) else { return Ok(()) };
     if dir != bound && dir.starts_with(&bound) {
         let (dir, bound) = (dir.display(), bound.display());
-        ctx.ui.note(format_args!("note: {fork} is now what is in {dir}, not {bound} with that in it"));
+        ctx.ui.note(format_args!("note: {fork} now has only the content of {dir}, not of {bound}"));
     }
     Ok(())
 }
@@ -110,7 +110,7 @@ pub fn import(
     on_trouble: OnTrouble,
 ) -> Result<Done, Failure> {
     let stat_cache = ctx.stat_cache(vault, dir)?;
-    // Before its settings are looked for in it.
+    // Check this before reading the settings in the directory.
     if let Err(error) = std::fs::read_dir(dir)
         && error.kind() == std::io::ErrorKind::PermissionDenied
     {
@@ -132,19 +132,19 @@ pub fn import(
     }
     if imported.scanned.mended > 0 {
         let blobs = plural(imported.scanned.mended, "blob", "blobs");
-        let rest = format_args!("see what else is damaged with: {} fsck", ctx.ui.avfs);
-        ctx.ui.note(format_args!("note: damaged in the vault, and stored again: {blobs}; {rest}"));
+        let rest = format_args!("check for more damage with: {} fsck", ctx.ui.avfs);
+        ctx.ui.note(format_args!("note: damaged in the vault and stored again: {blobs}; {rest}"));
     }
-    // The version is there, whatever is wrong with the one before it.
+    // The version exists even if its parent is damaged.
     let counts = count_changes(vault, &imported).unwrap_or_else(|error| {
-        ctx.ui.note(format_args!("note: what has changed cannot be counted: {error}"));
+        ctx.ui.note(format_args!("note: cannot count the changes: {error}"));
         None
     });
     let result = avfs_present::import(fork, dir, &imported, counts.as_ref().map(avfs_present::change_totals));
     Ok(Done { result, fork: fork.clone(), imported, counts })
 }
 
-/// What came with the version; nothing is counted against a version whose files were given up.
+/// The number of changes in the version, or `None` if the files of its parent were pruned.
 fn count_changes(vault: &Vault, imported: &Imported) -> Result<Option<ChangeCounts>, VaultError> {
     let after = &imported.committed.version;
     if !imported.committed.changed() {
@@ -157,7 +157,7 @@ fn count_changes(vault: &Vault, imported: &Imported) -> Result<Option<ChangeCoun
         return Ok(None);
     }
     if before.entries == 0 {
-        // A first import: walking all of it would tell no more than its record does.
+        // A first import: a walk over all entries would give no more than the record does.
         return Ok(Some(ChangeCounts { added: after.entries, ..ChangeCounts::default() }));
     }
     let (before, after) = (root_of(&before)?, root_of(after)?);
@@ -167,7 +167,7 @@ fn count_changes(vault: &Vault, imported: &Imported) -> Result<Option<ChangeCoun
 }
 
 impl Done {
-    /// The version that the fork has now.
+    /// The new head of the fork.
     pub fn version(&self) -> VersionId {
         self.imported.committed.version.id
     }
@@ -177,8 +177,7 @@ impl Done {
         let (version, scanned) = (&self.imported.committed.version, &self.imported.scanned);
         if let (Some(counts), true) = (&self.counts, self.imported.committed.changed()) {
             let only_times = *counts == ChangeCounts::default();
-            let line =
-                if only_times { "no changes but of times".to_owned() } else { patch::counts_line(counts) };
+            let line = if only_times { "only times changed".to_owned() } else { patch::counts_line(counts) };
             out.line(format_args!("{line}"))?;
         }
         out.line(format_args!(

@@ -20,16 +20,16 @@ Examples:
   avfs ls main src -l
   avfs ls main@good -R")]
 pub struct LsArgs {
-    /// The version
+    /// The version to list
     #[arg(value_name = "REF")]
     reference: Reference,
-    /// The directory or file
+    /// The directory or file to list [default: the root]
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
     path: TreePath,
-    /// Show kind, mode, size and time too
+    /// Also show type, mode, size and time
     #[arg(short, long)]
     long: bool,
-    /// List everything beneath it, by whole paths
+    /// List all entries beneath the directory, with full paths
     #[arg(short = 'R', long)]
     recursive: bool,
 }
@@ -57,7 +57,7 @@ pub fn run(ctx: &CommandContext, args: &LsArgs) -> Outcome {
     })
 }
 
-/// The last name of a path, or all of it, with a mark for directories.
+/// The base name or the full path, with a slash after directories.
 fn shown_name(out: &Out, found: &WalkedEntry, whole: bool) -> Painted {
     let short = found.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
     let name = if whole { found.path.clone() } else { short.unwrap_or_else(|| found.path.clone()) };

@@ -13,11 +13,12 @@ use crate::progress::Progress;
 use crate::ui::Outcome;
 use crate::view::View;
 
-/// Make a version usable as a directory in the cache that is only to be read, and print where it is
+/// Materialize a version as a read-only directory in the cache, and print its path
 ///
-/// A version that is there already is not written again. Runs stand on the same directory: whoever writes into it
-/// changes what they see, until --check builds it again; to work on a copy, use avfs export. Bases that nobody uses
-/// are evicted, least recently used first, until the cache is within its limit.
+/// A version that is already materialized is not written again. Runs use the same directory as their base: do
+/// not write to it. A write changes the files that runs see, until --check rebuilds the directory; to work on
+/// a copy, use avfs export. Unused bases are evicted, least recently used first, until the cache is within
+/// its limit.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,13 +26,13 @@ Examples:
   avfs materialize main~2 --check
   avfs materialize main --cache-max 2GiB")]
 pub struct MaterializeArgs {
-    /// The version
+    /// The version to materialize
     #[arg(value_name = "REF")]
     reference: Reference,
-    /// Compare every file with the version, and build the base again if one differs
+    /// Compare every file with the version, and rebuild the base if one differs
     #[arg(long)]
     check: bool,
-    /// How large the cache may stay [default: the setting cache.max]
+    /// Limit the cache to SIZE [default: the setting cache.max]
     #[arg(long, value_name = "SIZE")]
     cache_max: Option<Size>,
 }
@@ -55,7 +56,7 @@ pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
         }
     };
     CacheOwners::new(&keeper.dir).register(&vault.id()?, vault.path());
-    // The base that was just asked for is leased, so it stays even if it alone exceeds the limit.
+    // The base just materialized is leased, so it stays even if it alone exceeds the limit.
     let evicted = match args.cache_max.map(|max| max.0).or(keeper.bytes_max) {
         Some(bytes_max) => keeper.evict_to(bytes_max)?,
         None => None,

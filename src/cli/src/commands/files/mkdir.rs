@@ -13,19 +13,19 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome};
 
-/// Make a directory inside a fork
+/// Create a directory inside a fork
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs mkdir docs
   avfs mkdir -p a/b/c --fork experiment")]
 pub struct MkdirArgs {
-    /// The directory
+    /// The directory to create
     #[arg(value_parser = tree_path())]
     path: TreePath,
     #[command(flatten)]
     edit: EditOptions,
-    /// Make missing parents too, and take one that is there
+    /// Also create missing parents; accept an existing directory
     #[arg(short, long)]
     parents: bool,
 }
@@ -44,6 +44,6 @@ fn advised(ctx: &CommandContext, args: &MkdirArgs, error: VaultError) -> Failure
         return error.into();
     }
     let path = args.path.to_string();
-    let hint = format!("make it too with: {} mkdir -p {}", ctx.ui.avfs, shell_word(path.as_ref()));
+    let hint = format!("create it too with: {} mkdir -p {}", ctx.ui.avfs, shell_word(path.as_ref()));
     EdgeError::Advised { error, hint }.into()
 }

@@ -1,4 +1,4 @@
-//! Files of a version: listed, read, edited, brought in and out.
+//! Verbs that list, read, edit, import and export the files of a version.
 
 pub mod cat;
 pub mod cp;

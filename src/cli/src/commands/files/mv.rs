@@ -10,17 +10,17 @@ use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
-/// Move or rename inside a fork
+/// Move or rename a path inside a fork
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs mv draft.md README.md
   avfs mv src/old src/new --fork experiment")]
 pub struct MvArgs {
-    /// What to move
+    /// The path to move
     #[arg(value_parser = tree_path())]
     from: TreePath,
-    /// Its new path, or the directory to move it into
+    /// The new path, or the directory to move into
     #[arg(value_parser = target())]
     to: Target,
     #[command(flatten)]

@@ -10,19 +10,21 @@ use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
-/// Remove paths inside a fork, all in one version
+/// Remove paths from a fork
+///
+/// All paths are removed in one version.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs rm old.txt notes.txt
   avfs rm -r target --fork experiment")]
 pub struct RmArgs {
-    /// What to remove
+    /// The paths to remove
     #[arg(value_name = "PATH", required = true, value_parser = tree_path())]
     paths: Vec<TreePath>,
     #[command(flatten)]
     edit: EditOptions,
-    /// Remove directories with everything in them
+    /// Remove directories and their contents
     #[arg(short, long)]
     recursive: bool,
 }

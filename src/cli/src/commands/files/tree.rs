@@ -12,20 +12,20 @@ use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, arrow, plural};
 
-/// Show a version as a tree
+/// Show the files of a version as a tree
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs tree main
   avfs tree main src --depth 2")]
 pub struct TreeArgs {
-    /// The version
+    /// The version to show
     #[arg(value_name = "REF")]
     reference: Reference,
-    /// The directory to begin at, or a file
+    /// The directory or file to start at [default: the root]
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
     path: TreePath,
-    /// At most so many levels
+    /// Show at most N levels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     depth: Option<u16>,
 }
@@ -38,7 +38,7 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
         Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };
     ctx.ui.answer(&result, |out| {
         match found.first().filter(|first| first.path == args.path) {
-            // What is no directory is all there is of the tree.
+            // An entry that is not a directory is the whole tree.
             Some(alone) => out.line(format_args!("{}{}", alone.path, arrow(&alone.node)))?,
             None => {
                 out.line(format_args!("{}", args.path))?;
@@ -54,7 +54,7 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
 }
 
 fn draw(out: &mut Out, found: &[WalkedEntry], base: &TreePath) -> Result<(), Failure> {
-    // For each level above the entry, whether its branch goes on below.
+    // For each level above the entry, whether its branch continues below.
     let mut open: Vec<bool> = Vec::new();
     for (found, last) in found.iter().zip(last_of_its_dir(found, base)) {
         let level = found.path.depth() - base.depth();
@@ -79,7 +79,7 @@ fn shown_name(out: &Out, found: &WalkedEntry) -> Painted {
     }
 }
 
-/// For each entry whether its directory has no later one.
+/// For each entry, whether it is the last of its directory.
 fn last_of_its_dir(found: &[WalkedEntry], base: &TreePath) -> Vec<bool> {
     let mut later: Vec<bool> = Vec::new();
     let mut last = vec![false; found.len()];

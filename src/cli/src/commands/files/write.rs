@@ -13,29 +13,29 @@ use crate::ui::Outcome;
 
 /// Write a file inside a fork, from stdin or --text
 ///
-/// Directories on the way are made. A file that is there keeps its mode unless one is given.
+/// Creates missing parent directories. An existing file keeps its mode unless --mode is given.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   echo hello | avfs write notes.txt
   avfs write bin/run --text '#!/bin/sh' --mode 755 --fork experiment")]
 pub struct WriteArgs {
-    /// The file
+    /// The file to write
     #[arg(value_parser = file_path())]
     path: TreePath,
     #[command(flatten)]
     edit: EditOptions,
-    /// The content [default: stdin]
+    /// Write this text [default: read stdin]
     #[arg(long)]
     text: Option<String>,
-    /// Its permission bits
+    /// Set these permission bits
     #[arg(long, value_name = "OCTAL", value_parser = parse_mode)]
     mode: Option<u32>,
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
-    mode.ok_or_else(|| "a mode is up to four octal digits, such as 644".to_owned())
+    mode.ok_or_else(|| "expected up to four octal digits, such as 644".to_owned())
 }
 
 pub fn run(ctx: &CommandContext, args: &WriteArgs) -> Outcome {

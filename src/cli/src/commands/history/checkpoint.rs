@@ -16,7 +16,9 @@ use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
 use crate::view::{first_line, local_time};
 
-/// Save, list, restore and delete checkpoints: labels that pin a version of a fork
+/// Save, list, restore and delete checkpoints
+///
+/// A checkpoint is a label that pins a version of a fork.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,18 +39,18 @@ enum CheckpointAction {
     Delete(DeleteArgs),
 }
 
-/// Label the head of a fork
+/// Save a checkpoint of a fork's head
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs checkpoint save good
   avfs checkpoint save --fork experiment -m 'all green'")]
 struct SaveArgs {
-    /// The checkpoint's name [default: the next free cp-N]
+    /// Use this name [default: the next free cp-N]
     name: Option<CheckpointName>,
     #[command(flatten)]
     on: OnFork,
-    /// A remark to keep with it
+    /// Store this message with the checkpoint
     #[arg(short, long, value_name = "TEXT", default_value = "", value_parser = remark)]
     message: String,
 }
@@ -60,23 +62,23 @@ Examples:
   avfs checkpoint list
   avfs checkpoint list --fork main")]
 struct ListArgs {
-    /// Only those of this fork [default: all]
+    /// List only the checkpoints of this fork [default: all forks]
     #[arg(long, value_name = "FORK")]
     fork: Option<ForkName>,
 }
 
-/// A checkpoint that is there.
+/// An existing checkpoint.
 #[derive(Debug, Args)]
 struct Which {
-    /// The checkpoint, as `avfs checkpoint list` shows it or by its name alone
+    /// The checkpoint, as `avfs checkpoint list` prints it, or its name alone
     #[arg(value_name = "[FORK@]NAME")]
     label: Label,
-    /// The fork it is on [default: main]
+    /// The checkpoint's fork [default: main]
     #[arg(long, value_name = "FORK")]
     fork: Option<ForkName>,
 }
 
-/// `good`, or `main@good`.
+/// A label such as `good` or `main@good`.
 #[derive(Clone, Debug)]
 struct Label {
     fork: Option<ForkName>,
@@ -102,7 +104,7 @@ impl Which {
     }
 }
 
-/// Describe a checkpoint and the version it pins
+/// Show a checkpoint and the version it pins
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -113,9 +115,10 @@ struct InfoArgs {
     which: Which,
 }
 
-/// Bring a fork back to one of its checkpoints
+/// Restore a fork to one of its checkpoints
 ///
-/// A new version that equals the checkpoint's is added: nothing is lost, and `avfs restore main~1` undoes it.
+/// Adds a new version equal to the version of the checkpoint. The history stays, so `avfs restore main~1`
+/// reverts it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -126,7 +129,9 @@ struct RestoreArgs {
     which: Which,
 }
 
-/// Delete a checkpoint; its version stays in the fork's history
+/// Delete a checkpoint
+///
+/// The version stays in the history of the fork.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

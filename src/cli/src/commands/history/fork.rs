@@ -18,7 +18,9 @@ use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
 use crate::view::{first_line, local_time, plural};
 
-/// Create, list and delete forks: named heads that move from version to version
+/// Create, list and delete forks
+///
+/// A fork is a named head that moves from version to version.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,14 +36,14 @@ pub struct ForkArgs {
 #[derive(Debug, Subcommand)]
 enum ForkAction {
     Create(CreateArgs),
-    /// List the forks, oldest first: when they expire, and what ran on them last
+    /// List forks, oldest first, with their expiry and last run
     #[command(after_help = "\
 Examples:
   avfs fork list
   avfs fork list --size
   avfs fork list --json | jq -r '.result.forks[] | select(.last_run == null) | .name'")]
     List(UseArgs),
-    /// Show which fork came from which
+    /// Show the forks as a tree of their origins
     #[command(after_help = "\
 Examples:
   avfs fork tree
@@ -52,7 +54,7 @@ Examples:
 
 #[derive(Debug, Args)]
 struct UseArgs {
-    /// Also count the bytes that deleting each fork, and a gc, would give back; looks at everything that is kept
+    /// Also count the bytes that deleting each fork and running gc would free; reads all stored versions
     #[arg(long)]
     size: bool,
 }
@@ -63,9 +65,9 @@ impl UseArgs {
     }
 }
 
-/// Make a fork of a version
+/// Create a fork of a version
 ///
-/// It costs the same whatever the size of the version: nothing is copied.
+/// Copies nothing: the cost does not depend on the size of the version.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -73,28 +75,28 @@ Examples:
   avfs fork create retry --from main~2
   avfs fork create scratch --expires 7d")]
 struct CreateArgs {
-    /// The new fork's name
+    /// The name of the new fork
     name: ForkName,
-    /// The version it begins at
+    /// Start the fork at this version
     #[arg(long, value_name = "REF", default_value = "main")]
     from: Reference,
-    /// Let the next run, or `avfs gc`, delete it after so long (90s, 12h, 7d, 2w) [default: it stays]
+    /// Let the next run or `avfs gc` delete the fork after this time (90s, 12h, 7d, 2w) [default: never]
     #[arg(long, value_name = "DURATION")]
     expires: Option<Span>,
 }
 
 /// Delete a fork and its checkpoints
 ///
-/// The space comes back with the next `avfs gc`.
+/// The next `avfs gc` frees the space.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs fork delete experiment
   avfs fork delete experiment --force")]
 struct DeleteArgs {
-    /// The fork
+    /// The fork to delete
     name: ForkName,
-    /// Also when checkpoints saved by hand go with it
+    /// Delete the fork even if it has checkpoints that were saved by hand
     #[arg(long)]
     force: bool,
 }
@@ -135,7 +137,7 @@ fn list(ctx: &CommandContext, args: &UseArgs) -> Outcome {
     })
 }
 
-/// The list as people see it, each fork looked up when it is shown.
+/// Prints the list for people; looks up each fork only when it is printed.
 fn list_at_once(ctx: &CommandContext, vault: &Vault) -> Outcome {
     let reader = vault.read()?;
     let mut forks = reader.forks().map_err(VaultError::from)?;
@@ -161,7 +163,7 @@ fn show_fork(out: &mut Out, number: usize, width: usize, used: &ForkUse) -> Resu
     out.list_line(number, format_args!("{name}  {id}  {made}{remarks}"))
 }
 
-/// When a fork ends, what it alone holds, and what ran on it last.
+/// The expiry of a fork, the bytes that only it holds, and its last run.
 fn remarks(out: &Out, used: &ForkUse) -> Painted {
     let mut text = match used.fork.life {
         Life::Persistent => String::new(),
@@ -197,13 +199,13 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let deletion = if args.force { Deletion::Forced } else { Deletion::Careful };
     let fork = vault.delete_fork(&args.name, deletion).map_err(EdgeError::of_old_fork)?;
-    // Without a cache directory it has kept nothing.
+    // Without a cache directory the fork has no directories to remove.
     if let Ok(cache_dir) = ctx.around.cache_dir() {
         let removed = ForkDirs::new(&cache_dir, &vault.id()?).remove(&fork.name);
-        removed.map_err(EdgeError::host("remove what the fork kept in", &cache_dir))?;
+        removed.map_err(EdgeError::host("remove the directories of the fork in", &cache_dir))?;
     }
     ctx.ui.answer(&ForkOne { fork: avfs_present::fork(&fork) }, |out| {
         let name = out.paint(Tone::Name, &fork.name);
-        out.line(format_args!("deleted fork {name}; give its space back with: {} gc", ctx.ui.avfs))
+        out.line(format_args!("deleted fork {name}; free its space with: {} gc", ctx.ui.avfs))
     })
 }

@@ -20,7 +20,7 @@ use crate::view::{first_line, labels, local_time};
 
 /// List the versions of a fork, newest first
 ///
-/// With a path, only versions that changed what lies there (modification times apart).
+/// With a path, list only versions that changed it; changes of modification times do not count.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,18 +28,18 @@ Examples:
   avfs log experiment -n 5
   avfs log main -- src/main.rs")]
 pub struct LogArgs {
-    /// The fork, or any version to begin at
+    /// The fork, or a version to start at
     #[arg(value_name = "FORK", default_value = "main")]
     reference: Reference,
-    /// At most so many
+    /// List at most N versions
     #[arg(short = 'n', long = "limit", value_name = "N")]
     limit: Option<usize>,
-    /// Only versions that changed this path
+    /// List only versions that changed this path
     #[arg(last = true, value_parser = tree_path())]
     path: Option<TreePath>,
 }
 
-/// What there is beside the versions that are shown.
+/// Counts for a listing: shown versions, and versions that were not shown.
 #[derive(Default)]
 struct LogPage {
     shown: usize,
@@ -48,13 +48,13 @@ struct LogPage {
 }
 
 impl LogPage {
-    /// True if no version has what was looked for; what a pruned one had nobody knows.
+    /// True if no searched version contains the path. A pruned version may have contained it.
     fn is_nowhere(&self) -> bool {
         self.shown == 0 && !self.more && self.pruned_skipped == 0
     }
 }
 
-/// Takes a version to be shown, and its number in the list.
+/// A callback that shows a version, given its number in the list.
 type Show<'s> = dyn FnMut(usize, VersionRecord) -> Result<(), Failure> + 's;
 
 pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
@@ -158,7 +158,7 @@ fn touching(
     Ok(found)
 }
 
-/// Whether two nodes differ in more than their times.
+/// Whether two nodes differ in anything except their times.
 fn differ(a: Option<&Node>, b: Option<&Node>) -> bool {
     match (a, b) {
         (Some(Node::File(a)), Some(Node::File(b))) => {

@@ -9,10 +9,11 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::Outcome;
 
-/// Take the last undo of a fork back
+/// Revert the last undo of a fork
 ///
-/// A new version that equals the one `avfs undo` took back is added. Once more takes back the undo before it. Nothing
-/// can be redone after anything else has changed the fork; `avfs restore` goes to any version then.
+/// Adds a new version equal to the one that `avfs undo` reverted. Call it again to revert the undo before
+/// that. After any other change to the fork there is nothing to redo; use `avfs restore` to return to any
+/// version.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +21,7 @@ Examples:
   avfs redo experiment
   avfs undo && avfs diff main~1 main && avfs redo")]
 pub struct RedoArgs {
-    /// The fork that comes a step forward
+    /// The fork to move one step forward
     #[arg(value_name = "FORK", default_value = "main")]
     fork: ForkName,
 }

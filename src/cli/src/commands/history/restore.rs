@@ -9,10 +9,10 @@ use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
-/// Bring a fork back to any version
+/// Restore a fork to any version
 ///
-/// A new version that equals the old one is added to the fork: nothing is rewritten, nothing is lost. The
-/// files of the bound directory stay as they are; write them with `avfs export`.
+/// Adds a new version equal to the old one; no version is rewritten or lost. The files in the bound directory
+/// do not change; write them with `avfs export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
   avfs restore 3f9a --fork experiment
   avfs restore main@good")]
 pub struct RestoreArgs {
-    /// The version to go back to
+    /// The version to restore
     #[arg(value_name = "REF")]
     reference: Reference,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::{first_line, labels, local_time, plural};
 
-/// Describe a version: its record, what leads to it, and what it changed
+/// Show a version: its record, its parents and its changes
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
   avfs show main~2
   avfs show 3f9a --json")]
 pub struct ShowArgs {
-    /// The version
+    /// The version to show
     #[arg(value_name = "REF")]
     reference: Reference,
 }
@@ -48,7 +48,7 @@ pub fn run(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         show_record(out, &version, &names)?;
         match &summary {
             Some(summary) => patch::show_summary(out, summary),
-            None => out.line(format_args!("its changes cannot be told: files were given up by a prune")),
+            None => out.line(format_args!("its changes are unknown: a prune removed the files")),
         }
     })
 }
@@ -66,7 +66,7 @@ fn show_record(out: &mut Out, version: &VersionRecord, names: &[String]) -> Resu
         out.line(format_args!("run      {}", first_line(run)))?;
     }
     if version.extent == Extent::Partial {
-        out.line(format_args!("partial  only what a run with --base touched changed"))?;
+        out.line(format_args!("partial  only the paths that a run with --base touched changed"))?;
     }
     let entries = plural(version.entries, "entry", "entries");
     out.line(format_args!("size     {entries}, {}", show_bytes_size(version.bytes)))?;
@@ -77,7 +77,8 @@ fn show_record(out: &mut Out, version: &VersionRecord, names: &[String]) -> Resu
     out.line(format_args!(""))
 }
 
-/// What a version changed against its first parent; the first version added everything.
+/// The changes of a version against its first parent. The first version has no parent, so its summary is
+/// empty.
 fn changes_of(reader: &dyn Reader, version: &VersionRecord) -> Result<Option<ChangeSummary>, Failure> {
     let Some(parent) = version.parents.first() else { return Ok(Some(ChangeSummary::default())) };
     let parent = require_version(reader, parent)?;

@@ -16,14 +16,15 @@ use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome};
 use crate::view::first_line;
 
-/// Take back the last run of a fork, or its last version if no run made that
+/// Revert the last run of a fork, or its last edit or import
 ///
-/// A new version that equals the one before is added, and says what it undid: nothing is rewritten. `avfs undo` once
-/// more goes another step back, to where the fork began at most, and `avfs redo` comes forward again. A run, an import
-/// or an edit after an undo ends what can be redone. The files of the bound directory stay as they are.
+/// Adds a new version equal to the previous one, with a message that names the reverted version; no version
+/// is rewritten. Call it again to go back another step, at most to the start of the fork. `avfs redo` goes
+/// forward again, until a run, an import or an edit adds another version. The files in the bound directory do
+/// not change.
 ///
-/// Without FORK it is about the newest run that changed something: on a fork with a name it goes a step back there;
-/// what was applied is taken out of the directory, as `avfs unapply` does.
+/// Without FORK, revert the newest run that changed files: on a named fork go back one step; if the changes
+/// were applied, remove them from the bound directory, like `avfs unapply`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +32,7 @@ Examples:
   avfs undo experiment
   avfs undo experiment && avfs redo experiment")]
 pub struct UndoArgs {
-    /// The fork that goes a step back [default: that of the newest run, else main]
+    /// The fork to move one step back [default: the fork of the newest run, else main]
     #[arg(value_name = "FORK")]
     fork: Option<ForkName>,
 }
@@ -57,12 +58,12 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     let undone = vault.undo(&fork).map_err(EdgeError::of_old_fork)?;
     let result = avfs_present::undo(&fork, &undone);
     if fork == ForkName::main() && undone.committed.changed() {
-        ctx.ui.note(format_args!("note: the files of the directory stay as they are"));
+        ctx.ui.note(format_args!("note: the files in the directory did not change"));
     }
     ctx.ui.answer(&result, |out| edited::show(out, &fork, &undone.committed))
 }
 
-/// What the newest run is taken back in.
+/// Where to revert the newest run.
 enum Meant {
     Fork(ForkName),
     Directory,

@@ -26,16 +26,16 @@ use crate::progress::Progress;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::plural;
 
-/// Write what a fork or a run changed to the bound directory
+/// Write the changes of a fork or a run to the bound directory
 ///
-/// Before anything is written every path is compared with the version the changes were made of. If one was changed in
-/// the directory since, nothing is written and all such paths are named. Files that the vault does not version
-/// are never touched. Applied again, it finishes what an interrupted apply began. Paths that tools of the host execute
-/// by themselves, such as git hooks and start-up files of shells, are named first. Files with setuid or setgid bits are
-/// written without them, and named.
+/// First compares every path with the version that the changes are based on. If a path has changed in the
+/// directory since, nothing is written and all such paths are listed. Unversioned files are never touched.
+/// Applying again completes an interrupted apply. Paths that host tools execute automatically, such as git
+/// hooks and shell start-up files, are listed first. Setuid and setgid bits are stripped, and the files are
+/// listed.
 ///
-/// GLOB: * stays within a name, ** does not; without a slash it means a name in any directory; a directory means
-/// everything in it.
+/// GLOB: * matches within a name, ** also matches slashes; a pattern without a slash matches a name in any
+/// directory; a directory matches everything in it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,20 +44,20 @@ Examples:
   avfs apply run:3f9a
   avfs apply experiment --include 'src/**' --exclude '*.tmp'")]
 pub struct ApplyArgs {
-    /// The fork, whose changes since it began are meant, or the run: its ID, last or last~N [default: the newest run
-    /// that changed something]
+    /// The fork (all changes since it began) or the run (its ID, last or last~N) [default: the newest run
+    /// that changed files]
     #[arg(value_name = "FORK|RUN")]
     what: Option<ChangesOf>,
-    /// Only paths that match; may be given more than once
+    /// Apply only paths that match; can be repeated
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// No paths that match; may be given more than once
+    /// Do not apply paths that match; can be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Keep setuid and setgid bits of regular files; by default they are stripped
+    /// Keep setuid and setgid bits of regular files [default: strip them]
     #[arg(long)]
     keep_setid: bool,
-    /// Only compare, and tell what would be written
+    /// Only compare, and print the changes that would be written
     #[arg(long)]
     dry_run: bool,
 }
@@ -74,7 +74,7 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
     let changes = changes_to_apply(&vault, &subject, &filter)?;
     let runs_on_host = called_out(&vault, &root_of_either(&subject.after)?, Some(&dir), &changes)?;
-    // Before anything is written: afterwards it may have been executed already.
+    // Print before writing: afterwards a host tool may already have executed the path.
     for one in &runs_on_host {
         ctx.ui.note(format_args!("{one}"));
     }
@@ -92,7 +92,7 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     }
 }
 
-/// A script gets the paths that are in the way one by one.
+/// With JSON, lists each conflicting path.
 fn refuse(ctx: &CommandContext, result: Apply, error: ApplyError) -> Outcome {
     match (&error, ctx.ui.format) {
         (ApplyError::Conflict { conflicts, .. }, Format::Json) => {
@@ -122,33 +122,33 @@ fn show(
 ) -> Result<(), Failure> {
     let changes = applied.changes.len() as u64;
     if changes > 0 && applied.already == changes {
-        out.line(format_args!("everything was there already: {}", dir.display()))?;
+        out.line(format_args!("already up to date: {}", dir.display()))?;
         return show_left_out(out, applied);
     }
     if changes == 0 && applied.left_out > 0 {
-        out.line(format_args!("nothing to apply: no change is left by --include and --exclude"))?;
+        out.line(format_args!("nothing to apply: --include and --exclude leave no changes"))?;
         return show_left_out(out, applied);
     }
     patch::show_summary(out, summary)?;
     for kept in &applied.kept_dirs {
         let word = out.paint(Tone::Changed, "kept    ");
-        out.line(format_args!("{word}  {kept}/  (it holds files that are not versioned)"))?;
+        out.line(format_args!("{word}  {kept}/  (contains files that are not versioned)"))?;
     }
     show_stripped(out, &applied.stripped)?;
     if applied.already > 0 {
         let count = plural(applied.already, "change was", "changes were");
-        out.line(format_args!("{count} there already, times included"))?;
+        out.line(format_args!("{count} already in the directory, including times"))?;
     }
     show_left_out(out, applied)?;
     let word = if args.dry_run { "would be applied to" } else { "applied to" };
     out.line(format_args!("{word} {}", dir.display()))?;
     match args.dry_run {
         true => Ok(()),
-        false => out.line(format_args!("take it back with: {} unapply", ctx.ui.avfs)),
+        false => out.line(format_args!("revert with: {} unapply", ctx.ui.avfs)),
     }
 }
 
-/// Files that are written without bits that would take effect on the host.
+/// Lists files that are written without their setuid and setgid bits, which would take effect on the host.
 pub fn show_stripped(out: &mut Out, files: &[TreePath]) -> Result<(), Failure> {
     for file in files {
         let word = out.paint(Tone::Changed, "stripped");

@@ -28,9 +28,9 @@ use crate::view::plural;
 
 /// Compare two versions
 ///
-/// With one REF, or a run: a fork that was made of a version and has moved since is compared with that version; anything
-/// else, the main fork too, is compared with its first parent. Files that went and came with the same content are shown as renamed;
-/// changes of nothing but a modification time are left out.
+/// With one REF or run: compare a fork that has moved with the version it was created from, and anything
+/// else, including main, with its first parent. Files that moved without a change of content are shown as
+/// renamed. Changes of modification times alone are omitted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,8 +42,8 @@ Examples:
   avfs diff main experiment --patch -- src docs
   avfs diff main@good main --name-status --exit-code")]
 pub struct DiffArgs {
-    /// The older version; alone, the version or the run whose changes are shown [default: the newest run that changed
-    /// something]
+    /// The older version; without B, the version or run whose changes to show [default: the newest run that
+    /// changed files]
     #[arg(value_name = "A")]
     before: Option<Reference>,
     /// The newer version
@@ -51,19 +51,20 @@ pub struct DiffArgs {
     after: Option<Reference>,
     #[command(flatten)]
     form: Form,
-    /// With --tree or --stat: tell at most so many changes
+    /// With --tree or --stat: show at most N changes
     #[arg(long, value_name = "N", default_value_t = CHANGES_SHOWN_MAX)]
     limit: usize,
-    /// With --patch: write at most SIZE, and exit with 1 if that is not all [default: 16MiB, and 1MiB of each file]
+    /// With --patch: write at most SIZE, and exit with 1 if the patch is incomplete [default: 16MiB, and 1MiB
+    /// per file]
     #[arg(long, value_name = "SIZE", requires = "patch")]
     patch_max: Option<Size>,
-    /// Also show changes of nothing but a modification time
+    /// Also show changes of modification times alone
     #[arg(long)]
     times: bool,
-    /// Exit with 1 when there are differences
+    /// Exit with 1 if there are differences
     #[arg(long)]
     exit_code: bool,
-    /// Only what lies at or beneath these paths
+    /// Compare only these paths and the entries beneath them
     #[arg(last = true, value_name = "PATH", value_parser = tree_path())]
     paths: Vec<TreePath>,
 }
@@ -71,13 +72,13 @@ pub struct DiffArgs {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct Form {
-    /// Show the changed paths as a tree, with a letter and the size of each
+    /// Show the changed paths as a tree, each with a letter and its size
     #[arg(long)]
     tree: bool,
-    /// Show how many lines came and went in each file
+    /// Show the number of added and deleted lines of each file
     #[arg(long)]
     stat: bool,
-    /// Show one letter and the path for each change
+    /// Show a letter and the path of each change
     #[arg(long)]
     name_status: bool,
     /// Write a patch for `git apply`
@@ -187,7 +188,7 @@ fn sides(
         },
         (Some(_) | None, _) => None,
     };
-    // The main fork begins empty: what it has gained since is everything, so its last step is shown.
+    // The main fork starts empty, so a diff with its base would show everything: show its last step instead.
     let began_empty = |base: &VersionRecord| base.parents.is_empty() && base.entries == 0;
     if let Some(base) = moved_from {
         let base = require_version(reader, &base)?;
@@ -201,7 +202,7 @@ fn sides(
     }
 }
 
-/// A path that neither side has is a mistake, not a path without changes.
+/// Returns an error for a path that exists on neither side: it is a mistake, not a path without changes.
 fn require_paths(pages: &dyn Pages, roots: &[DirRef], paths: &[TreePath]) -> Result<(), Failure> {
     for path in paths {
         let mut there = false;
@@ -215,7 +216,7 @@ fn require_paths(pages: &dyn Pages, roots: &[DirRef], paths: &[TreePath]) -> Res
     Ok(())
 }
 
-/// What is shown of the changes, worked out.
+/// The requested view of the changes.
 enum View<'a> {
     Summary,
     Names,
@@ -247,11 +248,11 @@ impl DiffArgs {
 fn note_left_off(ctx: &CommandContext, left_off: u64) {
     if left_off > 0 {
         let changes = plural(left_off, "change", "changes");
-        ctx.ui.note(format_args!("note: {changes} left off; see more with: --limit N"));
+        ctx.ui.note(format_args!("note: {changes} omitted; show more with: --limit N"));
     }
 }
 
-/// Why a patch must not be taken for all of the changes.
+/// The error for a patch that does not contain all changes.
 fn incomplete(missing: &PatchLeftOff) -> Option<EdgeError> {
     let paths = |count| plural(count, "path", "paths");
     let (shortened, left_off) = (paths(missing.shortened), paths(missing.left_off));

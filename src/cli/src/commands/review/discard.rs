@@ -9,10 +9,10 @@ use crate::error::EdgeError;
 use crate::ui::{Outcome, Painted, Tone};
 use crate::view::plural;
 
-/// Drop what a run changed
+/// Discard the changes of a run
 ///
-/// The fork that was made for the run is deleted, and the journal says so. A fork that is there to stay is refused:
-/// delete it with `avfs fork delete`.
+/// Deletes the fork that was created for the run, and records it in the journal. A persistent fork is
+/// refused: delete it with `avfs fork delete`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,7 +21,7 @@ Examples:
   avfs discard run-3f9a01bc77
   avfs runs list && avfs discard run:3f9a && avfs gc")]
 pub struct DiscardArgs {
-    /// The fork of a run, or the run: its ID, last or last~N
+    /// The fork of a run, or the run (its ID, last or last~N)
     #[arg(value_name = "FORK|RUN")]
     what: ChangesOf,
 }
@@ -46,6 +46,6 @@ pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
             ))?,
             None => out.line(format_args!("discarded {runs}"))?,
         }
-        out.line(format_args!("give the space back with: {} gc", ctx.ui.avfs))
+        out.line(format_args!("free the space with: {} gc", ctx.ui.avfs))
     })
 }

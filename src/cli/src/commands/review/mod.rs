@@ -1,4 +1,4 @@
-//! What a run or a fork changed: looked at, applied, dropped.
+//! Verbs that review, apply and discard the changes of a run or a fork.
 
 pub mod apply;
 pub mod diff;

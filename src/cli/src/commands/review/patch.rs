@@ -1,4 +1,4 @@
-//! How changes are shown: a summary, names, a tree, numbers of lines, or a patch.
+//! Output of changes: a summary, names, a tree, line counts, or a patch.
 
 use avfs_changes::{
     ChangeCounts, ChangeSummary, Extent, StatView, TreeView, beside_content, file_sizes, is_dir, kind_words,
@@ -22,7 +22,7 @@ const fn tone(kind: &ChangeKind) -> Tone {
     }
 }
 
-/// One line for each change, and their number.
+/// Prints one line for each change, then the counts.
 pub fn show_summary(out: &mut Out, summary: &ChangeSummary) -> std::result::Result<(), Failure> {
     for change in &summary.changes {
         let (name, _) = kind_words(&change.kind);
@@ -32,7 +32,7 @@ pub fn show_summary(out: &mut Out, summary: &ChangeSummary) -> std::result::Resu
     out.line(format_args!("{}", counts_line(&summary.counts)))
 }
 
-/// `M<tab>path`, for scripts that do not read JSON.
+/// Prints `M<tab>path`, for scripts that do not read JSON.
 pub fn show_names(out: &mut Out, summary: &ChangeSummary) -> std::result::Result<(), Failure> {
     for change in &summary.changes {
         let (_, letter) = kind_words(&change.kind);
@@ -63,10 +63,10 @@ fn shown_path(change: &Change) -> String {
     }
 }
 
-/// How long it is, and whatever else there is to tell: `  (12 B, mode 0755)`.
+/// The size and other remarks: `  (12 B, mode 0755)`.
 fn remarks(change: &Change) -> String {
     let size = match file_sizes(change) {
-        // What it was is another thing now.
+        // A file became something else, which has no size.
         (Some(_), None) if change.after.is_some() => None,
         (Some(before), Some(after)) if before != after => {
             Some(format!("{} -> {}", show_bytes_size(before), show_bytes_size(after)))
@@ -94,7 +94,7 @@ pub fn counts_line(counts: &ChangeCounts) -> String {
     if told.is_empty() { "no changes".to_owned() } else { told.join(", ") }
 }
 
-/// Changed paths as a tree, each with its letter.
+/// Prints changed paths as a tree, each with its letter.
 pub fn show_tree(out: &mut Out, view: &TreeView<'_>) -> std::result::Result<(), Failure> {
     for line in &view.lines {
         let indent = "  ".repeat(line.depth);
@@ -140,7 +140,7 @@ pub fn show_stats(out: &mut Out, view: &StatView<'_>) -> std::result::Result<(),
                 out.line(format_args!(" {name:<width$} | {:>5} {plus}{minus}", lines(extent)))?;
             }
             Extent::Binary => out.line(format_args!(" {name:<width$} | binary"))?,
-            Extent::TooLarge => out.line(format_args!(" {name:<width$} | too large to be compared"))?,
+            Extent::TooLarge => out.line(format_args!(" {name:<width$} | too large to compare"))?,
         }
     }
     out.line(format_args!(

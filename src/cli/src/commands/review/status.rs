@@ -16,10 +16,10 @@ use crate::context::CommandContext;
 use crate::progress::Progress;
 use crate::ui::{Outcome, Tone};
 
-/// Compare the bound directory with its fork: what `avfs import` would take
+/// Compare the bound directory with its fork
 ///
-/// Nothing is stored. Changes of nothing but a modification time, or of setuid and setgid bits that the directory does
-/// not have because an apply strips them, are left out.
+/// Shows the changes that `avfs import` would record, and stores nothing. Omits changes of modification times
+/// alone, and setuid and setgid bits that the directory lacks because an apply strips them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -67,7 +67,7 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
         let (name, id) = (out.paint(Tone::Name, &fork.name), out.paint(Tone::Id, head.id.short()));
         out.line(format_args!("{} against fork {name} at version {id}", dir.display()))?;
         for trouble in &scanned.troubles {
-            out.line(format_args!("left out or not exact: {}: {}", trouble.path, trouble.reason))?;
+            out.line(format_args!("left out or inexact: {}: {}", trouble.path, trouble.reason))?;
         }
         patch::show_summary(out, &summary)
     })

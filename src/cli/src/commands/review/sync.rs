@@ -19,12 +19,12 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Outcome};
 
-/// Bring what changed in the bound directory into a fork
+/// Merge changes of the bound directory into a fork
 ///
-/// The directory is imported onto main; what changed there since the fork began, or since its last sync, is merged into
-/// the fork as a new version. The fork keeps its own changes: `avfs diff FORK` and `avfs apply FORK` still show and
-/// write only those. If both sides changed one path in different ways, nothing is merged and all such paths are
-/// listed. `avfs undo FORK` takes a sync back.
+/// Imports the directory onto main, then merges the changes since the fork began, or since its last sync,
+/// into the fork as a new version. The fork keeps its own changes: `avfs diff FORK` and `avfs apply FORK`
+/// still show and write only those. If both sides changed a path differently, nothing is merged and all
+/// conflicting paths are listed. `avfs undo FORK` reverts a sync.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,10 +32,10 @@ Examples:
   avfs sync task-1 --prefer fork
   avfs sync task-1 --json")]
 pub struct SyncArgs {
-    /// The fork
+    /// The fork to update
     #[arg(value_name = "FORK")]
     fork: ForkName,
-    /// Which side wins where both changed one path; a conflict that involves a directory stays a conflict
+    /// Prefer this side if both changed a path; a conflict that involves a directory stays a conflict
     #[arg(long, value_name = "SIDE")]
     prefer: Option<Side>,
 }
@@ -88,12 +88,12 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
             out.line(format_args!("merged from {} into {}", dir.display(), args.fork))
         }
         Synced::UpToDate | Synced::Conflicts(_) => {
-            out.line(format_args!("{} has everything that is in {}", args.fork, dir.display()))
+            out.line(format_args!("{} is up to date with {}", args.fork, dir.display()))
         }
     })
 }
 
-/// What the fork gained.
+/// The changes that the sync added to the fork.
 fn brought_in(vault: &Vault, before: VersionId, after: VersionId) -> Result<ChangeSummary, Failure> {
     let reader = vault.read()?;
     let reader = &*reader;

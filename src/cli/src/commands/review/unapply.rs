@@ -18,12 +18,12 @@ use crate::progress::Progress;
 use crate::ui::{Format, Outcome, Tone, Ui};
 use crate::view::first_line;
 
-/// Take what was applied out of the bound directory again
+/// Remove applied changes from the bound directory
 ///
-/// Exactly what `avfs apply` or a run with --apply wrote is taken back, also where only a part was applied or where it
-/// was done in several steps. If one of those paths was changed since, nothing is touched and all such paths are named.
-/// The run and its version stay: `avfs apply` writes the changes once more. What was applied can be taken back for as
-/// long as fork.expires says, 7 days by default.
+/// Reverts exactly the changes that `avfs apply` or a run with --apply wrote, including partial applies and
+/// applies in several steps. If any of these paths has changed since, nothing is written and all such paths
+/// are listed. The run and its version stay, so `avfs apply` can write the changes again. Applied changes can
+/// be reverted for the time that the setting fork.expires gives, 7 days by default.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,10 +31,10 @@ Examples:
   avfs unapply last --dry-run
   avfs unapply 3f9a && avfs apply 3f9a --exclude '*.lock'")]
 pub struct UnapplyArgs {
-    /// The run: its ID, last or last~N; or the fork [default: what was applied last]
+    /// The run (its ID, last or last~N) or the fork [default: the last apply]
     #[arg(value_name = "FORK|RUN")]
     what: Option<ChangesOf>,
-    /// Only compare, and tell what would be taken out
+    /// Only compare, and print the changes that would be removed
     #[arg(long)]
     dry_run: bool,
 }
@@ -43,7 +43,7 @@ pub fn run(ctx: &CommandContext, args: &UnapplyArgs) -> Outcome {
     take_back(ctx, &ctx.ui, args.what.as_ref(), args.dry_run)
 }
 
-/// Takes back what was applied, and answers as this verb does.
+/// Reverts applied changes, and answers as `avfs unapply`.
 pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_run: bool) -> Outcome {
     let vault = ctx.open_vault()?;
     let dir = require_bound_dir(&vault)?;
@@ -111,9 +111,9 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
         patch::show_summary(out, &summary)?;
         for kept in &all.kept_dirs {
             let word = out.paint(Tone::Changed, "kept    ");
-            out.line(format_args!("{word}  {kept}/  (it holds files that are not versioned)"))?;
+            out.line(format_args!("{word}  {kept}/  (contains files that are not versioned)"))?;
         }
-        let word = if dry_run { "would be taken out of" } else { "taken out of" };
+        let word = if dry_run { "would be removed from" } else { "removed from" };
         out.line(format_args!("{word} {}", dir.display()))?;
         match dry_run {
             true => Ok(()),
