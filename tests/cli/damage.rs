@@ -213,7 +213,7 @@ fn damage_is_left_out_and_healed() {
         (&json!(0), &json!(0))
     );
     let report = env.ok(&["fsck", "--heal"]);
-    assert!(report.contains("put back 2 blobs and 0 trees from "), "{report}");
+    assert!(report.contains("restored 2 blobs and 0 trees from "), "{report}");
     env.ok(&["fsck"]);
     env.ok(&["audit", "verify"]);
     let whole = env.json(&["export", "--keep-going", "main", "../whole"]);

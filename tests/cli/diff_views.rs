@@ -125,7 +125,7 @@ fn a_patch_is_bounded_by_bytes() {
     assert!(whole.stdout.contains("+fn main() { run() }") && whole.stderr.is_empty(), "{whole:?}");
     let cut = env.run(&["diff", "fix", "--patch", "--patch-max", "1K"]);
     assert!(cut.stdout.contains("Files /dev/null and b/src/long differ"), "{cut:?}");
-    assert!(cut.stdout.len() <= 1024 && cut.stderr.contains("1 path shortened, 0 paths left off"), "{cut:?}");
+    assert!(cut.stdout.len() <= 1024 && cut.stderr.contains("1 path shortened, 0 paths omitted"), "{cut:?}");
     let least = env.json(&["diff", "fix", "--patch", "--patch-max", "10"])["result"].take();
     // The new directory is not counted: in git it comes with the file in it.
     assert_eq!((&least["patch"], &least["left_off"]), (&json!(""), &json!(5)));

@@ -336,7 +336,7 @@ fn a_patch_beyond_the_limit_is_a_failure() {
         let answer = env.run(&words);
         assert_eq!(answer.code, 1, "{answer:?}");
         assert!(answer.stdout.ends_with(stdout) && answer.stdout.len() <= 1024, "{answer:?}");
-        assert!(answer.stderr.contains("error: the patch is not complete"), "{answer:?}");
+        assert!(answer.stderr.contains("error: the patch is incomplete"), "{answer:?}");
         assert!(answer.stderr.contains("--patch-max"), "{answer:?}");
         let value = env.json(&words);
         assert_eq!(value["error"]["code"], json!("diff.incomplete"), "{value}");

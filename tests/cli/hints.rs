@@ -105,7 +105,7 @@ fn runs_are_told_from_forks_and_files() {
     let refusal = env.refused(&["replay", "nosuch.jsonl"], 1, "record.unknown");
     assert!(refusal["error"]["message"].as_str().unwrap().contains("is no file"), "{refusal}");
     let told = env.run(&["audit", "list", "--run", "abcdef0123"]);
-    assert!(told.code == 0 && told.stderr.contains("nothing of run abcdef0123"), "{told:?}");
+    assert!(told.code == 0 && told.stderr.contains("no rows about run abcdef0123"), "{told:?}");
 }
 
 #[test]

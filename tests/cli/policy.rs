@@ -121,7 +121,7 @@ fn an_explanation_tells_every_rule_that_was_heard() {
     for part in [
         "$ touch x\n",
         "  by default allow_with_checkpoint (builtin.mutating)\n",
-        "  vault the-allow: allow, which may only tighten here",
+        "  vault the-allow: allow, ignored: this layer may only tighten",
         "vault caps.net = none: holds",
         "require_approval by the-require_approval: as told\n",
     ] {

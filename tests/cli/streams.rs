@@ -52,7 +52,7 @@ fn a_limit_on_the_size_of_files_is_an_error() {
         assert_eq!(answer.code, 1, "{answer:?}");
         let told = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
         assert!(
-            told.contains("limit on the size of files") && told.contains("ulimit -f unlimited"),
+            told.contains("the file size limit was reached") && told.contains("ulimit -f unlimited"),
             "{answer:?}"
         );
         assert_eq!(
@@ -67,9 +67,9 @@ fn a_limit_on_the_size_of_files_is_an_error() {
     let mut command = env.clean(Path::new("sh"));
     command.args(["-c", "ulimit -f 1; exec \"$0\" write big --text something"]).arg(binary());
     let answer = Answer::of(command);
-    assert!(answer.code == 1 && answer.stderr.contains("limit on the size of files"), "{answer:?}");
+    assert!(answer.code == 1 && answer.stderr.contains("the file size limit was reached"), "{answer:?}");
     let answer = limited(&["export", "main", "../out"]);
-    assert!(answer.code == 1 && answer.stderr.contains("limit on the size of files"), "{answer:?}");
+    assert!(answer.code == 1 && answer.stderr.contains("the file size limit was reached"), "{answer:?}");
     assert!(!env.at("out").exists());
 }
 
@@ -112,7 +112,7 @@ fn an_answer_that_cannot_be_written_is_an_error() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let answer = Answer::of(env.avfs(words).stdout(full));
         assert_eq!(answer.code, 1, "{words:?}");
-        assert!(answer.stderr.contains("cannot write the answer"), "{words:?}: {answer:?}");
+        assert!(answer.stderr.contains("cannot write the output"), "{words:?}: {answer:?}");
     }
 }
 
@@ -122,7 +122,7 @@ fn a_change_that_cannot_be_answered_is_made_and_told() {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let answer = Answer::of(env.avfs(&["write", "w1", "--text", "x"]).stdout(full));
     assert_eq!(answer.code, 1, "{answer:?}");
-    assert!(answer.stderr.contains("the command was carried out"), "{answer:?}");
+    assert!(answer.stderr.contains("the command completed"), "{answer:?}");
     assert_eq!(env.ok(&["cat", "main", "w1"]), "x");
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong at the edge, beside what the library refuses.
+//! Errors of the command line, in addition to those of the library.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,43 +15,43 @@ use crate::ui::Failure;
 pub enum EdgeError {
     #[error("{} would be deleted with every version in it", vault.display())]
     NotConfirmed { vault: PathBuf },
-    #[error("no vault is made here: {reason}")]
+    #[error("no vault is created here: {reason}")]
     NoNewVault { reason: String, hint: Option<String> },
-    #[error("run {run} is neither on a fork with a name nor applied: it is only kept for review")]
+    #[error("run {run} is neither on a named fork nor applied; it is only kept for review")]
     NotKept { run: RunId },
     #[error("both {fork} and the directory changed, so nothing was merged: {}", list(paths))]
     SyncConflict { fork: ForkName, paths: Vec<TreePath> },
-    #[error("the output of run {run} was not kept, or is no longer")]
+    #[error("the output of run {run} was not kept or has expired")]
     NoOutput { run: RunId },
-    #[error("{pattern:?} is not a regular expression: {detail}")]
+    #[error("invalid regular expression {pattern:?}: {detail}")]
     BadPattern { pattern: String, detail: String },
-    #[error("version {version} is the first: there is nothing before it to compare with")]
+    #[error("version {version} has no parent to compare with")]
     NoParent { version: String },
-    #[error("the patch is not complete: {shortened} shortened, {left_off} left off")]
+    #[error("the patch is incomplete: {shortened} shortened, {left_off} omitted")]
     PatchIncomplete { shortened: String, left_off: String },
-    #[error("the content is {size} bytes long; an answer in JSON has room for {max}")]
+    #[error("the content has {size} bytes; JSON output is limited to {max}")]
     TooLargeForJson { size: u64, max: u64 },
-    #[error("there is no verb {verb:?}")]
+    #[error("unknown verb {verb:?}")]
     UnknownVerb { verb: String },
-    #[error("the checkpoint is named on fork {one}, and --fork says {other}")]
+    #[error("the checkpoint names fork {one}, but --fork is {other}")]
     TwoForks { one: ForkName, other: ForkName },
-    #[error("the vault to delete is {}, and --vault says {}", one.display(), other.display())]
+    #[error("the vault to delete is {}, but --vault is {}", one.display(), other.display())]
     TwoVaults { one: PathBuf, other: PathBuf },
-    #[error("cannot write the answer")]
+    #[error("cannot write the output")]
     Output(#[source] std::io::Error),
-    #[error("the command was carried out, but its answer could not be written")]
+    #[error("the command completed, but its output could not be written")]
     Unanswered(#[source] Box<dyn std::error::Error>),
-    #[error("a file may not grow any further: there is a limit on the size of files (ulimit -f)")]
+    #[error("the file size limit was reached (ulimit -f)")]
     FileSizeLimit(#[source] Box<dyn std::error::Error>),
-    /// A fork to take away, or to take changes from, is not there.
+    /// A fork to delete, or whose changes to discard, does not exist.
     #[error(transparent)]
     NoOldFork(VaultError),
-    /// What the library refused, where the verb knows better what to do next.
+    /// An error of the library for which the verb has a better hint.
     #[error("{error}")]
     Advised { error: VaultError, hint: String },
-    #[error("cannot draw a random number")]
+    #[error("cannot generate a random number")]
     Random(#[source] std::io::Error),
-    #[error("cannot watch for signals")]
+    #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
     #[error("cannot start a thread")]
     Threads(#[source] std::io::Error),
@@ -70,7 +70,8 @@ fn list(paths: &[TreePath]) -> String {
 }
 
 impl EdgeError {
-    /// Who takes a fork away, or what it changed, does not want to make it.
+    /// The error for a missing fork without the hint to create it: a verb that deletes or applies does not
+    /// need a new fork.
     pub fn of_old_fork(error: VaultError) -> Failure {
         match matches!(error, VaultError::NoFork { .. }) {
             true => Self::NoOldFork(error).into(),
@@ -116,11 +117,11 @@ hint!(EdgeError, |error, avfs| {
         Self::Advised { hint, .. } => hint,
         Self::NoOldFork(_) => return Some(format!("list them with: {avfs} fork list")),
         Self::NoNewVault { hint, .. } => return hint.clone(),
-        Self::NotKept { run } => return Some(format!("drop it with: {avfs} discard {run}")),
+        Self::NotKept { run } => return Some(format!("discard it with: {avfs} discard {run}")),
         Self::SyncConflict { fork, .. } => {
             return Some(format!(
                 "choose a side with: {avfs} sync {fork} --prefer fork or --prefer directory; \
-                 see what the fork changed with: {avfs} diff {fork}"
+                 show the fork's changes with: {avfs} diff {fork}"
             ));
         }
         Self::NoOutput { .. } => "keep it with: avfs-run --keep-output -- COMMAND",
@@ -129,28 +130,28 @@ hint!(EdgeError, |error, avfs| {
         Self::NoParent { .. } => return Some(format!("name two versions: {avfs} diff A B")),
         Self::PatchIncomplete { .. } => "raise the limit with: --patch-max SIZE",
         Self::TooLargeForJson { .. } => {
-            return Some(format!("without --json it is written as it is: {avfs} cat REF PATH > FILE"));
+            return Some(format!("print it without --json: {avfs} cat REF PATH > FILE"));
         }
         Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
         Self::UnknownVerb { .. } => "list them with: avfs --help",
-        Self::TwoForks { .. } | Self::TwoVaults { .. } => "leave one of them out",
+        Self::TwoForks { .. } | Self::TwoVaults { .. } => "omit one of them",
         Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
         Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-            "choose a place you may write to"
+            "choose a writable place"
         }
         Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => {
             "free some space, then try again"
         }
         Self::Host { operation: "read", source, .. } if source.kind() == ErrorKind::NotFound => {
-            "check how it is written, or choose another file"
+            "check the spelling, or choose another file"
         }
         Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
-            "make the directory first, or choose another place"
+            "create the directory first, or choose another place"
         }
         Self::Host { source, .. }
             if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) =>
         {
-            "a file stands where a directory has to be: choose another place"
+            "a file exists where a directory is needed: choose another place"
         }
         Self::Threads(_) => "end some processes, or raise the limit on them (ulimit -u); then try again",
         Self::Host { .. } | Self::Output(_) | Self::Unanswered(_) | Self::Random(_) | Self::Signals(_) => {

@@ -1,4 +1,4 @@
-//! One file for each verb: its words (whose doc comments are the help) and what it does with them.
+//! One file per verb: its arguments, whose doc comments are the help, and its implementation.
 
 mod files;
 mod history;

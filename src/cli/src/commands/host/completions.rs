@@ -16,7 +16,7 @@ Examples:
   avfs completions bash > ~/.local/share/bash-completion/completions/avfs
   avfs completions fish > ~/.config/fish/completions/avfs.fish")]
 pub struct CompletionsArgs {
-    /// The shell
+    /// The shell to complete for
     shell: Shell,
 }
 

@@ -12,12 +12,13 @@ use avfs_wire::{ConfigFile, ConfigSetting, ConfigShow, ConfigValue};
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 
-/// Show settings and where they come from
+/// Show settings and their origins
 ///
-/// In this order, a later one winning over those before it and lists being appended: the defaults,
-/// /etc/avfs/avfs.toml, $XDG_CONFIG_HOME/avfs/avfs.toml (else ~/.config/avfs/avfs.toml), .avfs/avfs.toml of the bound
-/// directory, and variables: AVFS_RUN_TIMEOUT sets run.timeout. Options of a command win over all of them. What
-/// would open the sandbox does not count in the directory's file.
+/// The settings come from these places; later ones override earlier ones, and lists are appended: the
+/// defaults, /etc/avfs/avfs.toml, $XDG_CONFIG_HOME/avfs/avfs.toml (else ~/.config/avfs/avfs.toml),
+/// .avfs/avfs.toml in the bound directory, and variables such as AVFS_RUN_TIMEOUT for run.timeout. Options of
+/// a command override all of them. Settings that would weaken the sandbox are ignored in the file of the
+/// bound directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +43,7 @@ Examples:
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// Say where each value comes from: a line of a file, a variable, or the default
+    /// Also show the origin of each value: a line of a file, a variable, or the default
     #[arg(long)]
     origin: bool,
 }
@@ -58,7 +59,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let shown = texts.merged()?.shown();
     let (_, not_taken) = texts.for_a_run()?;
     for key in &not_taken {
-        ctx.ui.note(format_args!("note: avfs-run does not take {key} from the directory's file"));
+        ctx.ui.note(format_args!("note: avfs-run ignores {key} in the directory's file"));
     }
     let result = ConfigShow {
         files: texts
@@ -75,7 +76,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     ctx.ui.answer(&result, |out| shown.iter().try_for_each(|setting| show_setting(out, setting, args)))
 }
 
-/// The directory whose settings count; none where there is no vault, which is no failure here.
+/// The directory whose settings apply. `None` without a vault, which is not an error here.
 fn bound(ctx: &CommandContext) -> Result<Option<PathBuf>, Failure> {
     match ctx.around.locate(ctx.vault_option.as_deref()) {
         Err(LocateError::NoneNear { .. }) => Ok(None),

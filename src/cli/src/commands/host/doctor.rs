@@ -12,13 +12,13 @@ use crate::context::{CommandContext, OWN, own_command};
 use crate::error::EdgeError;
 use crate::ui::{Failure, Out, Outcome, Tone};
 
-/// Find out what this host allows, by doing it
+/// Check whether this host supports the sandbox
 ///
-/// Makes each piece of the sandbox once: namespaces, mounts, overlays, a private /proc and network. Says which
-/// one fails, and what its owner can do about it.
+/// Tries each part of the sandbox once: namespaces, mounts, overlays, a private /proc and a private network.
+/// Prints which part fails, and how the administrator can fix it.
 ///
-/// With --explain-denials also what a confined command is refused: which system calls, why, what the program sees,
-/// and which option lets it through.
+/// With --explain-denials, also lists the system calls that a confined command is denied, the reason, the
+/// error that the program gets, and the option that allows each.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ Examples:
   avfs doctor --explain-denials
   avfs doctor --json")]
 pub struct DoctorArgs {
-    /// List what a confined command is refused, and why
+    /// List the operations that a confined command is denied, and why
     #[arg(long)]
     explain_denials: bool,
 }
@@ -60,7 +60,7 @@ pub fn run(ctx: &CommandContext, args: &DoctorArgs) -> Outcome {
     }
     let why = ErrorBody {
         code: "doctor.not_ready".to_owned(),
-        message: format!("{broken} of the checks that a run needs failed"),
+        message: format!("{broken} required checks failed"),
         hint: result
             .checks
             .iter()
@@ -72,7 +72,7 @@ pub fn run(ctx: &CommandContext, args: &DoctorArgs) -> Outcome {
 
 fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
     let DenialObject { layer, by, name, calls, all_but, which, answer, told, why, relax } = denial;
-    let told = if *told { ", and is told of" } else { "" };
+    let told = if *told { ", and is reported" } else { "" };
     out.line(format_args!(""))?;
     out.line(format_args!("{} ({layer}: {})", out.paint(Tone::Changed, name), by.join(", ")))?;
     let which = which.map(|which| format!(" {which}")).unwrap_or_default();
@@ -80,20 +80,20 @@ fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
         out.line(format_args!("  calls:  {}{which}", calls.join(", ")))?;
     }
     if !all_but.is_empty() {
-        out.line(format_args!("  calls:  all but {}", all_but.join(", ")))?;
+        out.line(format_args!("  calls:  all except {}", all_but.join(", ")))?;
     }
     out.line(format_args!("  gets:   {answer}{told}"))?;
     out.line(format_args!("  why:    {why}"))?;
     out.line(format_args!("  allow:  {relax}"))
 }
 
-/// What the runner answers where it cannot try.
+/// The answer of the runner when it cannot run the checks.
 #[derive(Deserialize)]
 struct Refusal {
     error: ErrorBody,
 }
 
-/// Tries in a process of its own: what is tried changes the process.
+/// Runs the checks in a separate process, because they change the process.
 fn probe() -> Result<Vec<DoctorCheck>, Failure> {
     let own = Path::new(OWN);
     let output = own_command("run").arg("--probe").output().map_err(EdgeError::host("start", own))?;
@@ -103,6 +103,6 @@ fn probe() -> Result<Vec<DoctorCheck>, Failure> {
     let answer = serde_json::from_slice(&output.stdout);
     Ok(answer.map_err(|error| {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        EdgeError::host("understand", own)(std::io::Error::other(format!("{error} {said}")))
+        EdgeError::host("parse the output of", own)(std::io::Error::other(format!("{error} {said}")))
     })?)
 }

@@ -21,10 +21,10 @@ Examples:
   avfs man fork create | man -l -
   avfs man --dir ~/.local/share/man/man1")]
 pub struct ManArgs {
-    /// The verb whose page is wanted [default: avfs itself]
+    /// The verb whose page to print [default: avfs itself]
     #[arg(value_name = "VERB", conflicts_with = "dir")]
     verb: Vec<String>,
-    /// Write the pages of every verb to this directory
+    /// Write the pages of all verbs to this directory
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ fn render(command: &Command, name: &str) -> Result<String, Failure> {
     let mut text = Vec::new();
     let mut named = command.clone().override_usage(usage(command)).display_name(name.to_owned());
     if named.has_subcommands() {
-        // It has no page of its own.
+        // The help verb has no manual page.
         named = named.mut_subcommand("help", |help| help.hide(true));
     }
     clap_mangen::Man::new(named)
@@ -64,12 +64,12 @@ fn render(command: &Command, name: &str) -> Result<String, Failure> {
         .manual("avfs")
         .render(&mut text)
         .map_err(EdgeError::Output)?;
-    // What follows the help of a verb is its examples.
+    // The text after the help of a verb is its examples.
     Ok(String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n"))
 }
 
-/// The line of usage as the help has it: what a page would make of the arguments lacks the dots of those that may be
-/// repeated, and the `--` before those that have to stand behind one.
+/// The usage line of the help. clap_mangen would omit the dots of repeatable arguments and the `--` before
+/// arguments that must follow it.
 fn usage(command: &Command) -> String {
     let told = command.clone().render_usage().to_string();
     told.strip_prefix("Usage: ").unwrap_or(&told).to_owned()

@@ -1,4 +1,4 @@
-//! This host and these commands: checks, settings, completions.
+//! Verbs about the host and the program: checks, settings, completions, manual pages.
 
 pub mod completions;
 pub mod config;

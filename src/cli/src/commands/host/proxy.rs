@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use crate::commands::execute::run_as;
 use crate::ui::Outcome;
 
-/// Run a command as avfs-run does, under the name agents may know
+/// Run a command like avfs-run, under the name that some agents expect
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ enum ProxyAction {
     Exec(ExecArgs),
 }
 
-/// Run one command: what follows is given to avfs-run as it is
+/// Run one command: pass all arguments to avfs-run unchanged
 ///
 /// Options, output and exit codes are those of avfs-run.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ Examples:
   avfs proxy exec -- make test
   avfs proxy exec --request request.json")]
 struct ExecArgs {
-    /// What avfs-run takes (see: avfs-run --help)
+    /// Arguments of avfs-run (see: avfs-run --help)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "AVFS-RUN ARGUMENTS")]
     words: Vec<OsString>,
 }

@@ -21,13 +21,13 @@ use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{first_line, local_time};
 
-/// Rows read at once.
+/// The number of rows read at once.
 const BATCH_ROWS: usize = 200;
 
-/// Answer for commands that the policy does not let through by itself
+/// List and answer requests that need an approval
 ///
-/// An approval is good for one request, exactly as it was asked for, and for one run of it. A request is its words,
-/// its working directory, its options and the values of its variables, those of secrets left out.
+/// An approval is valid for one run of one exact request. A request consists of its command, working
+/// directory, options and environment variables, without the values of secrets.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,50 +48,54 @@ enum ApprovalsAction {
     Deny(DenyArgs),
 }
 
-/// List what waits for an answer or for its use, newest first
+/// List pending and unused approvals, newest first
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs approvals list
   avfs approvals list --all --json")]
 struct ListArgs {
-    /// Those that were used, were denied or have expired too
+    /// Also list used, denied and expired approvals
     #[arg(long)]
     all: bool,
-    /// At most so many
+    /// List at most N approvals
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }
 
-/// Describe an approval: the request it is for, why it is asked about, and what was answered
+/// Show an approval: its request, the reason and the answer
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs approvals show 3f9a
   avfs approvals show 3f9a --json | jq .result.request")]
 struct ShowArgs {
-    /// The approval: at least four digits of its id
+    /// The approval: the first four or more digits of its id
     #[arg(value_name = "ID")]
     id: ApprovalPrefix,
 }
 
-/// Say no: the very same request is denied until the approval expires
+/// Deny a request
+///
+/// The same request is denied until the approval expires.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs approvals deny 3f9a")]
 struct DenyArgs {
-    /// The approval: at least four digits of its id
+    /// The approval: the first four or more digits of its id
     #[arg(value_name = "ID")]
     id: ApprovalPrefix,
 }
 
-/// Say yes: the very same request may be run once, until the approval expires
+/// Approve a request
 ///
-/// A command that needs the network and asked for none runs without it, unless --net gives it one.
+/// The same request may run once, until the approval expires.
 ///
-/// With --always a rule is written to your own policy.toml as well: commands of this workspace that begin with the
-/// same words are not asked about any more.
+/// A command that needs the network but did not request it runs without it, unless --net gives it one.
+///
+/// With --always, also writes a rule to your own policy.toml: commands of this workspace that begin with the
+/// same words no longer need an approval.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -100,16 +104,16 @@ Examples:
   avfs approvals approve 3f9a --always
   avfs approvals approve 3f9a --always --prefix 'npm install'")]
 struct ApproveArgs {
-    /// The approval: at least four digits of its id
+    /// The approval: the first four or more digits of its id
     #[arg(value_name = "ID")]
     id: ApprovalPrefix,
-    /// The network it runs with, in place of the one it asked for [possible values: none, host, allow=PLACE,...]
+    /// Run with this network instead of the requested one [possible values: none, host, allow=PLACE,...]
     #[arg(long, value_name = "NET")]
     net: Option<NetMode>,
-    /// From now on allow commands of this workspace that begin with the same words
+    /// From now on, allow commands of this workspace that begin with the same words
     #[arg(long)]
     always: bool,
-    /// The first words that are allowed [default: the program and the word after it]
+    /// Allow commands that begin with these words [default: the program and the word after it]
     #[arg(long, value_name = "WORDS", requires = "always")]
     prefix: Option<String>,
 }
@@ -134,18 +138,18 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
             Format::Json => approvals.push(avfs_present::approval(&approval, now)),
             Format::Human => show_line(&mut out, &approval, now)?,
         }
-        // The first is seen at once, however many there are to look at.
+        // Show the first one at once, however many follow.
         if shown == 1 { out.flush() } else { Ok(()) }
     })?;
     out.flush()?;
     drop(out);
     if shown == 0 {
-        ctx.ui.note(format_args!("nothing waits for an approval"));
+        ctx.ui.note(format_args!("no pending approvals"));
     }
     ctx.ui.answer(&ApprovalsList { approvals, more }, |_| Ok(()))
 }
 
-/// Gives the newest approvals to `show`; true if there are more.
+/// Passes the newest approvals to `show`. Returns true if there are more.
 fn newest(
     vault: &Vault,
     args: &ListArgs,
@@ -225,7 +229,7 @@ fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Resu
 
 fn approve(ctx: &CommandContext, args: &ApproveArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    // Worked out first: a rule that cannot be written must not leave half an answer.
+    // Plan the rule first: if it cannot be written, the request must stay unanswered.
     let remembered = match args.always {
         true => Some(remember(ctx, &vault, args)?),
         false => None,

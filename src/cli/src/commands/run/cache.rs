@@ -19,8 +19,9 @@ use crate::view::{first_line, local_time, plural};
 
 /// Explain, list and forget remembered results
 ///
-/// With `avfs-run --cache write` the result of a run is remembered: output, exit code and changes. Another run of the
-/// same command on the same files, with the same variables, sandbox and system, takes it and executes nothing.
+/// With `avfs-run --cache write`, the output, exit code and changes of a run are remembered. Another run of
+/// the same command on the same files, with the same variables, sandbox and system, reuses the result and
+/// executes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,10 +41,10 @@ enum CacheAction {
     Forget(ForgetArgs),
 }
 
-/// Tell whether a remembered result was taken for a run, or would be for a command, and why not
+/// Explain why a run or command does or does not reuse a remembered result
 ///
-/// Of a run the journal tells. Of a command it is looked up now, with the options of avfs-run that it would be run
-/// with; nothing is executed and nothing is written.
+/// For a run, prints the record of the journal. For a command, looks up the result now, with the given
+/// options of avfs-run; executes and writes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +52,7 @@ Examples:
   avfs cache explain -- make test
   avfs cache explain --json --fork fix-1 --input ~/data --shell 'make && make test'")]
 struct ExplainArgs {
-    /// A run, or what avfs-run takes (see: avfs-run --help)
+    /// A run, or arguments of avfs-run (see: avfs-run --help)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     #[arg(value_name = "run:ID|AVFS-RUN ARGUMENTS")]
     words: Vec<OsString>,
@@ -64,14 +65,14 @@ Examples:
   avfs cache list
   avfs cache list --limit 5 --json")]
 struct ListArgs {
-    /// At most so many
+    /// List at most N results
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }
 
 /// Forget the result of a run, or all results
 ///
-/// The runs and their versions stay. What the commands wrote goes with the next gc.
+/// The runs and their versions stay. The next gc removes the stored output.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("which").required(true).args(["id", "all"]))]
 #[command(after_help = "\
@@ -79,10 +80,10 @@ Examples:
   avfs cache forget run:3f9a
   avfs cache forget --all")]
 struct ForgetArgs {
-    /// The run whose result it is: at least four digits of its id
+    /// Forget the result of this run: the first four or more digits of its id
     #[arg(value_name = "run:ID")]
     id: Option<RunPrefix>,
-    /// All of them
+    /// Forget all results
     #[arg(long)]
     all: bool,
 }
@@ -118,13 +119,14 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
     })
 }
 
-/// A command may be called like a run; it is the run that is rather meant.
+/// A command can have the same name as a run id; suggest the run, which is more likely meant.
 fn note_run(ctx: &CommandContext, args: &ExplainArgs) {
     let [word] = args.words.as_slice() else { return };
     let prefix = word.to_str().and_then(|word| RunPrefix::parse(word).ok());
     let run = prefix.and_then(|prefix| ctx.open_vault().ok()?.run(&prefix).ok());
     if let Some(run) = run {
-        ctx.ui.note(format_args!("note: {} is taken for a command; did you mean run:{}?", run.id, run.id));
+        ctx.ui
+            .note(format_args!("note: {} is interpreted as a command; did you mean run:{}?", run.id, run.id));
     }
 }
 
@@ -141,10 +143,10 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     memos.truncate(args.limit);
     let results = memos.iter().map(|memo| object(&vault, memo)).collect::<Result<Vec<_>, _>>()?;
     if results.is_empty() && !more {
-        ctx.ui.note(format_args!("nothing is remembered"));
+        ctx.ui.note(format_args!("no remembered results"));
     }
     if more {
-        ctx.ui.note(format_args!("note: there are older results; see more with: --limit N"));
+        ctx.ui.note(format_args!("note: there are older results; show more with: --limit N"));
     }
     let result = CacheList { results, more };
     ctx.ui.answer(&result, |out| {

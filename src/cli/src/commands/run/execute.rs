@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::ui::Outcome;
 
-/// Run a command over a fork of the workspace: the same as avfs-run
+/// Run a command over a fork of the workspace (the same as avfs-run)
 ///
 /// Options, output and exit codes are those of avfs-run (see: avfs run --help).
 #[derive(Debug, Args)]
@@ -16,7 +16,7 @@ Examples:
   avfs run -- make test
   avfs run --fork fix-1 --json -- cargo test")]
 pub struct RunArgs {
-    /// What avfs-run takes (see: avfs run --help)
+    /// Arguments of avfs-run (see: avfs run --help)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "AVFS-RUN ARGUMENTS")]
     words: Vec<OsString>,
 }
@@ -25,8 +25,8 @@ pub fn run(_: &RunArgs) -> Outcome {
     Ok(run_as(&["run"], &[]))
 }
 
-/// Does what `avfs-run` does with these options and the words of this process, less those of the verb. Gives the exit
-/// code. The words are taken as they were typed: avfs-run alone knows what they mean.
+/// Runs `avfs-run` with these options and the arguments of this process, without the words of the verb.
+/// Returns the exit code. The arguments are passed unchanged: only avfs-run parses them.
 pub fn run_as(verb: &[&str], options: &[&str]) -> u8 {
     let mut words = vec![OsString::from("avfs-run")];
     words.extend(options.iter().map(OsString::from));
@@ -35,7 +35,8 @@ pub fn run_as(verb: &[&str], options: &[&str]) -> u8 {
     avfs_run::main(words)
 }
 
-/// Everything but the program and the words of the verb; options for every verb stand before or between them.
+/// All arguments except the program and the words of the verb. Global options may be before or between those
+/// words.
 fn without_verb(verb: &[&str], words: Vec<OsString>) -> Vec<OsString> {
     let mut verb = verb.iter().peekable();
     words.into_iter().skip(1).filter(|word| verb.next_if(|next| word == **next).is_none()).collect()
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_verb_is_taken_out() {
+    fn only_the_verb_is_removed() {
         for (typed, given) in [
             ("avfs proxy exec -- proxy exec", "-- proxy exec"),
             ("avfs --vault v proxy --json exec --fork f -- ls", "--vault v --json --fork f -- ls"),

@@ -12,7 +12,7 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, error_line};
 
-/// Prints what a run wrote: to stdout as `avfs cat` does, to stderr escaped.
+/// Prints the output of a run: stdout verbatim, like `avfs cat`, and stderr escaped.
 pub fn show(ctx: &CommandContext, vault: &Vault, run: &RunRecord) -> Outcome {
     let kept = read_kept_output(&*vault.read()?, &run.id)?;
     let [stdout, stderr] = kept.ok_or_else(|| EdgeError::NoOutput { run: run.id.clone() })?;

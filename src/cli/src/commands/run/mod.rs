@@ -1,4 +1,4 @@
-//! Runs: what was asked for and allowed, what was kept of them, what is remembered.
+//! Verbs about runs: requests, policy, approvals, journal, remembered results.
 
 pub mod approvals;
 pub mod cache;

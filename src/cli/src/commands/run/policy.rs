@@ -21,11 +21,11 @@ use crate::run_options::{run_options, typed};
 use crate::ui::{Failure, Out, Outcome, Painted, Tone, stdout_is_terminal};
 use crate::view::plural;
 
-/// Tell what the policies say of a command, without running it
+/// Evaluate the policies for a command, without running it
 ///
 /// Rules are read from /etc/avfs/policy.toml, then $XDG_CONFIG_HOME/avfs/policy.toml (else
-/// ~/.config/avfs/policy.toml), then .avfs/policy.toml beside the vault, which may only tighten. Without a vault
-/// the first two are all there is.
+/// ~/.config/avfs/policy.toml), then .avfs/policy.toml next to the vault, which can only tighten. Without a
+/// vault, only the first two are read.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -39,24 +39,24 @@ pub struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyAction {
-    /// Tell in one line what would be decided of a command
+    /// Print the decision for a command on one line
     ///
-    /// Exit codes: 0 it may run; 120 it needs an approval; 122 it is denied; 1 a policy cannot be read.
+    /// Exit codes: 0 allowed; 120 needs an approval; 122 denied; 1 a policy cannot be read.
     #[command(after_help = "\
 Examples:
   avfs policy check -- make test
   avfs policy check --net host --profile agent -- npm install
   avfs policy check --shell 'rm -rf build && make' --json | jq -r .result.decision.action")]
     Check(AskArgs),
-    /// Tell everything on the way to that decision: each command in it, what every rule, profile and cap says
+    /// Explain the decision for a command: each simple command, and each rule, profile and cap
     #[command(after_help = "\
 Examples:
   avfs policy explain -- git push --force origin main
   avfs policy explain --secret NPM_TOKEN --shell 'npm ci && npm publish'")]
     Explain(AskArgs),
-    /// Try the examples of the rules: of a file, or of every layer
+    /// Test the examples of the rules, in a file or in every layer
     ///
-    /// Exits with 1 if an example fails. A file with such an example is refused by every run.
+    /// Exits with 1 if an example fails. Runs refuse a file with a failing example.
     #[command(after_help = "\
 Examples:
   avfs policy test
@@ -64,17 +64,17 @@ Examples:
     Test(TestArgs),
 }
 
-/// A run that is asked about: the options of avfs-run. `--profile` takes policy profiles too, whose words differ from
-/// those of the sandbox.
+/// The request to evaluate: the options of avfs-run. `--profile` also accepts policy profiles, whose names
+/// differ from those of the sandbox.
 #[derive(Clone, Debug)]
 struct AskArgs {
     spec: Box<RunSpec>,
 }
 
-/// The vault is the verb's own option.
+/// The verb has its own --vault option.
 const LEFT_OUT: [&str; 1] = ["vault"];
 
-/// Reads the options of a run by themselves.
+/// Parses only the options of a run.
 #[derive(Parser)]
 struct Words {
     #[command(flatten)]
@@ -91,7 +91,7 @@ impl Args for AskArgs {
                 arg.value_parser(words)
                     .action(ArgAction::Append)
                     .hide_possible_values(true)
-                    .help(format!("How much of the host is seen, or a policy profile to hold to {values}"))
+                    .help(format!("Show this much of the host, or apply this policy profile {values}"))
             })
             .group(ArgGroup::new("what").required(true).args(["command", "shell"]))
     }
@@ -108,7 +108,7 @@ impl FromArgMatches for AskArgs {
         words.extend(typed(&options, matches));
         for profile in matches.get_many::<String>("profile").into_iter().flatten() {
             let option = if Profile::WORDS.contains(&profile.as_str()) { "profile" } else { "policy" };
-            // The last one counts, as with every option that is given twice.
+            // The last one wins, as with every repeated option.
             words.retain(|word| option == "policy" || !word.as_bytes().starts_with(b"--profile="));
             words.push(format!("--{option}={profile}").into());
         }
@@ -125,7 +125,7 @@ impl FromArgMatches for AskArgs {
 
 #[derive(Debug, Args)]
 struct TestArgs {
-    /// The file [default: those of every layer]
+    /// The file to test [default: the files of all layers]
     file: Option<PathBuf>,
 }
 
@@ -149,10 +149,10 @@ fn check(ctx: &CommandContext, args: &AskArgs) -> Outcome {
         out.line(format_args!("{action}  {categories}  {rule}  {}", decision.reason))
     };
     if let Some(limit) = decision.timeout_max.duration() {
-        ctx.ui.note(format_args!("note: it may run for {limit:?} at most"));
+        ctx.ui.note(format_args!("note: the timeout is limited to {limit:?}"));
     }
     for (kind, value) in decision.limits_max.set() {
-        ctx.ui.note(format_args!("note: it may have --{} {} at most", kind.option(), kind.show(value)));
+        ctx.ui.note(format_args!("note: --{} is limited to {}", kind.option(), kind.show(value)));
     }
     let (exit, code) = match decision.action {
         Action::Allow | Action::AllowWithCheckpoint => return ctx.ui.answer(&result, human),
@@ -200,16 +200,16 @@ fn show_command(out: &mut Out, explained: &Explained) -> Result<(), Failure> {
             place.map(|place| Painted::plain("  ").then(out.paint(Tone::Dim, place))).unwrap_or_default();
         let effect = match said.effect {
             Effect::Counts => "",
-            Effect::Outweighed => ", outweighed in its layer",
-            Effect::MayNotLoosen => ", which may only tighten here",
-            Effect::Unsure => ", if it is meant at all",
+            Effect::Outweighed => ", overridden in its layer",
+            Effect::MayNotLoosen => ", ignored: this layer may only tighten",
+            Effect::Unsure => ", if the rule applies at all",
         };
         out.line(format_args!("  {} {}: {}{effect}{place}", said.tier, said.rule, said.action))?;
     }
     out.line(format_args!("  → {} ({})", explained.verdict.action, explained.verdict.rule))
 }
 
-/// What is said of the request as a whole.
+/// Prints what applies to the request as a whole.
 fn show_around(out: &mut Out, explanation: &Explanation) -> Result<(), Failure> {
     for said in &explanation.handed_over {
         out.line(format_args!("{}: {}, {}", out.paint(Tone::Name, &said.rule), said.action, said.reason))?;
@@ -220,7 +220,7 @@ fn show_around(out: &mut Out, explanation: &Explanation) -> Result<(), Failure> 
         out.line(format_args!("{tier} {key} = {}: {holds}  {place}", cap.value))?;
     }
     for profile in &explanation.profiles {
-        out.line(format_args!("profile {profile} holds"))?;
+        out.line(format_args!("profile {profile} applies"))?;
     }
     Ok(())
 }
@@ -239,7 +239,7 @@ fn show_decision(out: &mut Out, decision: &ExecutionDecision) -> Result<(), Fail
         .try_for_each(|line| out.line(format_args!("{line}")))
 }
 
-/// Between a hint and the rule that follows it.
+/// The separator between a hint and the rule that follows it.
 fn colon(decision: &ExecutionDecision) -> &'static str {
     if decision.allow_rule.is_some() { ":" } else { "" }
 }
@@ -252,14 +252,14 @@ fn tone(action: Action) -> Tone {
     }
 }
 
-/// Where the vault and the directory are that a command here would be about.
+/// The vault and the bound directory for a command in the working directory.
 struct Ground {
     vault: Option<PathBuf>,
     bound: Option<PathBuf>,
 }
 
 impl Ground {
-    /// Where there is no vault, which is no failure here, there is none.
+    /// Without a vault both are `None`, which is not an error here.
     fn find(ctx: &CommandContext) -> Result<Self, Failure> {
         match ctx.around.locate(ctx.vault_option.as_deref()) {
             Err(LocateError::NoneNear { .. }) => Ok(Self { vault: None, bound: None }),
@@ -269,13 +269,13 @@ impl Ground {
     }
 }
 
-/// Puts the question that a run with these words would put.
+/// Evaluates the policies as a run with these options would.
 fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts), Failure> {
     let ground = Ground::find(ctx)?;
     let texts = PolicyTexts::read(&ctx.around, ground.vault.as_deref())?;
     let (config, _) = ConfigTexts::read(&ctx.around, ground.bound.as_deref())?.for_a_run()?;
     let mut variables = ctx.around.variables.clone();
-    // As if it were given them: nothing is run.
+    // Treat secrets as set: nothing is run.
     for word in &args.spec.secret {
         if let SecretWord::Variable(name) | SecretWord::InFile(name) = SecretWord::parse(word)? {
             variables.entry(name).or_default();
@@ -333,7 +333,7 @@ fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
     let why = ErrorBody {
         code: "policy.example".to_owned(),
         message: first.message.clone(),
-        hint: Some("correct the rule, or its example: no run starts with such a file".to_owned()),
+        hint: Some("correct the rule or its example: no run starts with a failing example".to_owned()),
     };
     ctx.ui.answer_no(&result, &why, human)
 }
@@ -345,7 +345,7 @@ fn test_file(path: &Path, text: &str, result: &mut PolicyTest) -> Result<(), Fai
         result.files.push(PolicyTested { path: shown, rules: 1, examples: 0 });
         return Ok(());
     }
-    // Which layer it is makes no difference to what its examples match.
+    // The layer does not affect which commands the examples match.
     let layer = Layer::parse_unchecked(Tier::User, path, text)?;
     let examples = layer.rules.iter().map(|rule| rule.examples.len() as u64).sum();
     result.files.push(PolicyTested { path: shown, rules: layer.rules.len() as u64, examples });

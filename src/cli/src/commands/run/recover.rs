@@ -14,11 +14,11 @@ use crate::view::plural;
 
 /// Finish runs whose changes could not be captured
 ///
-/// When a capture fails, or avfs-run is killed during one, what the command wrote is kept. This captures it
-/// and lets the run end as it should have.
+/// If a capture fails, or avfs-run is killed during one, the files that the command wrote are kept. This verb
+/// captures them and completes the run.
 ///
-/// A run that was given secrets has written down their names alone. Files that hold a value can be left out only if
-/// it is given again, in the variable of that name.
+/// Only the names of a run's secrets are stored, not their values. To leave out files that contain a secret,
+/// give its value again in the variable of that name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,19 +28,19 @@ Examples:
   NPM_TOKEN=… avfs recover 3f9a
   avfs recover --discard 3f9a")]
 pub struct RecoverArgs {
-    /// The run: at least four digits of its id [default: all that can be recovered]
+    /// Recover this run: the first four or more digits of its id [default: all recoverable runs]
     #[arg(value_name = "ID")]
     id: Option<RunPrefix>,
-    /// Only list what could be recovered
+    /// Only list recoverable runs
     #[arg(long, conflicts_with_all = ["discard", "force"])]
     list: bool,
-    /// Give the changes up
+    /// Discard the changes
     #[arg(long, requires = "id")]
     discard: bool,
-    /// Take what is there, although the machine was restarted since and it may be incomplete
+    /// Capture the changes even if the machine was restarted since and they may be incomplete
     #[arg(long)]
     force: bool,
-    /// Keep every file, whatever secrets the run was given
+    /// Keep every file, even if it may contain a secret of the run
     #[arg(long, conflicts_with_all = ["list", "discard"])]
     allow_secret_files: bool,
 }
@@ -71,14 +71,14 @@ pub fn run(ctx: &CommandContext, args: &RecoverArgs) -> Outcome {
             let id = out.paint(Tone::Id, format_args!("run:{}", run.run_id));
             let what = match (&run.fork, run.action) {
                 (_, "listed") => format!("kept in {}", run.scratch),
-                (_, "discarded") => "given up".to_owned(),
+                (_, "discarded") => "discarded".to_owned(),
                 (Some(fork), _) => format!("captured on fork {fork}"),
-                (None, _) => "captured: it had changed nothing".to_owned(),
+                (None, _) => "captured: no changes".to_owned(),
             };
             out.line(format_args!("{id}  {what}"))?;
         }
         if result.runs.is_empty() {
-            out.line(format_args!("there is nothing to recover"))
+            out.line(format_args!("nothing to recover"))
         } else {
             out.line(format_args!("{count}"))
         }
@@ -120,8 +120,8 @@ fn one(
     Ok(told)
 }
 
-/// Captures what a run has left; nothing if it was killed between its commit and the end of its scratch, so that
-/// everything is in the vault.
+/// Captures the changes of a run. Returns `None` if the run was killed between its commit and the removal of
+/// its scratch, so that everything is in the vault already.
 pub fn finish(
     ctx: &CommandContext,
     vault: &Vault,

@@ -26,10 +26,10 @@ use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{first_line, local_time};
 
-/// Runs of a list that are read at once.
+/// The number of runs read at once.
 const LIST_ROWS: usize = 200;
 
-/// List and describe runs: what was asked, decided and done
+/// List and show runs: request, decision and result
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,15 +54,15 @@ Examples:
   avfs runs list --fork experiment --limit 5
   avfs runs list --json")]
 struct ListArgs {
-    /// Only those whose changes went to this fork
+    /// List only runs whose changes went to this fork
     #[arg(long, value_name = "FORK")]
     fork: Option<ForkName>,
-    /// At most so many
+    /// List at most N runs
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }
 
-/// Describe a run: its request, the decision, how it ended and what it changed
+/// Show a run: its request, decision, exit status and changes
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -71,10 +71,10 @@ Examples:
   avfs runs show last --output
   avfs runs show run:3f9a01bc77 --json")]
 struct ShowArgs {
-    /// The run: at least four digits of its id, or last, or last~N
+    /// The run: the first four or more digits of its id, or last, or last~N
     #[arg(value_name = "RUN", default_value = "last")]
     id: RunPrefix,
-    /// Print what the command wrote, where that was kept (avfs-run --keep-output)
+    /// Print the output of the command, if it was kept (avfs-run --keep-output)
     #[arg(long)]
     output: bool,
 }
@@ -101,23 +101,23 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
             Format::Json => runs.push(in_directory(avfs_present::run(&run), state)),
             Format::Human => show_line(&mut out, &run, state)?,
         }
-        // The first is seen at once, however many follow.
+        // Show the first one at once, however many follow.
         if shown == 1 { out.flush() } else { Ok(()) }
     })?;
     out.flush()?;
     drop(out);
     if shown == 0 && unsettled.is_empty() && !more {
-        ctx.ui.note(format_args!("there are no runs"));
+        ctx.ui.note(format_args!("no runs found"));
         note_fork(ctx, &vault, args.fork.as_ref());
     }
     if more {
-        ctx.ui.note(format_args!("note: there are older runs; see more with: --limit N"));
+        ctx.ui.note(format_args!("note: there are older runs; show more with: --limit N"));
     }
     let unsettled = unsettled.iter().map(avfs_present::unsettled_run).collect();
     ctx.ui.answer(&RunsList { unsettled, runs, more }, |_| Ok(()))
 }
 
-/// What is told of a fork may outlive it, so that none of that name is no failure; it may as well be mistyped.
+/// Records about a fork can outlive it, so an unknown fork is not an error; but the name may be mistyped.
 pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
     if let Some(fork) = fork
         && matches!(vault.fork(fork), Err(VaultError::NoFork { .. }))
@@ -126,7 +126,7 @@ pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
     }
 }
 
-/// Runs that the journal does not have as they stand; none where there is no place for them.
+/// Runs whose state is not in the journal yet. Empty if there is no cache directory.
 fn unsettled(ctx: &CommandContext, vault: &Vault) -> Result<Vec<Unsettled>, Failure> {
     match ctx.around.cache_dir() {
         Ok(cache_dir) => Ok(Unsettled::find(&ScratchDir::new(&cache_dir), &vault.id()?)?),
@@ -142,7 +142,7 @@ fn show_unsettled(out: &mut Out, run: &Unsettled) -> Result<(), Failure> {
     out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", first_line(&command)))
 }
 
-/// Where it stands, or stood when its process went.
+/// The state of a run, or its last state before its process died.
 fn stands(run: &Unsettled) -> String {
     match run.life {
         RunLife::Running => run.stands.to_string(),
@@ -151,7 +151,7 @@ fn stands(run: &Unsettled) -> String {
     }
 }
 
-/// Gives the newest runs to `show`; true if there are older ones.
+/// Passes the newest runs to `show`. Returns true if there are older ones.
 fn newest(
     vault: &Vault,
     args: &ListArgs,
@@ -159,7 +159,7 @@ fn newest(
 ) -> Result<bool, Failure> {
     let (mut left, mut before) = (args.limit, i64::MAX);
     loop {
-        // One more is asked for than is shown: then there are older ones.
+        // Read one more run than is shown, to know whether there are older ones.
         let limit = left.saturating_add(1).min(LIST_ROWS);
         let runs = match &args.fork {
             Some(fork) => vault.runs_of_fork(fork, before, limit)?,
@@ -199,7 +199,7 @@ fn show_line(out: &mut Out, run: &RunRecord, state: Option<InDirectory>) -> Resu
     ))
 }
 
-/// `exit 0` or `signal 9`; nothing of a run that did not get so far.
+/// `exit 0` or `signal 9`; `None` if the run did not end.
 fn ended(run: &RunRecord) -> Option<String> {
     match (run.exit_code, run.signal) {
         (_, Some(signal)) => Some(format!("signal {signal}")),
@@ -208,7 +208,7 @@ fn ended(run: &RunRecord) -> Option<String> {
     }
 }
 
-/// The newest run that changed something, named to whoever left out which one is meant.
+/// The newest run that changed files. Prints a note with the run, because the user did not name it.
 pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, Failure> {
     let run = avfs_vault::run::last_change(&*vault.read()?)?;
     let run = run.ok_or_else(|| VaultError::NoRun { id: RunPrefix::last() })?;
@@ -220,7 +220,7 @@ pub fn command_text(run: &RunRecord) -> String {
     command_of(&journal_value(&run.request))
 }
 
-/// The command of a request as a shell takes it.
+/// The command of a request, quoted for a shell.
 pub fn command_of(request: &Value) -> String {
     match &request["command"] {
         Value::String(text) => text.clone(),
@@ -266,12 +266,12 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         out.line(format_args!(""))?;
         match &summary {
             Some(summary) => patch::show_summary(out, &ignored_last(&*reader, &run, summary)?),
-            None => out.line(format_args!("its changes cannot be told: its versions are no longer kept")),
+            None => out.line(format_args!("its changes are unknown: its versions are no longer kept")),
         }
     })
 }
 
-/// When the changes of a run are dropped that nobody has applied; nothing if they stay.
+/// When the unapplied changes of a run expire; `None` if they do not.
 fn kept_until(reader: &dyn Reader, run: &RunRecord) -> Result<Option<Timestamp>, Failure> {
     if run.version_after.is_none() || run.applied_at.is_some() || run.discarded_at.is_some() {
         return Ok(None);
@@ -282,7 +282,7 @@ fn kept_until(reader: &dyn Reader, run: &RunRecord) -> Result<Option<Timestamp>,
     })
 }
 
-/// The changes as people are shown them.
+/// The changes in the order for people, with paths ignored by git last.
 fn ignored_last(
     reader: &dyn Reader,
     run: &RunRecord,
@@ -298,7 +298,7 @@ fn ignored_last(
     }
 }
 
-/// What the policy decided, and why.
+/// Prints the decision of the policy and its reason.
 pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), Failure> {
     let text = |key: &str| decision[key].as_str().unwrap_or_default();
     let categories = decision["categories"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -307,7 +307,7 @@ pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), Failure> {
     out.line(format_args!("because    {}", first_line(text("reason"))))
 }
 
-/// What it used, and what became of its output.
+/// Prints the resource use of the run, and its output.
 fn show_result(out: &mut Out, id: &RunId, result: &Value) -> Result<(), Failure> {
     let number = |key: &str| result[key].as_f64();
     let seconds = |millis: f64| millis / 1000.0;
@@ -365,7 +365,7 @@ fn show_result(out: &mut Out, id: &RunId, result: &Value) -> Result<(), Failure>
     Ok(())
 }
 
-/// A run that is not in the journal yet.
+/// Shows a run that is not in the journal yet.
 fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Outcome {
     let found = unsettled(ctx, vault)?.into_iter().find(|run| run.record.run.starts_with(id.as_str()));
     let run = found.ok_or_else(|| VaultError::NoRun { id: id.clone() })?;
@@ -379,7 +379,7 @@ fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Ou
         out.line(format_args!("started    {}", local_time(run.record.started_at())))?;
         match run.life {
             RunLife::Running => Ok(()),
-            RunLife::Dead => out.line(format_args!("the next run clears away what it left")),
+            RunLife::Dead => out.line(format_args!("the next run removes its leftovers")),
             RunLife::Recoverable => {
                 out.line(format_args!("finish it with: {} recover {}", ctx.ui.avfs, run.record.run))
             }
@@ -413,7 +413,7 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Nothing if one of its versions is gone or was pruned.
+/// The changes of a run; `None` if one of its versions was deleted or pruned.
 fn changes_of(reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSummary>, Failure> {
     let Some(after) = run.version_after else { return Ok(Some(ChangeSummary::default())) };
     let Some(before) = run.version_before else { return Ok(None) };

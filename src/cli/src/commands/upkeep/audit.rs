@@ -16,7 +16,9 @@ use crate::view::{local_time, plural};
 
 const DIGEST_HEX_SHOWN: usize = 12;
 
-/// List, verify and export the audit log: every change of the vault, chained by digests
+/// List, verify and export the audit log
+///
+/// The audit log has a row for every change of the vault; the rows are chained by digests.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +37,7 @@ enum AuditAction {
     Export(ExportArgs),
 }
 
-/// List what was done to the vault, oldest first
+/// List the rows of the audit log, oldest first
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,43 +46,45 @@ Examples:
   avfs audit list --run 3f9a
   avfs audit list --fork main --since 2026-01-31 --limit 100")]
 struct ListArgs {
-    /// Only rows about this run
+    /// List only rows about this run
     #[arg(long, value_name = "ID")]
     run: Option<RunPrefix>,
-    /// Only rows about this fork and its checkpoints
+    /// List only rows about this fork and its checkpoints
     #[arg(long, value_name = "FORK")]
     fork: Option<ForkName>,
-    /// Only this action (run.end), or every action of a kind (run)
+    /// List only this action (run.end), or all actions of a group (run)
     #[arg(long, value_name = "NAME")]
     action: Option<String>,
-    /// Only rows since then: a duration before now, or a time (local where it says no offset)
+    /// List only rows since a duration before now, or since a time (local unless it has an offset)
     #[arg(long, value_name = "DURATION|TIME")]
     since: Option<Since>,
-    /// Only the newest so many
+    /// List only the newest N rows
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }
 
-/// Check every row against the chain, and the runs against what the rows say of them; exits with 1 when something
-/// was edited, removed or reordered
+/// Verify the audit log
 ///
-/// The digest it prints stands for the whole log. Keep it elsewhere: --expect then proves that nothing before
-/// it has changed since.
+/// Checks every row against the chain, and the runs against their rows. Exits with 1 if a row was edited,
+/// removed or reordered.
+///
+/// The printed digest covers the whole log. Keep it elsewhere: --expect then proves that nothing before it
+/// has changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs audit verify
   avfs audit verify --expect \"$(cat audit-head)\"")]
 struct VerifyArgs {
-    /// A digest that must be part of the log
+    /// Require that this digest is part of the log
     #[arg(long, value_name = "DIGEST", value_parser = parse_digest)]
     expect: Option<AuditDigest>,
 }
 
-/// Write the log as JSON, one row a line, oldest first
+/// Export the audit log as JSON, one row per line, oldest first
 ///
-/// Each line has its digest and the one of the row before, which it covers. An export is part of the log if the log
-/// verifies and an export of today begins with the same lines.
+/// Each line has its digest and the digest of the row before, which it covers. An older export is part of the
+/// log if the log verifies and a new export begins with the same lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -88,14 +92,14 @@ Examples:
   avfs audit export --since 24h | jq -r .action
   avfs audit verify --expect \"$(tail -n 1 audit.jsonl | jq -r .digest)\"")]
 struct ExportArgs {
-    /// From the first row since then on: a duration before now, or a time (local where it says no offset)
+    /// Start at a duration before now, or at a time (local unless it has an offset)
     #[arg(long, value_name = "DURATION|TIME")]
     since: Option<Since>,
 }
 
 fn parse_digest(text: &str) -> Result<AuditDigest, String> {
     let digest = from_hex(text.trim()).and_then(|bytes| AuditDigest::from_slice(&bytes));
-    digest.ok_or_else(|| "a digest is 64 hex digits, as avfs audit verify prints them".to_owned())
+    digest.ok_or_else(|| "expected a digest of 64 hex digits, as avfs audit verify prints it".to_owned())
 }
 
 pub fn run(ctx: &CommandContext, args: &AuditArgs) -> Outcome {
@@ -120,7 +124,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let reader = vault.read()?;
     let found = newest(&*reader, &query, args.limit)?;
     if ctx.ui.format == Format::Human {
-        // Counted afterwards: that takes as long as the log is.
+        // Count afterwards: counting takes time proportional to the length of the log.
         let mut out = ctx.ui.out();
         found.rows.iter().try_for_each(|row| show_row(&mut out, row))?;
         out.flush()?;
@@ -130,13 +134,13 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
         note_fork(ctx, &vault, args.fork.as_ref());
         if let Some(run) = &args.run {
             ctx.ui.note(format_args!(
-                "note: the log has nothing of run {run}; list runs with: {} runs list",
+                "note: the log has no rows about run {run}; list runs with: {} runs list",
                 ctx.ui.avfs
             ));
         }
     }
     if left_off > 0 {
-        ctx.ui.note(format_args!("note: {left_off} older rows left off; see more with: --limit N"));
+        ctx.ui.note(format_args!("note: {left_off} older rows omitted; show more with: --limit N"));
     }
     let result = AuditList { rows: found.rows.iter().map(avfs_present::audit_row).collect(), left_off };
     ctx.ui.answer(&result, |_| Ok(()))
@@ -200,6 +204,6 @@ fn verify(ctx: &CommandContext, args: &VerifyArgs) -> Outcome {
         return ctx.ui.answer(&result, show);
     }
     let message = format!("the audit log does not verify: {}", result.problems.join("; "));
-    let hint = Some("compare with a copy of the vault that you trust".to_owned());
+    let hint = Some("compare the vault with a trusted copy".to_owned());
     ctx.ui.answer_no(&result, &ErrorBody { code: "audit.broken".to_owned(), message, hint }, show)
 }

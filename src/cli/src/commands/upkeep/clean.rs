@@ -11,11 +11,11 @@ use crate::context::CommandContext;
 use crate::ui::Outcome;
 use crate::view::plural;
 
-/// Empty the cache: remove whatever is made again when it is needed
+/// Empty the cache
 ///
-/// Removes versions that were made usable as directories, layers over them, the directories of cache.dirs, what imports
-/// know of files, and what killed processes left. What a run uses stays, and so does a scratch that avfs recover can
-/// finish. Vaults are not touched. The cache is shared by all vaults of a user.
+/// Removes data that is created again when needed: materialized versions, their layers, the directories of
+/// cache.dirs, the stat caches of imports, and leftovers of killed processes. Keeps data that a run uses, and
+/// scratches that avfs recover can finish. Vaults are not touched. All vaults of a user share the cache.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
   avfs clean
   avfs clean --orphans")]
 pub struct CleanArgs {
-    /// Only show what would be removed
+    /// Only show the data that would be removed
     #[arg(long)]
     dry_run: bool,
     /// Also discard uncaptured changes of runs whose vault is gone
@@ -58,7 +58,7 @@ pub fn run(ctx: &CommandContext, args: &CleanArgs) -> Outcome {
             plural(result.leftovers, "leftover", "leftovers"),
         ))?;
         let (freed, kept) = (show_bytes_size(result.freed_bytes), show_bytes_size(result.kept_bytes));
-        let would = if args.dry_run { "would be" } else { "are" };
-        out.line(format_args!("{freed} {would} free again; {kept} stay: in use, or to be recovered"))
+        let would = if args.dry_run { "would be" } else { "were" };
+        out.line(format_args!("{freed} {would} freed; {kept} kept: in use or recoverable"))
     })
 }

@@ -9,9 +9,9 @@ use crate::context::CommandContext;
 use crate::progress::Progress;
 use crate::ui::Outcome;
 
-/// Give unused space of the vault file back to the disk, and make it one file again
+/// Return unused space of the vault file to the disk, and merge its log into it
 ///
-/// Nothing is deleted; `avfs gc` does that, and compacts too.
+/// Deletes nothing. `avfs gc` deletes unreferenced data, and compacts too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,6 +31,6 @@ pub fn run(ctx: &CommandContext, _: &CompactArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         let (before, after) =
             (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
-        out.line(format_args!("the vault was {before} and is {after}"))
+        out.line(format_args!("vault size: {before} before, {after} after"))
     })
 }

@@ -15,9 +15,9 @@ use crate::ui::{Failure, Out, Outcome};
 
 /// Show the disk use of the vault, the cache and the scratches
 ///
-/// The cache is shared by all vaults of a user. It is kept within cache.max without your doing: what is least recently
-/// used goes first, after a run. Whatever is in it except scratches is made again when it is needed; avfs clean
-/// empties it.
+/// All vaults of a user share the cache. It is kept within cache.max automatically: after a run, the least
+/// recently used entries are evicted. Everything in it except scratches is created again when needed; avfs
+/// clean empties it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -87,13 +87,13 @@ fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), Failure> {
     out.line(format_args!("{:>10}  cache {path} ({of})", size(*bytes)))?;
     let DuScratch { running, recoverable, orphaned, dead } = &du.scratch;
     let parts = [
-        ("versions as directories", bases),
+        ("materialized versions", bases),
         ("layers over them", layers),
         ("directories of cache.dirs", dirs),
-        ("homes and /tmp that forks keep", fork_dirs),
+        ("persistent homes and /tmp of forks", fork_dirs),
         ("stat caches of imports", stat_caches),
         ("unfinished or left behind", unfinished),
-        ("scratches of runs under way", running),
+        ("scratches of running commands", running),
         ("scratches to recover", recoverable),
         ("scratches of killed runs", dead),
     ];
@@ -101,11 +101,11 @@ fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), Failure> {
         out.line(format_args!("{:>10}    {count:>6} {name}", size(*bytes)))?;
     }
     if recoverable.count > orphaned.count {
-        out.line(format_args!("what runs left is kept with: {avfs} recover --list"))?;
+        out.line(format_args!("list the recoverable runs with: {avfs} recover --list"))?;
     }
     if orphaned.count > 0 {
         out.line(format_args!(
-            "the vault of {} of them is gone; give them up with: avfs clean --orphans",
+            "the vault of {} of them is gone; discard them with: avfs clean --orphans",
             orphaned.count
         ))?;
     }

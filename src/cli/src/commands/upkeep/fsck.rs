@@ -18,7 +18,7 @@ use crate::view::plural;
 
 /// Check the whole vault: rows, digests, references, history, audit log
 ///
-/// Exits with 1 when something is wrong. Nothing is changed, unless with --heal.
+/// Exits with 1 if there is a problem. Changes nothing, except with --heal.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,9 +30,10 @@ pub struct FsckArgs {
     /// Do not read the content of blobs
     #[arg(long)]
     quick: bool,
-    /// Put back what is damaged or missing from a directory that still has it [default: the one the vault is bound to]
+    /// Repair damaged or missing content from a directory that has it [default: the bound directory of the
+    /// vault]
     ///
-    /// Every file there is read. Only content with the very digest takes the place of what is damaged.
+    /// Reads every file in the directory. Only content with the expected digest replaces damaged content.
     #[arg(long, value_name = "DIR", num_args = 0..=1, value_hint = clap::ValueHint::DirPath)]
     #[expect(clippy::option_option, reason = "an option that may come without its value")]
     heal: Option<Option<PathBuf>>,
@@ -72,7 +73,7 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
         if let Some(healed) = &result.healed {
             let (blobs, trees) =
                 (plural(healed.blobs, "blob", "blobs"), plural(healed.trees, "tree", "trees"));
-            out.line(format_args!("put back {blobs} and {trees} from {}", healed.from))?;
+            out.line(format_args!("restored {blobs} and {trees} from {}", healed.from))?;
         }
         for finding in &result.findings {
             let code = out.paint(Tone::Deleted, format_args!("{}:", finding.code));
@@ -92,16 +93,16 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
         return ctx.ui.answer(&result, show);
     }
     let message = format!("found {}", plural(result.findings.len() as u64, "problem", "problems"));
-    let save = format!("save what is whole with: {avfs} export --keep-going REF DEST");
+    let save = format!("save the undamaged files with: {avfs} export --keep-going REF DEST");
     let hint = Some(if from.is_none() && !report.broken.is_empty() {
-        format!("put back what a directory still has with: {avfs} fsck --heal DIR; {save}")
+        format!("repair from a directory that has the content with: {avfs} fsck --heal DIR; {save}")
     } else {
         save
     });
     ctx.ui.answer_no(&result, &ErrorBody { code: "fsck.findings".to_owned(), message, hint }, show)
 }
 
-/// Before a long check, at the end of which this would be told.
+/// Checks this before the long check of the vault, which would report it only at its end.
 fn directory(avfs: &Avfs, dir: PathBuf) -> Result<PathBuf, Failure> {
     if dir.is_dir() {
         return Ok(dir);
@@ -127,18 +128,18 @@ fn heal(
     Ok((report, FsckHealed { from: from.to_string_lossy().into_owned(), blobs, trees }))
 }
 
-/// What cannot even be opened: the hint to check it would lead here.
+/// The hint for a vault that cannot be opened: the usual hint is to run fsck.
 fn beyond_checking(avfs: &Avfs, failure: Failure) -> Failure {
-    let hint = "too little of it is left to be checked: put a copy back, or save what can be read with: \
+    let hint = "the file is too damaged to check: restore a copy, or save the readable rows with: \
          sqlite3 VAULT .recover";
     instead_of_checking(avfs, failure, hint.to_owned())
 }
 
-/// What cannot be written: the pages that rows lie in are damaged themselves.
+/// The hint for a vault that cannot be written because its database pages are damaged.
 fn beyond_healing(avfs: &Avfs, failure: Failure) -> Failure {
     let hint = format!(
-        "nothing can be put back into such a file: save what is whole with: {avfs} export --keep-going REF DEST, \
-         and import that into a new vault"
+        "the file is too damaged to repair: save the undamaged files with: {avfs} export --keep-going REF DEST, \
+         and import them into a new vault"
     );
     instead_of_checking(avfs, failure, hint)
 }

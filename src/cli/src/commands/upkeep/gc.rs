@@ -15,9 +15,9 @@ use crate::progress::Progress;
 use crate::ui::Outcome;
 use crate::view::plural;
 
-/// Delete expired forks and everything that nothing refers to, and give the space back
+/// Delete expired forks and unreferenced data, and free the space
 ///
-/// It waits until no import or export is under way.
+/// Waits until no import or export is in progress.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +36,7 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
     if let Ok(cache_dir) = ctx.around.cache_dir() {
         let forks: Vec<ForkName> = vault.read()?.forks()?.into_iter().map(|fork| fork.name).collect();
         let swept = ForkDirs::new(&cache_dir, &vault.id()?).sweep(&forks);
-        swept.map_err(EdgeError::host("remove what forks that are gone kept in", &cache_dir))?;
+        swept.map_err(EdgeError::host("remove the directories of deleted forks in", &cache_dir))?;
     }
     let result = Gc {
         forks: swept.forks,
@@ -57,10 +57,10 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
         ))?;
         if result.results > 0 {
             let results = plural(result.results, "remembered result", "remembered results");
-            out.line(format_args!("forgot {results} that expired or had lost their versions"))?;
+            out.line(format_args!("removed {results} that expired or lost their versions"))?;
         }
         let (before, after) =
             (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
-        out.line(format_args!("the vault was {before} and is {after}"))
+        out.line(format_args!("vault size: {before} before, {after} after"))
     })
 }

@@ -19,11 +19,10 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome};
 
-/// Make a vault for a directory
+/// Create a vault for a directory
 ///
-/// The vault is the file DIR/.avfs/vault.db; with --vault it is made there instead. Either way it is bound to
-/// DIR: `avfs import` and `avfs status` use that directory when none is named. Where DIR has its vault already, nothing
-/// is done.
+/// The vault is the file DIR/.avfs/vault.db, or the one that --vault names. It is bound to DIR: `avfs import`
+/// and `avfs status` use that directory by default. Does nothing if DIR already has its vault.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,10 +30,10 @@ Examples:
   avfs init ~/project --import
   avfs init --vault work ~/project")]
 pub struct InitArgs {
-    /// The directory whose files the vault will keep; made if it is not there
+    /// The directory whose files the vault keeps; created if missing
     #[arg(default_value = ".", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
-    /// Import the directory at once
+    /// Also import the directory
     #[arg(long)]
     import: bool,
 }
@@ -61,7 +60,8 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
         Ok((path, vault, true))
     });
     if made.is_err() && is_new {
-        // Only where they are empty; one that somebody uses by now stays, and why there is no vault is what matters.
+        // Removes only empty directories: one that is in use by now stays. Errors are ignored because the
+        // reason why there is no vault matters more.
         let _ = std::fs::remove_dir(dir.join(VAULT_DIR));
         let _ = std::fs::remove_dir(&dir);
     }
@@ -85,7 +85,7 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
     ctx.ui.answer(&result, |out| imported.as_ref().map_or(Ok(()), |done| done.show(out)))
 }
 
-/// A vault that was made before, for the same directory. One that is not the caller's is refused.
+/// An existing vault for the same directory. A vault that the caller does not trust is an error.
 fn existing(ctx: &CommandContext, path: &Path, dir: &Path) -> Result<Option<Vault>, Failure> {
     if !path.exists() {
         return Ok(None);
@@ -107,7 +107,7 @@ fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Records a vault that is named wherever it is used. It can be used without a record, but for approvals.
+/// Records a vault that is always named explicitly. Without the record it can be used, except for approvals.
 fn record(ctx: &CommandContext, path: &Path) {
     let recorded = match ctx.around.trusted_vaults() {
         Ok(trusted) => trusted.add(path, TrustOrigin::Chosen).map_err(LocateError::from),
@@ -118,12 +118,12 @@ fn record(ctx: &CommandContext, path: &Path) {
     }
 }
 
-/// Whether later commands name the vault too.
+/// Whether later commands also have to name the vault.
 fn is_named(ctx: &CommandContext) -> bool {
     ctx.around.chosen(ctx.vault_option.as_deref()).is_some()
 }
 
-/// How the new vault is named from here: not at all where it is found without.
+/// The command prefix for the new vault: without --vault if the vault is found from here.
 fn avfs_for(ctx: &CommandContext, path: &Path, dir: &Path) -> Avfs {
     let found = ctx.around.locate(ctx.vault_option.as_deref());
     if found.is_ok_and(|found| found.path == path) {

@@ -1,4 +1,4 @@
-//! The vault itself: made, checked, kept small.
+//! Verbs that create, check and maintain the vault.
 
 pub mod audit;
 pub mod clean;

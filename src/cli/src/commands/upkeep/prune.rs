@@ -11,10 +11,11 @@ use crate::context::CommandContext;
 use crate::ui::{Outcome, Tone};
 use crate::view::plural;
 
-/// Give up the files of old versions; their records stay in the log
+/// Remove the files of old versions, and keep their records in the log
 ///
-/// Heads of forks, what forks other than main began with, and versions with a checkpoint saved by hand are always kept. So is
-/// what other forks lead to, with --fork. The space comes back with the next `avfs gc`.
+/// Always keeps the heads of forks, the base versions of forks other than main, and versions with a
+/// checkpoint saved by hand. With --fork, also keeps the history of the other forks. The next `avfs gc` frees
+/// the space.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,10 +25,10 @@ Examples:
 pub struct PruneArgs {
     #[command(flatten)]
     keep: KeepArgs,
-    /// Only versions of this fork [default: of every fork]
+    /// Prune only versions of this fork [default: every fork]
     #[arg(long, value_name = "FORK")]
     fork: Option<ForkName>,
-    /// Only tell what would go
+    /// Only list the versions that would be pruned
     #[arg(long)]
     dry_run: bool,
 }
@@ -35,10 +36,10 @@ pub struct PruneArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct KeepArgs {
-    /// Keep the newest so many versions of each fork
+    /// Keep the newest N versions of each fork
     #[arg(long, value_name = "N")]
     keep_last: Option<u64>,
-    /// Keep versions that are no older (90s, 12h, 7d, 2w)
+    /// Keep versions that are not older than this (90s, 12h, 7d, 2w)
     #[arg(long, value_name = "DURATION")]
     keep_within: Option<Span>,
 }
@@ -65,7 +66,7 @@ pub fn run(ctx: &CommandContext, args: &PruneArgs) -> Outcome {
         if args.dry_run {
             out.line(format_args!("{count} would be pruned"))
         } else {
-            out.line(format_args!("pruned {count}; give the space back with: {} gc", ctx.ui.avfs))
+            out.line(format_args!("pruned {count}; free the space with: {} gc", ctx.ui.avfs))
         }
     })
 }

@@ -10,7 +10,9 @@ use avfs_wire::QuotaShow;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
-/// Show and set limits of the vault: bytes of its file, versions kept, entries of a version
+/// Show and set the limits of the vault
+///
+/// The limits are the size of the vault file, the number of versions, and the number of entries of a version.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +26,7 @@ pub struct QuotaArgs {
 
 #[derive(Debug, Subcommand)]
 enum QuotaAction {
-    /// Show the limits and how much of them is used
+    /// Show the limits and their usage
     #[command(after_help = "\
 Examples:
   avfs quota show")]
@@ -32,7 +34,9 @@ Examples:
     Set(SetArgs),
 }
 
-/// Set limits; those that are not named stay
+/// Set limits
+///
+/// Limits that are not named do not change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,13 +44,13 @@ Examples:
   avfs quota set --versions 1000 --files none")]
 #[group(required = true, multiple = true)]
 struct SetArgs {
-    /// How large the vault file may become
+    /// Limit the size of the vault file
     #[arg(long, value_name = "SIZE|none")]
     bytes: Option<Limit>,
-    /// How many versions may be kept
+    /// Limit the number of versions
     #[arg(long, value_name = "N|none")]
     versions: Option<Limit>,
-    /// How many entries one version may have
+    /// Limit the number of entries of a version
     #[arg(long, value_name = "N|none")]
     files: Option<Limit>,
 }

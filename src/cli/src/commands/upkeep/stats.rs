@@ -10,7 +10,7 @@ use avfs_wire::Stats;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
-/// Tell how much is in the vault and what it takes
+/// Show the number and size of the objects in the vault
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,11 +41,7 @@ pub fn run(ctx: &CommandContext, _: &StatsArgs) -> Outcome {
         let size = |bytes| show_bytes_size(bytes).to_string();
         let stored = size(usage.blob_stored_bytes);
         out.line(format_args!("vault        {}", result.vault))?;
-        out.line(format_args!(
-            "file         {}, of it {} unused",
-            size(usage.file_bytes),
-            size(usage.free_bytes)
-        ))?;
+        out.line(format_args!("file         {}, {} unused", size(usage.file_bytes), size(usage.free_bytes)))?;
         out.line(format_args!("forks        {}", result.forks))?;
         out.line(format_args!("checkpoints  {}", result.checkpoints))?;
         out.line(format_args!("versions     {}", usage.versions))?;

@@ -21,12 +21,12 @@ use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
 use crate::view::local_time;
 
-/// From here on it is worth telling people what was freed.
+/// The size from which the freed space is printed.
 const FREED_TOLD_BYTES: u64 = 1 << 20;
-/// How long a delete waits for others to leave the vault.
+/// How long a delete waits until the vault is no longer in use.
 const DELETE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// List, describe, copy, trust and delete vaults
+/// List, show, copy, trust and delete vaults
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,13 +41,13 @@ pub struct VaultArgs {
 
 #[derive(Debug, Subcommand)]
 enum VaultAction {
-    /// List the vaults that have a name, and the one the working directory uses
+    /// List named vaults, and the vault of the working directory
     #[command(after_help = "\
 Examples:
   avfs vault list
   avfs vault list --json")]
     List,
-    /// Describe one vault
+    /// Show the properties of a vault
     #[command(after_help = "\
 Examples:
   avfs vault info
@@ -58,26 +58,27 @@ Examples:
     Delete(DeleteArgs),
 }
 
-/// Copy a vault into one new file
+/// Copy a vault to a new file
 ///
-/// The copy is the vault as it is now, with everything that is still in its write-ahead log. Others may use the vault
-/// meanwhile. The file must not exist yet. Use the copy with --vault, or put it in the place of a vault that is gone.
+/// Copies the current state, including the write-ahead log. The vault can be in use during the copy. The file
+/// must not exist. Use the copy with --vault, or move it to the place of a lost vault.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs vault copy /backup/project.db
   avfs vault copy --vault work work-copy.db")]
 struct CopyArgs {
-    /// The new file
+    /// The file to create
     #[arg(value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
 }
 
-/// Use the vault of a directory that you did not make yourself
+/// Trust a vault that you did not create
 ///
-/// A vault decides what a run sees and which approvals hold, so avfs uses one that it finds in the working directory
-/// or above only if you made it or trust it. Needed once for a vault that came with a repository or a backup, that
-/// was moved or copied, or that an older avfs made. A vault that is named with --vault needs it for approvals to count.
+/// A vault decides which files a run sees and which approvals are valid, so avfs uses a vault that it finds
+/// in or above the working directory only if you created or trust it. This is needed once for a vault that
+/// came with a repository or a backup, was moved or copied, or was created by an older avfs. A vault that is
+/// named with --vault needs it for its approvals to count.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -85,16 +86,16 @@ Examples:
   avfs vault trust ~/project
   avfs vault trust /srv/vaults/team.db")]
 struct TrustArgs {
-    /// The directory that has the vault in its .avfs, or a vault's own file
+    /// The directory whose .avfs contains the vault, or the vault file
     #[arg(default_value = ".", value_hint = clap::ValueHint::AnyPath)]
     dir: PathBuf,
 }
 
-/// Delete a vault with every version in it
+/// Delete a vault and all its versions
 ///
-/// The files of the directory it is bound to stay. What the vault has in the cache goes too, with the scratches of its
-/// runs that were never captured. A vault that somebody writes to is not deleted; who reads it
-/// goes on with what is open. A symbolic link that leads to it goes too if it is what is named.
+/// The files of the bound directory stay. Also removes the cached data of the vault and the scratches of its
+/// runs that were never captured. A vault that is being written to is not deleted; processes that read it can
+/// continue. If the name is a symlink, the link is deleted too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -102,10 +103,10 @@ Examples:
   avfs vault delete work --yes
   avfs vault delete ~/project/.avfs/vault.db --yes")]
 struct DeleteArgs {
-    /// The vault [default: the one that --vault or the working directory leads to]
+    /// The vault to delete [default: the vault of --vault or of the working directory]
     #[arg(value_name = "NAME|PATH", value_parser = vault_word())]
     target: Option<OsString>,
-    /// Really delete it
+    /// Confirm the deletion
     #[arg(long)]
     yes: bool,
 }
@@ -125,7 +126,7 @@ fn list(ctx: &CommandContext) -> Outcome {
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
     let mut vaults: Vec<VaultListed> = Vec::new();
     let named = match ctx.around.named_vaults() {
-        // Without a home there are no named vaults, but one may be named by its path.
+        // Without a home directory there are no named vaults, but --vault may give a path.
         Err(LocateError::NoHome { .. }) if used.is_some() => Vec::new(),
         other => other?,
     };
@@ -142,7 +143,7 @@ fn list(ctx: &CommandContext) -> Outcome {
         vaults.push(VaultListed { name: None, vault, nearest: true, file_bytes: size(&path) });
     }
     if vaults.is_empty() {
-        ctx.ui.note(format_args!("there are no vaults here; make one with: avfs init"));
+        ctx.ui.note(format_args!("no vaults found; create one with: avfs init"));
     }
     ctx.ui.answer(&VaultList { vaults: vaults.clone() }, |out| {
         for vault in &vaults {
@@ -223,7 +224,7 @@ fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
         TrustedVaults::check_place(&path)?;
         path
     };
-    // Opening it first makes sure that it is a vault at all.
+    // Open it first, to check that it is a vault.
     let vault = Vault::open(&path, OpenOptions::default(), ctx.actor.clone())?;
     let bound = bound_dir(&vault)?;
     ctx.around.trusted_vaults()?.add(&path, TrustOrigin::Chosen)?;
@@ -235,9 +236,9 @@ fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         out.line(format_args!("trusted the vault {}", result.vault))?;
         match &result.bound {
-            // A run would see that directory.
+            // Print it if it differs: a run would see that directory.
             Some(text) if bound.as_ref() != Some(&dir) => {
-                out.line(format_args!("it is for the files of {text}"))
+                out.line(format_args!("it is bound to the directory {text}"))
             }
             Some(_) | None => Ok(()),
         }
@@ -246,10 +247,10 @@ fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
 
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let named = doomed(ctx, args)?;
-    // Opening it first makes sure that it is a vault at all.
+    // Open it first, to check that it is a vault.
     let options = OpenOptions { patience: DELETE_PATIENCE, ..OpenOptions::default() };
     let vault = Vault::open(&named, options, ctx.actor.clone()).map_err(|error| by_hand(&named, error))?;
-    // Removing a link would leave every version where it is.
+    // Resolve symlinks: removing only a link would leave every version in place.
     let path = named.canonicalize().map_err(EdgeError::host("find", &named))?;
     if !args.yes {
         return Err(EdgeError::NotConfirmed { vault: path }.into());
@@ -274,22 +275,22 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     })
 }
 
-/// Removes what the vault left in the cache. The vault is gone by now: what fails is removed by a later sweep.
+/// Removes the cached data of the vault. The vault is already deleted, so a failure is left to a later sweep.
 fn free_cache(ctx: &CommandContext, id: &str, path: &Path) -> u64 {
-    // Without a home there is no cache.
+    // Without a home directory there is no cache.
     let Ok(keeper) = ctx.cache_keeper() else { return 0 };
     match keeper.forget_vault(id, path) {
         Ok(swept) => swept.freed_bytes,
         Err(error) => {
             let error = with_causes(&error);
-            ctx.ui
-                .note(format_args!("note: the part of the cache that was its own is removed later: {error}"));
+            ctx.ui.note(format_args!("note: its cached data will be removed later: {error}"));
             0
         }
     }
 }
 
-/// What avfs cannot read it does not delete: it may be anything. Whoever knows better has the command.
+/// avfs does not delete a file that it cannot read, because it may be anything. The hint has the command to
+/// delete it.
 fn by_hand(path: &Path, error: VaultError) -> Failure {
     let unreadable =
         matches!(&error, VaultError::Backend(BackendError::Corrupt { .. } | BackendError::Foreign { .. }));
@@ -303,7 +304,7 @@ fn by_hand(path: &Path, error: VaultError) -> Failure {
     EdgeError::Advised { error, hint }.into()
 }
 
-/// The vault that is to go. One that is named twice is meant if both lead to it.
+/// The vault to delete. If it is named twice, both names must lead to the same vault.
 fn doomed(ctx: &CommandContext, args: &DeleteArgs) -> Result<PathBuf, Failure> {
     let (target, option) = (args.target.as_deref(), ctx.vault_option.as_deref());
     let named = ctx.around.locate_only(target.or(option))?.path;
@@ -316,7 +317,7 @@ fn doomed(ctx: &CommandContext, args: &DeleteArgs) -> Result<PathBuf, Failure> {
     Ok(named)
 }
 
-/// Takes away the `.avfs` directory that was made for the vault, if nothing else is in it.
+/// Removes the `.avfs` directory that was created for the vault, if nothing else is in it.
 fn remove_home(path: &Path) {
     let Some(home) = path.parent().filter(|home| home.ends_with(VAULT_DIR)).map(PathBuf::from) else {
         return;
@@ -325,7 +326,7 @@ fn remove_home(path: &Path) {
     let ours = std::fs::read(&ignore).is_ok_and(|text| text == b"*\n");
     let alone = std::fs::read_dir(&home).is_ok_and(|entries| entries.count() == usize::from(ours));
     if alone {
-        // The vault itself is gone; an empty directory that stays does no harm.
+        // The vault itself is deleted; an empty directory does no harm.
         let _ = std::fs::remove_file(&ignore).and_then(|()| std::fs::remove_dir(&home));
     }
 }
