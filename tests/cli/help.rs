@@ -105,7 +105,7 @@ fn examples_are_lines_that_the_command_takes() {
             let mut shell = alone.clean("/bin/sh".as_ref());
             let answer = Answer::of(shell.args(["-c", &example]).env("PATH", &path));
             let told = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
-            let as_far = ["there is no vault", "cannot read the list", "made the vault"];
+            let as_far = ["there is no vault", "cannot read the list", "created the vault"];
             assert!(as_far.iter().any(|text| told.contains(text)), "{example}: {answer:?}");
             tried += 1;
         }

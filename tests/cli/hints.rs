@@ -103,7 +103,7 @@ fn runs_are_told_from_forks_and_files() {
     let refusal = env.refused(&["diff", "run:abcd"], 1, "ref.unknown");
     assert_eq!(hint(&refusal), "list runs with: avfs runs list");
     let refusal = env.refused(&["replay", "nosuch.jsonl"], 1, "record.unknown");
-    assert!(refusal["error"]["message"].as_str().unwrap().contains("is no file"), "{refusal}");
+    assert!(refusal["error"]["message"].as_str().unwrap().contains("is not a file"), "{refusal}");
     let told = env.run(&["audit", "list", "--run", "abcdef0123"]);
     assert!(told.code == 0 && told.stderr.contains("no rows about run abcdef0123"), "{told:?}");
 }

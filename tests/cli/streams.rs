@@ -91,7 +91,7 @@ fn data_goes_to_stdout_and_the_rest_to_stderr() {
     env.put("a.txt", b"a\n");
     let made = env.run(&["init"]);
     assert_eq!((made.code, made.stdout.as_str()), (0, ""));
-    assert!(made.stderr.contains("made the vault"), "{made:?}");
+    assert!(made.stderr.contains("created the vault"), "{made:?}");
     let logged = env.avfs(&["log"]).env("AVFS_LOG", "debug").output().unwrap();
     assert!(String::from_utf8_lossy(&logged.stderr).contains("opening the vault"));
     assert_eq!(env.run(&["log"]).stderr, "");

@@ -51,7 +51,10 @@ fn each_item_of_a_fan_out_has_the_same_beginning() {
     assert_eq!((forks(&env).len(), &came.item("1")["fork"]), (3, &Value::Null));
     let told = |more: &[&str]| {
         let words = ["batch", list.to_str().unwrap(), "--mode", "fan-out"];
-        env.avfs(&[&words, more].concat()).expect(0).text().contains("on a fork of its own: avfs fork list")
+        env.avfs(&[&words, more].concat())
+            .expect(0)
+            .text()
+            .contains("each item has its own fork: avfs fork list")
     };
     assert_eq!((told(&["--cache", "off"]), told(&["--discard"])), (true, false));
     env.assert_sound();
@@ -116,7 +119,7 @@ fn a_clash_names_who_and_what() {
     assert_eq!(came.code, Some(1));
     assert_eq!(came.all("state"), ["succeeded", "succeeded", "failed", "left_out", "succeeded"]);
     assert_eq!(came.text("c", "code"), "batch.clash");
-    assert_eq!(came.text("c", "reason"), "what it needs clashes: b and another changed d/also, same");
+    assert_eq!(came.text("c", "reason"), "its needs conflict: b and another item changed d/also, same");
     assert_eq!((came.text("d", "reason"), &came.item("d")["attempts"]), ("c did not succeed", &json!(0)));
     env.assert_sound();
 }
@@ -137,7 +140,7 @@ fn a_failure_ends_a_batch_unless_it_is_to_keep_going() {
     assert_eq!(came.all("state"), ["succeeded", "failed", "left_out", "left_out", "left_out"]);
     assert_eq!((&came.item("2")["exit_code"], &came.item("2")["run_id"].is_string()), (&json!(7), &true));
     let hint = format!(
-        "go on with: avfs batch {} --resume {}",
+        "resume with: avfs batch {} --resume {}",
         chain.display(),
         came.result()["batch_id"].as_str().unwrap()
     );

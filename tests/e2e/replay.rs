@@ -421,10 +421,10 @@ fn a_base_that_is_gone_is_not_guessed() {
     let (code, message) = refused(&env, &["replay", list.to_str().unwrap()]);
     assert_eq!(code, "replay.unknown_base", "{message}");
     // It was recorded here: there is no other vault to look for.
-    assert!(message.contains("this vault no longer keeps"), "{message}");
+    assert!(message.contains("this vault no longer has"), "{message}");
     let (code, message) = refused(&env, &["replay", &format!("run:{run}")]);
     assert_eq!(code, "replay.unknown_base", "{message}");
-    assert!(message.contains("this vault no longer keeps"), "{message}");
+    assert!(message.contains("this vault no longer has"), "{message}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What every command is given: who and where it is, and how to answer.
+//! The context of every command: environment, vault, actor and output.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -37,17 +37,17 @@ impl CommandContext {
         Ok(Self { ui, around, vault_option, actor })
     }
 
-    /// The vault that is meant.
+    /// Opens the vault of --vault or of the working directory.
     pub fn open_vault(&self) -> Result<Vault, Failure> {
         self.open_vault_with(OpenOptions::default())
     }
 
-    /// For who has a long list to work through and is to stay small meanwhile.
+    /// For verbs that process long lists: without a memory map the process stays small.
     pub fn open_vault_unmapped(&self) -> Result<Vault, Failure> {
         self.open_vault_with(OpenOptions { mapped: Mapped::No, ..OpenOptions::default() })
     }
 
-    /// For verbs that run commands: where there is no vault, one is made as `avfs-run` makes it.
+    /// For verbs that run commands: creates a missing vault, as `avfs-run` does.
     pub fn open_or_make_vault(&self, mapped: Mapped) -> Result<Vault, Failure> {
         let options = OpenOptions { mapped, ..OpenOptions::default() };
         let Err(LocateError::NoneNear { .. }) = self.around.locate(self.vault_option.as_deref()) else {
@@ -60,7 +60,7 @@ impl CommandContext {
         }
         let (vault, made) = make_first_vault::<Failure>(&self.around, (&path, &dir), options, &self.actor)?;
         if made {
-            self.ui.note(format_args!("made the vault {} for {}", path.display(), dir.display()));
+            self.ui.note(format_args!("created the vault {} for {}", path.display(), dir.display()));
         }
         Ok(vault)
     }
@@ -75,12 +75,12 @@ impl CommandContext {
         Ok(vault)
     }
 
-    /// For who deletes: what runs, or waits to be recovered, keeps the version it began from.
+    /// For verbs that delete: keeps the base versions of runs that are active or can be recovered.
     pub fn open_vault_sparing_runs(&self) -> Result<Vault, Failure> {
         let vault = self.open_vault()?;
         let cache_dir = match self.around.cache_dir() {
             Ok(cache_dir) => cache_dir,
-            // Who has no place for a scratch has no runs.
+            // Without a cache directory there are no scratches, so there are no such runs.
             Err(LocateError::NoHome { .. }) => return Ok(vault),
             Err(other) => return Err(other.into()),
         };
@@ -89,7 +89,7 @@ impl CommandContext {
         Ok(vault.sparing(move || in_use().map_err(std::io::Error::other)))
     }
 
-    /// Where the stat cache of a directory lies; nowhere without a home.
+    /// The path of the stat cache of a directory; `None` without a home directory.
     pub fn stat_cache(&self, vault: &Vault, dir: &std::path::Path) -> Result<Option<PathBuf>, Failure> {
         match self.around.cache_dir() {
             Ok(cache_dir) => {
@@ -105,7 +105,7 @@ impl CommandContext {
         }
     }
 
-    /// What the settings say is never versioned.
+    /// The patterns that the settings exclude from versions.
     pub fn exclude(&self, dir: &Path) -> Result<Vec<String>, Failure> {
         let config = ConfigTexts::read(&self.around, Some(dir))?.merged()?;
         let cache = self.around.cache_dir().ok().and_then(|cache_dir| cache_line(&cache_dir, dir));
@@ -116,9 +116,9 @@ impl CommandContext {
         Ok(BaseCache::new(&self.around.cache_dir()?, &self.boot_id()?))
     }
 
-    /// What looks after the cache.
+    /// The maintenance of the cache directory.
     pub fn cache_keeper(&self) -> Result<CacheKeeper, Failure> {
-        // A directory has no say: the cache is shared by all of them.
+        // Ignore the settings of the bound directory: all directories share the cache.
         let config = ConfigTexts::read(&self.around, None)?.merged()?;
         Ok(CacheKeeper {
             dir: self.around.cache_dir()?,
@@ -128,14 +128,14 @@ impl CommandContext {
         })
     }
 
-    /// Tells one start of the machine from another.
+    /// An id that differs for each boot of the machine.
     pub fn boot_id(&self) -> Result<String, Failure> {
         Ok(machine::boot_id().map_err(EdgeError::host("read", Path::new(machine::BOOT_ID_FILE)))?)
     }
 }
 
-/// Where the command was called. A directory that is gone does not keep anybody from a vault elsewhere: then it is
-/// empty, and what is named relative to it is not there.
+/// The working directory. If it was deleted and the vault has an absolute path, returns an empty path, so
+/// that the vault stays usable and relative paths do not exist.
 fn working_dir(vault_option: Option<&OsStr>) -> Result<PathBuf, EdgeError> {
     let vault = vault_option.map(OsStr::to_owned).or_else(|| std::env::var_os("AVFS_VAULT"));
     match std::env::current_dir() {
@@ -149,10 +149,10 @@ fn working_dir(vault_option: Option<&OsStr>) -> Result<PathBuf, EdgeError> {
     }
 }
 
-/// This program, also where another version has taken its place by now.
+/// The running executable, even if another version has replaced its file.
 pub const OWN: &str = "/proc/self/exe";
 
-/// This program again, to do another verb.
+/// A command that runs another verb of this program.
 pub fn own_command(verb: &str) -> Command {
     let mut command = Command::new(OWN);
     command.arg0("avfs").arg(verb);

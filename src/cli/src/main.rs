@@ -1,6 +1,6 @@
-//! The `avfs` command: reads the environment, parses the words, prints answers.
+//! The `avfs` command: reads the environment, parses the arguments, prints the answers.
 //!
-//! Thin: what it does is done by the library; what it says is said by [`ui`].
+//! A thin layer: the library does the work, and [`ui`] prints all output.
 
 mod cli;
 mod commands;
@@ -54,7 +54,7 @@ fn run(kind: String, cli: Cli) -> u8 {
     ui.conclude(outcome)
 }
 
-/// Diagnostics for developers: only where they are asked for, never mixed into answers.
+/// Enables logging for developers: only if AVFS_LOG is set, and never mixed into answers.
 fn log_if_asked() {
     if let Ok(filter) = std::env::var("AVFS_LOG") {
         let filter = tracing_subscriber::EnvFilter::new(filter);

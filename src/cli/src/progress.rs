@@ -1,4 +1,4 @@
-//! Long work: shown on a terminal while it goes on, and ended cleanly by a signal.
+//! Long operations: progress output, and a clean end on a signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,20 +17,20 @@ use crate::error::EdgeError;
 use crate::ui::{error_line, stderr_is_terminal};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Without a terminal: when the first line about progress is printed, and how often after that.
+/// Without a terminal: when to print the first progress line, and the interval after that.
 const LINE_AFTER: Duration = Duration::from_secs(5);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Work with a meter; dropped, its bar is gone.
+/// An operation with a meter. Dropping it removes the progress bar.
 pub struct Progress {
     pub meter: Arc<Meter>,
     shown: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
-    /// Ends the watch for signals.
+    /// Stops the signal handling when closed.
     signals: Option<Handle>,
 }
 
 impl Progress {
-    /// Shows how far work has come: on a terminal at once, elsewhere with a line from time to time.
+    /// Shows progress: on a terminal at once, elsewhere with a line from time to time.
     pub fn start(label: &'static str) -> Self {
         let meter = Arc::new(Meter::default());
         let drawn = || {
@@ -38,26 +38,26 @@ impl Progress {
             let ended = Arc::clone(&done);
             let show = if stderr_is_terminal() { draw } else { tell };
             let thread = std::thread::Builder::new().spawn(move || show(label, &seen, &ended));
-            // The work is done whether or not somebody can look on.
+            // The operation runs even if its progress cannot be shown.
             Some((done, thread.ok()?))
         };
         let shown = drawn();
         Self { meter, shown, signals: None }
     }
 
-    /// As [`Self::start`], for work that a signal asks to clean up and end; a second signal ends it at once.
+    /// Like [`Self::start`], for an operation that a signal ends cleanly; a second signal ends it at once.
     pub fn interruptible(label: &'static str) -> Result<Self, EdgeError> {
         let mut progress = Self::start(label);
         let meter = Arc::clone(&progress.meter);
         let mut ends = vec![SIGINT, SIGTERM];
-        // Who was started to outlive its terminal is not asked to end by its end.
+        // A process that ignores SIGHUP, such as one started by nohup, must outlive its terminal.
         ends.extend((!machine::ignores(SIGHUP)).then_some(SIGHUP));
         let mut signals = Signals::new(ends).map_err(EdgeError::Signals)?;
         progress.signals = Some(signals.handle());
         let watching = std::thread::Builder::new().spawn(move || {
             for signal in signals.forever() {
                 if meter.stopped() {
-                    // Nothing is left to try if the default action cannot be had.
+                    // If the default action fails too, nothing is left to try.
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 meter.stop();
@@ -76,13 +76,13 @@ impl Drop for Progress {
         if let Some((done, thread)) = self.shown.take() {
             done.store(true, Ordering::Relaxed);
             thread.thread().unpark();
-            // A bar that failed to draw must not hide the work's own outcome.
+            // A failed progress bar must not hide the result of the operation.
             let _ = thread.join();
         }
     }
 }
 
-/// For the log of a job: nothing about work that is soon done.
+/// Progress lines for logs; prints nothing about short operations.
 fn tell(label: &'static str, meter: &Meter, done: &AtomicBool) {
     let (begun, mut next_line) = (Instant::now(), LINE_AFTER);
     while !done.load(Ordering::Relaxed) {
@@ -98,9 +98,9 @@ fn tell(label: &'static str, meter: &Meter, done: &AtomicBool) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "numbers alone are shown")]
+#[expect(clippy::disallowed_methods, reason = "only numbers are shown")]
 fn draw(label: &'static str, meter: &Meter, done: &AtomicBool) {
-    // Work that is done within one look needs no bar.
+    // An operation that ends within one interval needs no bar.
     std::thread::park_timeout(LOOK_EVERY);
     if done.load(Ordering::Relaxed) {
         return;

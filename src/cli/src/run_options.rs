@@ -1,4 +1,4 @@
-//! Options of a run that other verbs take too: those of `avfs-run`, as they were typed.
+//! The options of `avfs-run` that other verbs accept too, passed on as they were typed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use avfs_request::RunSpec;
 use avfs_types::CommandLine;
 use avfs_types::base64::base64;
 
-/// Options that a verb with many commands decides about itself.
+/// Options that verbs with many commands set themselves.
 const OF_THE_VERB: [&str; 13] = [
     "command",
     "shell",
@@ -29,27 +29,27 @@ const OF_THE_VERB: [&str; 13] = [
 ];
 const HEADING: &str = "Options of each command (see: avfs-run --help)";
 
-/// Options of the commands that a verb gives to workers, as they were typed: a worker reads them. That they mean
-/// something is checked before anything is begun.
+/// Options for the commands that a verb gives to workers, as they were typed. The workers parse them; invalid
+/// options are reported before anything is started.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     words: Vec<OsString>,
 }
 
 impl RunOptions {
-    /// As avfs-run takes them.
+    /// The options as arguments of avfs-run.
     pub fn words(&self) -> &[OsString] {
         &self.words
     }
 }
 
-/// The options of a run but for those that are left out.
+/// The options of a run, except the omitted ones.
 pub fn run_options(left_out: &[&str]) -> Vec<Arg> {
     let all = RunSpec::augment_args(Command::new(""));
     all.get_arguments().filter(|arg| !left_out.contains(&arg.get_id().as_str())).cloned().collect()
 }
 
-/// The words that give these options again.
+/// The arguments that reproduce these options.
 pub fn typed(options: &[Arg], matches: &ArgMatches) -> Vec<OsString> {
     let mut words = Vec::new();
     for option in options {
@@ -90,13 +90,13 @@ impl FromArgMatches for RunOptions {
     }
 }
 
-/// The help of an option up to where it goes into detail.
+/// The help of an option up to its first detail.
 fn first_clause(help: &str) -> String {
     let end = ["; ", ". ", " ["].iter().filter_map(|mark| help.find(mark)).min();
     help[..end.unwrap_or(help.len())].to_owned()
 }
 
-/// One word, so that a value that looks like an option is none.
+/// Joins option and value into one word, so that a value that looks like an option is not parsed as one.
 fn pair(option: &str, value: &OsStr) -> OsString {
     let mut word = OsString::from(format!("--{option}="));
     word.push(value);
@@ -108,7 +108,7 @@ fn pair(option: &str, value: &OsStr) -> OsString {
 #[group(skip)]
 #[command(group = ArgGroup::new("what").args(["command", "shell"]))]
 pub struct CommandWords {
-    /// A line for /bin/sh -c, in place of a command
+    /// Run this line with /bin/sh -c, instead of a command
     #[arg(long, value_name = "LINE")]
     shell: Option<OsString>,
     /// The command and its arguments
@@ -117,7 +117,7 @@ pub struct CommandWords {
 }
 
 impl CommandWords {
-    /// Nothing if there is neither a command nor a line.
+    /// `None` if there is neither a command nor a line.
     pub fn line(&self) -> Option<CommandLine> {
         match &self.shell {
             Some(line) => Some(CommandLine::Shell(line.clone())),
@@ -126,7 +126,7 @@ impl CommandWords {
     }
 }
 
-/// A request for a command, and nothing else.
+/// A request with only a command.
 pub fn command_request(command: &CommandLine) -> RunSpec {
     let (mode, words) = match command {
         CommandLine::Argv(words) => ("argv", words.clone()),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_the_same_as_a_request() {
+    fn command_round_trips_through_a_request() {
         let odd = OsString::from_vec(vec![0xff]);
         for command in [
             CommandLine::Argv(vec!["a".into(), "b c".into()]),
@@ -171,10 +171,10 @@ mod tests {
     }
 
     #[test]
-    fn options_are_passed_on_as_they_are() {
+    fn options_are_passed_on_verbatim() {
         let typed = ["x", "--timeout", "9s", "--env", "--json", "--env=A=b", "--allow-userns", "--", "--net"];
         let parsed = Both::try_parse_from(typed);
-        // A value that looks like an option needs its equals sign, here as everywhere.
+        // A value that looks like an option needs an equals sign, as everywhere.
         assert!(parsed.is_err());
         let typed = ["x", "--timeout", "9s", "--env=--json", "--env=A=b", "--allow-userns", "--", "--net"];
         let parsed = Both::try_parse_from(typed).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_refused_before_anything_is_begun() {
+    fn bad_values_are_rejected_when_parsed() {
         for bad in ["--timeout=soon", "--net=some", "--memory=much", "--cpus=-1", "--profile=x", "--policy=x"]
         {
             assert!(Both::try_parse_from(["x", bad, "--", "true"]).is_err(), "{bad}");

@@ -1,4 +1,4 @@
-//! Signals: wishes to end, counted, of which who drives workers decides what each means.
+//! Counts termination signals. The caller, which drives the workers, decides what each means.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +8,8 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::error::EdgeError;
 
-/// How often somebody asked to end: the first time what runs is finished, the second time it is killed, the third
-/// time nothing is waited for.
+/// The number of termination requests: the first finishes running commands, the second kills them, the third
+/// ends this process without waiting.
 pub struct Asked {
     times: Arc<AtomicUsize>,
     handle: Handle,
@@ -23,7 +23,7 @@ impl Asked {
         let watching = std::thread::Builder::new().spawn(move || {
             for signal in signals.forever() {
                 if count.fetch_add(1, Ordering::SeqCst) >= 2 {
-                    // Nothing is left to try if the default action cannot be had.
+                    // If the default action fails too, nothing is left to try.
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 avfs_types::pause::point("asked");

@@ -1,8 +1,8 @@
-//! Says what a command found: as text for people, or as one JSON object for scripts.
+//! The output of commands: text for people, or one JSON object for scripts.
 //!
-//! Data goes to stdout, everything else to stderr. The only place that writes to either (clippy.toml holds the others to
-//! it), and so the place where text from outside is escaped: whatever a caller gives, no control or invisible character
-//! gets through but line ends and tabs of contents.
+//! Data goes to stdout, everything else to stderr. Only this module writes to either (clippy.toml enforces
+//! this), so it escapes text from outside: no control or invisible character is printed, except line ends and
+//! tabs of file contents.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,7 +22,7 @@ use avfs_wire::{Envelope, ErrorBody};
 use crate::error::EdgeError;
 use crate::worker_pool::Ran;
 
-/// The codes of a command that was called wrongly, wherever that is found.
+/// The error codes of wrong usage, wherever it is detected.
 const CALLED_WRONGLY: [&str; 5] = ["usage", "name.invalid", "path.invalid", "ref.invalid", "value.invalid"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub enum Format {
 /// Why a command ended early.
 pub enum Failure {
     Error(Box<dyn Hint>),
-    /// What a worker failed at, as it told it.
+    /// The error of a worker, as reported by the worker.
     Told(ErrorBody),
-    /// Nobody reads the answer any more, which is the reader's right.
+    /// The reader closed the output, which is not an error.
     BrokenPipe,
 }
 
@@ -47,7 +47,7 @@ impl<E: Hint + 'static> From<E> for Failure {
 }
 
 impl Failure {
-    /// What became of a write to stdout.
+    /// The failure of a write to stdout.
     pub fn output(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self::BrokenPipe;
@@ -55,7 +55,7 @@ impl Failure {
         Self::from(EdgeError::Output(error))
     }
 
-    /// A failure of an answer: whatever the command was to do is done by then.
+    /// A failed write of the answer, after the command itself has completed.
     fn after_the_fact(self) -> Self {
         match self {
             Self::Error(error) if error.code() == "io.output" => Self::from(EdgeError::Unanswered(error)),
@@ -63,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// A failure of work that streams to stdout.
+    /// A failure of an operation that streams to stdout.
     pub fn while_streaming(error: VaultError) -> Self {
         if let VaultError::Output(error) = error {
             return Self::output(error);
@@ -72,10 +72,10 @@ impl Failure {
     }
 }
 
-/// How a command ended: its exit code, unless it failed.
+/// The result of a command: its exit code, or the failure.
 pub type Outcome = Result<u8, Failure>;
 
-/// What a piece of text is, for those who see colours.
+/// The role of a piece of text, for coloured output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     Added,
@@ -89,7 +89,7 @@ pub enum Tone {
     Hint,
 }
 
-/// The codes of the tones, in their order, and the one that ends any of them.
+/// The escape codes of the tones, in their order, then the code that resets the colour.
 static CODES: [&str; 10] = [
     "\x1b[32m",
     "\x1b[31m",
@@ -103,7 +103,7 @@ static CODES: [&str; 10] = [
     "\x1b[0m",
 ];
 
-/// Pieces of text, each in its tone where colours are wanted. Only a [`Line`] lets the codes through.
+/// Pieces of text, each with its tone if colours are enabled. Only [`Line`] prints the escape codes.
 #[derive(Default)]
 pub struct Painted(Vec<(Option<Tone>, String)>);
 
@@ -133,16 +133,16 @@ impl fmt::Display for Painted {
     }
 }
 
-/// A line that is going to be printed. Codes are known by their address, which no text from outside has; the same
-/// characters from anywhere else are escaped.
+/// A line to print. Escape codes are recognized by their address, which text from outside cannot have; the
+/// same characters from any other source are escaped.
 #[derive(Default)]
 struct Line(String);
 
 impl Line {
-    /// The line with its end.
+    /// The line with its line end.
     fn of(text: fmt::Arguments<'_>) -> String {
         let mut line = Self::default();
-        // Writing to a String does not fail; a value that cannot be shown would end the line early.
+        // Writing to a String does not fail; a value whose `Display` fails would only end the line early.
         let _ = line.write_fmt(text);
         line.0 + "\n"
     }
@@ -159,12 +159,12 @@ impl fmt::Write for Line {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "what is written to it is escaped here")]
+#[expect(clippy::disallowed_methods, reason = "the text is escaped here")]
 fn stdout() -> std::io::Stdout {
     std::io::stdout()
 }
 
-#[expect(clippy::disallowed_methods, reason = "what is written to it is escaped here")]
+#[expect(clippy::disallowed_methods, reason = "the text is escaped here")]
 fn stderr() -> std::io::Stderr {
     std::io::stderr()
 }
@@ -177,12 +177,12 @@ pub fn stdout_is_terminal() -> bool {
     stdout().is_terminal()
 }
 
-/// A line on stderr. Where it is closed nobody wants to know.
+/// Writes a line to stderr. Errors are ignored: stderr may be closed.
 pub fn error_line(text: fmt::Arguments<'_>) {
     let _ = stderr().lock().write_all(Line::of(text).as_bytes());
 }
 
-/// Where the log for developers goes: one event a write, and each becomes a line.
+/// The writer of the log for developers: each write is one event, printed as a line.
 pub struct Log;
 
 impl Write for Log {
@@ -197,8 +197,8 @@ impl Write for Log {
     }
 }
 
-/// What clap has to say of words without hidden characters.
-#[expect(clippy::disallowed_methods, reason = "what the words had hidden is escaped before")]
+/// Prints clap's message. The arguments in it have no hidden characters.
+#[expect(clippy::disallowed_methods, reason = "the caller escapes hidden characters in the arguments")]
 pub fn print_clap(error: &clap::Error) -> std::io::Result<()> {
     error.print().and_then(|()| stdout().flush())
 }
@@ -207,7 +207,7 @@ pub fn print_clap(error: &clap::Error) -> std::io::Result<()> {
 pub struct Ui {
     pub format: Format,
     kind: String,
-    /// How commands to call next begin: they are for the same vault.
+    /// The prefix of commands in hints, for the same vault.
     pub avfs: Avfs,
     out_colour: bool,
     err_colour: bool,
@@ -230,7 +230,7 @@ impl Ui {
         }
     }
 
-    /// The same, for a command that was told its vault.
+    /// The same, for a command with this --vault option.
     pub fn for_vault(self, vault: Option<&OsStr>) -> Self {
         Self { avfs: Avfs::on(vault), ..self }
     }
@@ -242,7 +242,7 @@ impl Ui {
         Out { stream: BufWriter::new(stdout.lock()), colour: self.out_colour, terminal }
     }
 
-    /// Answers "yes": the result as JSON, or what `human` writes.
+    /// Prints a positive answer: the result as JSON, or the text that `human` writes.
     pub fn answer<T: Serialize>(
         &self,
         result: &T,
@@ -251,7 +251,7 @@ impl Ui {
         self.say(result, None, human)
     }
 
-    /// Answers "no": the result is there, and the exit code says that it is not what was hoped for.
+    /// Prints a negative answer: there is a result, but the exit code is not 0.
     pub fn answer_no<T: Serialize>(
         &self,
         result: &T,
@@ -276,14 +276,14 @@ impl Ui {
         Ok(if why_not.is_none() { exit_code::OK } else { exit_code::FAILED })
     }
 
-    /// A word to people beside the answer; scripts have it in theirs.
+    /// Prints a note for people. In JSON format the answer has the information.
     pub fn note(&self, text: fmt::Arguments<'_>) {
         if self.format == Format::Human {
             error_line(format_args!("{text}"));
         }
     }
 
-    /// What a command printed, for people who asked to see it.
+    /// Prints the output of a command, for --verbose.
     pub fn note_output(&self, ran: &Ran) {
         for (name, text, encoding) in
             [("stdout", &ran.stdout, &ran.stdout_encoding), ("stderr", &ran.stderr, &ran.stderr_encoding)]
@@ -297,7 +297,7 @@ impl Ui {
         }
     }
 
-    /// The exit code of an outcome, after telling what failed.
+    /// Prints the error, if any, and returns the exit code.
     pub fn conclude(&self, outcome: Outcome) -> u8 {
         match outcome {
             Ok(code) => code,
@@ -314,7 +314,7 @@ impl Ui {
         }
     }
 
-    /// Tells what failed, why, and what to do next.
+    /// Prints the error, its causes and the hint.
     pub fn tell(&self, error: &dyn Hint) {
         match self.format {
             Format::Json => self.tell_json(&error_body(error, &self.avfs)),
@@ -330,7 +330,7 @@ impl Ui {
         }
     }
 
-    /// As [`Self::tell`], of what is in words already.
+    /// Like [`Self::tell`], for an error that is already in its wire form.
     pub fn tell_body(&self, error: &ErrorBody) {
         match self.format {
             Format::Json => self.tell_json(error),
@@ -358,7 +358,7 @@ impl Ui {
         let mut out = self.out();
         match out.envelope::<()>(&self.kind, None, Some(error)).and_then(|()| out.flush()) {
             Ok(()) | Err(Failure::BrokenPipe) => {}
-            // Where the answer cannot be written its error would be lost too.
+            // If the answer cannot be written to stdout, print the error to stderr so that it is not lost.
             Err(Failure::Error(_) | Failure::Told(_)) => self.tell_people(error),
         }
     }
@@ -366,15 +366,15 @@ impl Ui {
 
 /// The exit code of an error.
 fn code_for(error: &str) -> u8 {
-    // Options that do not go together, and words that only what they are about can show to be wrong.
+    // Conflicting options, and arguments that are only found to be wrong later.
     if CALLED_WRONGLY.contains(&error) {
         return exit_code::USAGE;
     }
-    // `interrupted`, and `VERB.interrupted` of who has more to say about it.
+    // `interrupted`, or `VERB.interrupted` of verbs with their own message.
     if error.rsplit('.').next() == Some("interrupted") { exit_code::INTERRUPTED } else { exit_code::FAILED }
 }
 
-/// Where a limit on the size of files was met, that is why: of SQLite it only comes as a failure of the disk.
+/// If the file size limit was reached, reports that as the error: SQLite only reports a disk error.
 fn with_cause(error: Box<dyn Hint>) -> Box<dyn Hint> {
     let of_the_host = error.code().ends_with(".io")
         || ["vault.sqlite", "vault.disk_full", "io.output"].contains(&error.code());
@@ -384,7 +384,7 @@ fn with_cause(error: Box<dyn Hint>) -> Box<dyn Hint> {
     error
 }
 
-/// Stdout, buffered; whoever is done with it flushes it.
+/// Buffered stdout; the caller flushes it.
 pub struct Out {
     stream: BufWriter<StdoutLock<'static>>,
     colour: bool,
@@ -392,17 +392,17 @@ pub struct Out {
 }
 
 impl Out {
-    /// Exactly one line, whatever the values in it hold.
+    /// Writes exactly one line, regardless of the values in it.
     pub fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Failure> {
         self.stream.write_all(Line::of(text).as_bytes()).map_err(Failure::output)
     }
 
-    /// Text in its tone where colours are wanted.
+    /// Text in its tone if colours are enabled.
     pub fn paint(&self, tone: Tone, text: impl fmt::Display) -> Painted {
         Painted::of(self.colour.then_some(tone), text)
     }
 
-    /// The bytes of a file: exact in a pipe, escaped on a terminal.
+    /// The bytes of a file: verbatim in a pipe, escaped on a terminal.
     pub fn content<T>(
         &mut self,
         write: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
@@ -416,7 +416,7 @@ impl Out {
         Ok(written)
     }
 
-    /// A line of a patch, without its end: exact in a pipe, escaped on a terminal.
+    /// A line of a patch, without its line end: verbatim in a pipe, escaped on a terminal.
     pub fn content_line(&mut self, tone: Option<Tone>, line: &[u8]) -> Result<(), Failure> {
         if self.colour || self.terminal {
             let text = printable::text_of(line);
@@ -427,12 +427,12 @@ impl Out {
         stream.write_all(line).and_then(|()| stream.write_all(b"\n")).map_err(Failure::output)
     }
 
-    /// Bytes that avfs itself made: a manual page, a script of completions, the schema.
+    /// Bytes generated by avfs: a manual page, a completion script, the schema.
     pub fn own_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.stream.write_all(bytes).map_err(Failure::output)
     }
 
-    /// One value as a line of JSON.
+    /// Writes a value as one line of JSON.
     pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
         printable::json_line(value).and_then(|line| self.stream.write_all(&line)).map_err(Failure::output)
     }
@@ -441,7 +441,7 @@ impl Out {
         self.stream.flush().map_err(Failure::output)
     }
 
-    /// As [`Self::line`], of a list that takes long: the first line is seen at once.
+    /// Like [`Self::line`], for a list that takes long: the first line is flushed at once.
     pub fn list_line(&mut self, number: usize, text: fmt::Arguments<'_>) -> Result<(), Failure> {
         self.line(text)?;
         if number == 0 { self.flush() } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Words that cannot be understood: help, versions, and usage errors in both formats.
+//! Arguments that cannot be parsed: help, version, and usage errors in both formats.
 
 use std::ffi::OsString;
 
@@ -17,7 +17,7 @@ use avfs_wire::ErrorBody;
 use crate::cli::{Cli, Verb};
 use crate::ui::{Failure, Format, Ui, error_line, print_clap};
 
-/// The kind of answer of a parsed command: `fork.create`.
+/// The kind of the answer of a parsed command: `fork.create`.
 pub fn kind_of(matches: &ArgMatches) -> String {
     let mut words = Vec::new();
     let mut at = matches;
@@ -28,7 +28,7 @@ pub fn kind_of(matches: &ArgMatches) -> String {
     words.join(".")
 }
 
-/// `avfs help --help` asks for the help.
+/// Treats `avfs help --help` as a request for help.
 pub fn help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.get(1).is_some_and(|word| word == "help") {
         words.retain(|word| word != "--help" && word != "-h");
@@ -36,7 +36,7 @@ pub fn help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// The kind that words were going to be, as far as they can be followed.
+/// The kind of the answer for unparsed arguments, as far as the verb can be determined.
 fn kind_of_words(words: &[OsString]) -> String {
     let root = Cli::command();
     let mut at = &root;
@@ -58,12 +58,12 @@ fn kind_of_words(words: &[OsString]) -> String {
     if at.has_subcommands() { "usage".to_owned() } else { kind.join(".") }
 }
 
-/// Whether a word asks for JSON, in any form.
+/// Whether an argument requests JSON, in any form.
 fn is_json(word: &OsString) -> bool {
     word == "--json" || word.as_encoded_bytes().starts_with(b"--json=")
 }
 
-/// Fails unless the verb has the form of JSON that was asked for.
+/// Fails unless the verb supports the requested form of JSON.
 pub fn check_form(ui: &Ui, form: Option<JsonForm>, verb: &Verb) -> Result<(), u8> {
     match (form, verb) {
         (Some(JsonForm::Compact), Verb::Run(_) | Verb::Proxy(_)) | (None | Some(JsonForm::Full), _) => Ok(()),
@@ -76,7 +76,7 @@ pub fn check_form(ui: &Ui, form: Option<JsonForm>, verb: &Verb) -> Result<(), u8
     }
 }
 
-/// Tells what clap found and gives the exit code.
+/// Prints clap's error and returns the exit code.
 pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
     let json = words.iter().skip(1).take_while(|word| *word != "--").any(is_json);
     let format = if json { Format::Json } else { Format::Human };
@@ -92,10 +92,10 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
         (Some(refusal), _) => ui.tell(refusal),
         (None, Format::Json) => ui.tell_json(&usage_body(error)),
         (None, Format::Human) => match printable::words(words) {
-            // Where stderr is closed nobody wants to know.
+            // Errors are ignored: stderr may be closed.
             None => drop(print_clap(error)),
             Some(words) => {
-                // clap repeats words as they are, so it is given them escaped.
+                // clap repeats arguments verbatim, so give it the escaped arguments.
                 let shown = Cli::command().try_get_matches_from(words).err();
                 let text = shown.as_ref().unwrap_or(error).render().to_string();
                 text.lines().for_each(|line| error_line(format_args!("{line}")));
@@ -105,7 +105,7 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
     exit_code::USAGE
 }
 
-/// A word that the library refused knows its own code and hint.
+/// An argument that the library rejected, with its own code and hint.
 fn refused_value(error: &clap::Error) -> Option<&dyn Hint> {
     let source = std::error::Error::source(error)?;
     let name = source.downcast_ref::<NameError>().map(|error| error as &dyn Hint);
@@ -116,12 +116,12 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Hint> {
         .or_else(|| source.downcast_ref::<DrawnIdError>().map(|error| error as &dyn Hint))
 }
 
-/// Verbs of other tools, and what does here what they do there.
+/// Verbs of other tools, and the corresponding avfs commands.
 const ELSEWHERE: [(&[&str], &str); 7] = [
     (&["exec", "sh"], "run a command with: avfs run -- COMMAND; list runs with: avfs runs list"),
-    (&["commit", "add"], "take a directory as a new version with: avfs import"),
-    (&["branch", "switch"], "make a fork with: avfs fork create NAME; list them with: avfs fork list"),
-    (&["checkout", "clone"], "write a version into a directory with: avfs export REF DIR"),
+    (&["commit", "add"], "record a directory as a new version with: avfs import"),
+    (&["branch", "switch"], "create a fork with: avfs fork create NAME; list them with: avfs fork list"),
+    (&["checkout", "clone"], "write a version to a directory with: avfs export REF DIR"),
     (&["reset", "revert"], "go back with: avfs restore REF, or: avfs undo FORK"),
     (
         &["list"],
@@ -137,7 +137,7 @@ fn word_of(error: &clap::Error, kind: ErrorKind, context: ContextKind) -> Option
     }
 }
 
-/// How the verb is used that the words went wrong at.
+/// The usage line of the verb whose arguments are wrong.
 fn usage_of(error: &clap::Error) -> Option<String> {
     match error.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => {
@@ -147,27 +147,30 @@ fn usage_of(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// A message and a hint for who is used to other tools.
+/// The message and hint for a verb of another tool.
 fn elsewhere(error: &clap::Error) -> Option<(String, String)> {
     let word = word_of(error, ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand)?;
-    // Beneath another verb it means something else.
+    // As a subverb the word means something else.
     usage_of(error).filter(|usage| usage.starts_with("avfs [OPTIONS]"))?;
     let (_, hint) = ELSEWHERE.iter().find(|(words, _)| words.contains(&word))?;
-    Some((format!("there is no verb {word:?}"), (*hint).to_owned()))
+    Some((format!("unknown verb {word:?}"), (*hint).to_owned()))
 }
 
-/// Verbs that change a fork take it by an option; the others have nothing but it to be named.
+/// Verbs that change a fork take it as an option; the others take it as an argument.
 fn fork_by_option(error: &clap::Error) -> Option<(String, String)> {
     let word = word_of(error, ErrorKind::UnknownArgument, ContextKind::InvalidArg)?;
     let usage = usage_of(error)?;
     let takes_one = ["FORK", "REF", "[A]"].iter().any(|place| usage.contains(place));
     (word == "--fork" && takes_one).then(|| {
-        (format!("a fork is named without {word} here"), format!("usage: {usage}; see more with: --help"))
+        (
+            format!("this verb takes the fork as an argument, without {word}"),
+            format!("usage: {usage}; see more with: --help"),
+        )
     })
 }
 
 fn usage_body(error: &clap::Error) -> ErrorBody {
-    // What tells that a subcommand is missing is the help itself.
+    // For a missing subcommand, clap's message is the whole help.
     let is_help = matches!(
         error.kind(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand

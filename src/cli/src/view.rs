@@ -1,4 +1,4 @@
-//! A version held open for reading, and how its parts are shown.
+//! A version opened for reading, and the text forms of its parts.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ impl<'v> View<'v> {
         tree::require(&self.reader(), &self.root, path)
     }
 
-    /// What lies at `path` or beneath it, at most `depth` levels below; a directory itself is left out.
+    /// The entries at or beneath `path`, at most `depth` levels below it. A directory itself is not included.
     pub fn walk(&self, path: &TreePath, depth: Option<usize>) -> Result<Vec<WalkedEntry>> {
         let mut found = Vec::new();
         self.each(path, depth, |walked| {
@@ -55,7 +55,7 @@ impl<'v> View<'v> {
         Ok(found)
     }
 
-    /// As [`Self::walk`], one after the other.
+    /// Like [`Self::walk`], but passes each entry to `visit`.
     pub fn each<E: From<VaultError>>(
         &self,
         path: &TreePath,
@@ -89,7 +89,7 @@ impl<'v> View<'v> {
         found.iter().map(|found| self.entry(found)).collect()
     }
 
-    /// The entries for a script; people are shown what was found as it is.
+    /// The entries for JSON output; the text output uses the walked entries directly.
     pub fn entries_for(&self, format: Format, found: &[WalkedEntry]) -> Result<Vec<EntryObject>> {
         match format {
             Format::Json => self.entries(found),
@@ -98,7 +98,7 @@ impl<'v> View<'v> {
     }
 }
 
-/// Forks and checkpoints by the version they lead to.
+/// The names of forks and checkpoints, by their version.
 pub fn labels(reader: &dyn Reader) -> Result<HashMap<VersionId, Vec<String>>> {
     let mut labels: HashMap<VersionId, Vec<String>> = HashMap::new();
     for fork in reader.forks()? {
@@ -111,7 +111,7 @@ pub fn labels(reader: &dyn Reader) -> Result<HashMap<VersionId, Vec<String>>> {
     Ok(labels)
 }
 
-/// Where a link leads, to be put behind its name.
+/// The target of a symlink, to print after its name.
 pub fn arrow(node: &Node) -> String {
     match node {
         Node::Symlink(link) => format!(" -> {}", Shown(&link.target)),
@@ -119,7 +119,7 @@ pub fn arrow(node: &Node) -> String {
     }
 }
 
-/// A time for people, where they are.
+/// A time in the local time zone.
 pub fn local_time(at: Timestamp) -> String {
     Zone::system().show(at)
 }
@@ -128,7 +128,7 @@ pub fn local_file_time(time: FileTime) -> String {
     Zone::system().show_file_time(time)
 }
 
-/// The first line of what somebody wrote.
+/// The first line of a text.
 pub fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }

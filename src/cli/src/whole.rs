@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all: written beside, then put in place.
+//! Atomic writes of whole files: to a temporary file next to the target, then renamed.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use avfs_hostfs::random;
 use crate::error::EdgeError;
 use crate::ui::Failure;
 
-/// Fails where a file could not be written, before there is anything to write.
+/// Fails if the file could not be written, before there is anything to write.
 pub fn check_place(path: &Path) -> Result<(), Failure> {
     write_whole_in(path, |_| Ok(()), |beside, _| std::fs::remove_file(beside))
 }
@@ -39,7 +39,7 @@ fn write_whole_in<T>(
         Ok(value)
     })();
     if written.is_err() {
-        // What failed first is what counts.
+        // The first error counts.
         let _ = std::fs::remove_file(&beside);
     }
     written

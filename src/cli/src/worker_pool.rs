@@ -1,7 +1,7 @@
-//! Workers: `avfs run --serve` processes that take one request after the other, several at once.
+//! A pool of workers: `avfs run --serve` processes that run one request at a time each.
 //!
-//! Each has a thread that starts it, feeds it and waits for its answers; a worker that dies is replaced when there is
-//! more to do. Workers die with this process.
+//! Each worker has a thread that starts it, sends requests and waits for answers. A worker that dies is
+//! replaced when there is more to do. Workers die with this process.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -27,30 +27,32 @@ use crate::context::{CommandContext, own_command};
 use crate::error::EdgeError;
 use crate::ui::Failure;
 
-/// Each has a thread and two pipes here.
+/// The limit on workers: each needs a thread and two pipes.
 pub const WORKERS_MAX: i64 = 256;
-/// How long to wait for a worker before something else is looked at.
+/// How long to wait for a worker before checking for other events.
 pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a worker says to an order.
+/// The reply of a worker to a work item.
 #[derive(Clone, Debug)]
 pub enum Reply {
     Came(Box<Answer>),
-    /// To an order that only looks.
+    /// The reply to a work item that only looks up a remembered result.
     Inspection(Inspection),
 }
 
 impl Reply {
-    /// What came of a request that was to be followed.
+    /// The answer to a request that was executed.
     pub fn answer(self) -> Result<Answer, WorkerError> {
         match self {
             Self::Came(answer) => Ok(*answer),
-            Self::Inspection(_) => Err(WorkerError::Garbled { problem: "it was only looked for".to_owned() }),
+            Self::Inspection(_) => {
+                Err(WorkerError::Garbled { problem: "the worker only looked it up".to_owned() })
+            }
         }
     }
 }
 
-/// What came of a request, as far as anybody here looks at it.
+/// The answer to a request: the fields that are used here.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Answer {
     /// `completed`, `denied`, `approval_required` or `failed`.
@@ -59,7 +61,7 @@ pub struct Answer {
     pub success: bool,
     pub result: Option<Ran>,
     pub error: Option<ErrorBody>,
-    /// The code of what the error came from.
+    /// The code of the error's cause.
     #[serde(default)]
     pub error_cause: Option<String>,
 }
@@ -80,10 +82,10 @@ pub struct Ran {
     pub stderr_encoding: String,
     pub stdout_truncated: bool,
     pub stderr_truncated: bool,
-    /// Nothing where it is not known.
+    /// `None` if it is not known.
     pub stdout_digest: Option<String>,
     pub stderr_digest: Option<String>,
-    /// A remembered result was taken.
+    /// Whether a remembered result was used.
     #[serde(default)]
     pub cached: bool,
 }
@@ -101,7 +103,7 @@ impl Ran {
 }
 
 impl Answer {
-    /// True if what failed is about this one command: another may fare better.
+    /// True if the failure concerns only this command: another command may succeed.
     pub fn is_of_the_command(&self) -> bool {
         const AREAS: [&str; 9] = [
             "command.",
@@ -126,7 +128,7 @@ impl Answer {
             ("completed", Some(ran), _) => Ok(ran),
             (_, _, Some(fault)) => Err(fault),
             (state, _, None) => {
-                let problem = format!("it has the state {state}, but neither a result nor an error");
+                let problem = format!("its state is {state}, but it has neither a result nor an error");
                 Err(error_body(&WorkerError::Garbled { problem }, &Avfs::default()))
             }
         }
@@ -140,14 +142,18 @@ pub enum WorkerError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the process that ran it ended before it had answered ({})", status.map_or_else(|| "its status is unknown".to_owned(), |status| status.to_string()))]
+    #[error(
+        "the worker process ended before it answered ({})",
+        status.map_or_else(|| "exit status unknown".to_owned(), |status| status.to_string())
+    )]
     Died { status: Option<ExitStatus> },
-    #[error("the answer to it cannot be read: {problem}")]
+    #[error("the answer of the worker cannot be parsed: {problem}")]
     Garbled { problem: String },
 }
 
 impl WorkerError {
-    /// True if another worker would do no better: it did not start, gave up by itself, or is of another version.
+    /// True if another worker would also fail: this one did not start, exited on its own, or has another
+    /// version.
     pub fn is_for_all(&self) -> bool {
         match self {
             Self::Start { .. } | Self::Garbled { .. } => true,
@@ -168,24 +174,24 @@ impl Diagnose for WorkerError {
 
 hint!(WorkerError, |error, avfs| match error {
     Self::Start { .. } => Some("check the limits on processes and open files (ulimit -a)".to_owned()),
-    Self::Died { .. } => Some(format!("see what became of it with: {avfs} runs list")),
+    Self::Died { .. } => Some(format!("check the state of the run with: {avfs} runs list")),
     Self::Garbled { .. } => None,
 });
 
-/// A task that is over.
+/// A finished task.
 pub struct Done<T> {
     pub tag: T,
     pub came: Result<Reply, WorkerError>,
     pub took: Duration,
 }
 
-/// Workers, and what they are at. `T` tells the tasks apart.
+/// The workers and their tasks. `T` identifies a task.
 pub struct WorkerPool<T> {
     tasks: Option<Sender<(T, WorkItem)>>,
     done: Receiver<Done<T>>,
     /// The process of each worker.
     pids: Arc<Mutex<Vec<Option<Pid>>>>,
-    /// Nobody is to begin anything any more.
+    /// Set when no new task may be started.
     killed: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     size: usize,
@@ -193,7 +199,8 @@ pub struct WorkerPool<T> {
 }
 
 impl<T: Send + 'static> WorkerPool<T> {
-    /// Up to `size` workers on a vault, started when there is something to do. `options` are avfs-run's, for all requests.
+    /// Creates a pool of up to `size` workers for a vault; a worker starts with its first task. `options` are
+    /// options of avfs-run for all requests.
     pub fn hire(size: usize, avfs: &Avfs, vault: &Path, options: &[OsString]) -> Result<Self, EdgeError> {
         let (tasks, given) = channel();
         let (report, done) = channel();
@@ -215,21 +222,21 @@ impl<T: Send + 'static> WorkerPool<T> {
         Ok(Self { tasks: Some(tasks), done, threads, pids, killed, size, busy: 0 })
     }
 
-    /// How many tasks could be begun at once.
+    /// The number of tasks that could be started at once.
     pub fn idle(&self) -> usize {
         self.size - self.busy
     }
 
     pub fn give(&mut self, tag: T, order: WorkItem) {
         if let Some(tasks) = &self.tasks {
-            // The other side is there as long as the pool is.
+            // The receiver exists as long as the pool.
             if tasks.send((tag, order)).is_ok() {
                 self.busy += 1;
             }
         }
     }
 
-    /// The next task that is over; nothing if that takes longer, or nobody is at work.
+    /// The next finished task; `None` if the timeout expires or no worker is busy.
     pub fn next(&mut self, patience: Duration) -> Option<Done<T>> {
         if self.busy == 0 {
             return None;
@@ -243,20 +250,20 @@ impl<T: Send + 'static> WorkerPool<T> {
         }
     }
 
-    /// Ends every worker and everything it runs, at once and for good: what they were at is not kept.
+    /// Kills all workers and their commands at once and permanently; results of running commands are lost.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         let pids = self.pids.lock().unwrap_or_else(PoisonError::into_inner);
         for pid in pids.iter().flatten() {
-            // One that has just ended needs no killing.
+            // A worker that has just ended does not need to be killed.
             let _ = kill_process(*pid, Signal::KILL);
         }
     }
 }
 
 impl<T: Send + 'static> WorkerPool<T> {
-    /// Sends everybody home. Who is still at something is killed, and what that leaves is cleared away.
-    /// What somebody should know of that.
+    /// Ends all workers. Kills busy workers and sweeps their leftovers. Returns notes for the user about
+    /// that.
     pub fn dismiss(self, ctx: &CommandContext, vault: &Vault) -> Result<Vec<Note>, Failure> {
         if self.busy > 0 {
             self.kill();
@@ -275,13 +282,13 @@ impl<T> Drop for WorkerPool<T> {
     fn drop(&mut self) {
         self.tasks = None;
         for thread in self.threads.drain(..) {
-            // What a thread had to say was in its reports.
+            // The thread has already reported its results.
             let _ = thread.join();
         }
     }
 }
 
-/// Where one worker's thread works.
+/// The state of the thread of one worker.
 struct Desk {
     number: usize,
     pids: Arc<Mutex<Vec<Option<Pid>>>>,
@@ -300,14 +307,14 @@ impl Desk {
     fn start(&self) -> Result<Worker, WorkerError> {
         let mut command = own_command("run");
         command.args(&self.words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // What the items stand on is the caller's to say; and ^C is for this process to understand.
+        // The fork comes from the caller, not from the environment; and ^C must only reach this process.
         command.env_remove("AVFS_FORK").process_group(0);
         let start = |source| WorkerError::Start { source };
         let mut child = command.spawn().map_err(start)?;
         self.note(Pid::from_raw(child.id().cast_signed()));
-        // Whoever killed the others did not know of this one yet.
+        // A concurrent `kill` may not have seen this worker yet.
         if self.killed.load(Ordering::SeqCst) {
-            // It is waited for as one that died.
+            // It is reaped like a worker that died.
             let _ = child.kill();
         }
         let (orders, answers) = (child.stdin.take(), child.stdout.take());
@@ -325,7 +332,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// One order and its answer; nothing if the worker died over it.
+    /// Sends a work item and reads the answer; `None` if the worker died.
     fn follow(&mut self, order: &WorkItem) -> Option<Vec<u8>> {
         let mut line = serde_json::to_vec(order).ok()?;
         line.push(b'\n');
@@ -335,7 +342,7 @@ impl Worker {
         answer.ends_with(b"\n").then_some(answer)
     }
 
-    /// Lets it go, and waits until it has.
+    /// Closes the input of the worker, and waits until it exits.
     fn end(mut self) -> Option<ExitStatus> {
         self.orders = None;
         self.child.wait().ok()
@@ -349,7 +356,7 @@ fn work<T>(given: &Mutex<Receiver<(T, WorkItem)>>, report: &Sender<Done<T>>, des
         let Ok((tag, order)) = task else { break };
         let begun = Instant::now();
         let came = follow(&mut worker, &order, desk);
-        // Whoever gave the task may have gone since.
+        // The owner of the pool may be gone by now.
         let _ = report.send(Done { tag, came, took: begun.elapsed() });
     }
     if let Some(worker) = worker {
@@ -367,7 +374,7 @@ fn follow(worker: &mut Option<Worker>, order: &WorkItem, desk: &Desk) -> Result<
     match at_work.follow(order) {
         Some(line) => {
             *worker = Some(at_work);
-            // What failed before it could be looked for is not found either: running it tells why.
+            // A failure before the lookup counts as not found: running the command reports the reason.
             let reply = match order.look {
                 true => serde_json::from_slice(&line).map(Reply::Inspection),
                 false => serde_json::from_slice(&line).map(Reply::Came),

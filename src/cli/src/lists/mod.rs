@@ -1,4 +1,5 @@
-//! What the verbs share that run the items of a list: the loop, the view, and where items begin.
+//! Code shared by the verbs that run the items of a list: the main loop, the progress view, and the versions
+//! to start at.
 
 mod joins;
 mod show;
@@ -10,7 +11,7 @@ use avfs_wire::ListItem;
 pub use joins::{Beginning, beginning};
 pub use work::{Items, Work, jobs, run};
 
-/// Characters of a command that are told.
+/// The maximum length of a printed command.
 const COMMAND_CHARS: usize = 500;
 
 /// A command on one line, for people and reports.

@@ -1,4 +1,4 @@
-//! How far a batch has come: a live view on a terminal, plain lines elsewhere.
+//! The progress of a batch: a live view on a terminal, plain lines elsewhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use avfs_wire::{BatchItemResult, ItemState};
 
 use crate::ui::{Format, Ui, error_line, stderr_is_terminal};
 
-/// Characters of a command that fit beside what else is told.
+/// The number of characters of a command that fit on a progress line.
 const COMMAND_CHARS: usize = 60;
-/// Characters of a line of output that are shown.
+/// The number of characters of an output line that are shown.
 const OUTPUT_CHARS: usize = 200;
-/// Running items that have a line of their own.
+/// The maximum number of running items with their own line.
 const LINES_MAX: usize = 8;
 const TICK: Duration = Duration::from_millis(200);
 
@@ -40,9 +40,9 @@ impl Show {
             (Format::Human, true) => {
                 let all = MultiProgress::new();
                 let bar = all.add(ProgressBar::new(total));
-                // A template that cannot be parsed would only look plainer.
+                // If the template cannot be parsed, the bar only looks plainer.
                 if let Ok(style) =
-                    ProgressStyle::with_template("[{bar:30}] {pos}/{len}{msg}  {elapsed}, {eta} to go")
+                    ProgressStyle::with_template("[{bar:30}] {pos}/{len}{msg}  {elapsed}, {eta} left")
                 {
                     bar.set_style(style);
                 }
@@ -53,13 +53,13 @@ impl Show {
         Self { view, total, settled: 0, unsuccessful: 0, told_ending: false }
     }
 
-    /// So many were done before.
+    /// Sets the number of items that were completed before.
     pub fn begin_at(&mut self, settled: u64) {
         self.settled = settled;
         if let View::Live { bar, .. } = &self.view {
             bar.set_position(settled);
         } else if settled > 0 {
-            self.line(&format!("{settled} of {} had been done before", self.total));
+            self.line(&format!("{settled} of {} were completed before", self.total));
         }
     }
 
@@ -84,7 +84,7 @@ impl Show {
     }
 
     pub fn again(&self, id: &str, ending: &str, attempts: u32, tries: u32) {
-        self.line(&format!("{id}  {ending}; once more ({attempts} of {tries})"));
+        self.line(&format!("{id}  {ending}; retrying ({attempts} of {tries})"));
     }
 
     pub fn settled(&mut self, result: &BatchItemResult) {
@@ -97,7 +97,7 @@ impl Show {
         }
     }
 
-    /// The end of what an item wrote.
+    /// The last lines of an item's output.
     fn last_lines(&self, stream: &str, text: Option<&str>) {
         for line in last_lines(text.unwrap_or_default()).lines() {
             let shown: String = line.chars().take(OUTPUT_CHARS).collect();
@@ -106,14 +106,14 @@ impl Show {
         }
     }
 
-    /// An item is over, well or not.
+    /// Shows that an item has ended, successfully or not.
     pub fn told(&mut self, well: bool, id: &str, ending: &str, duration_ms: f64, command: &str) {
         self.settled += 1;
         self.unsuccessful += u64::from(!well);
         if let View::Live { bar, .. } = &self.view {
             bar.set_position(self.settled);
             if self.unsuccessful > 0 {
-                set_message(bar, &format!(", {} not well", self.unsuccessful));
+                set_message(bar, &format!(", {} unsuccessful", self.unsuccessful));
             }
             if well {
                 return;
@@ -124,10 +124,10 @@ impl Show {
         self.line(&format!("[{settled}/{total}] {id}  {ending}  {seconds:.2} s  {command}"));
     }
 
-    /// Somebody asked to end.
+    /// Shows that the batch is ending after a termination signal.
     pub fn ending(&mut self, running: usize) {
         if !std::mem::replace(&mut self.told_ending, true) && running > 0 {
-            self.line(&format!("ending: {running} running; ^C again kills what runs"));
+            self.line(&format!("ending: {running} running; press ^C again to kill"));
         }
     }
 
@@ -141,7 +141,7 @@ impl Show {
         if let View::Live { all, bar, running } = &mut self.view {
             running.drain().for_each(|(_, line)| line.finish_and_clear());
             bar.finish_and_clear();
-            // A terminal that cannot be cleared is only less tidy.
+            // If the terminal cannot be cleared, only some lines stay.
             let _ = all.clear();
         }
     }
@@ -155,12 +155,12 @@ impl Show {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is escaped here")]
+#[expect(clippy::disallowed_methods, reason = "the text is escaped here")]
 fn print_over(bar: &ProgressBar, text: &str) {
     bar.println(printable::line(text));
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is escaped here")]
+#[expect(clippy::disallowed_methods, reason = "the text is escaped here")]
 fn set_message(bar: &ProgressBar, text: &str) {
     bar.set_message(printable::line(text).into_owned());
 }

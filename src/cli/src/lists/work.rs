@@ -1,5 +1,5 @@
-//! The items of a list while they are run: those that can begin are given to workers and what comes of them is taken,
-//! until nothing is left to do or somebody asks to end.
+//! The main loop over the items of a list: gives ready items to workers and takes their results, until
+//! nothing is left to do or a termination signal arrives.
 
 use std::ffi::OsString;
 use std::thread::available_parallelism;
@@ -17,12 +17,12 @@ pub struct Work {
     pub schedule: Schedule,
     pub pool: WorkerPool<u32>,
     pub show: Show,
-    /// Why nothing more is begun, where nothing that could be would fare better.
+    /// Why no further items are started, if they would fail too.
     pub stopped: Option<String>,
 }
 
 impl Work {
-    /// At most `jobs` items at once; `options` are avfs-run's, for all of them.
+    /// At most `jobs` items run at once; `options` are options of avfs-run for all items.
     pub fn new(
         ui: &Ui,
         vault: &Vault,
@@ -36,31 +36,33 @@ impl Work {
         Ok(Self { schedule, pool, show: Show::start(ui, items as u64, jobs), stopped: None })
     }
 
-    /// Nothing that could be done next would fare better.
+    /// Stops, because all further items would fail too.
     pub fn stop(&mut self, why: String) {
         self.schedule.stop();
         self.stopped.get_or_insert(why);
     }
 }
 
-/// As many as were asked for, else as many as there are processors.
+/// The requested number, or the number of processors.
 pub fn jobs(asked: Option<u16>) -> usize {
     asked.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from)
 }
 
-/// What is done with each item.
+/// The operations of a verb on its items.
 pub trait Items {
     fn work(&mut self) -> &mut Work;
     fn begin(&mut self, item: u32) -> Result<(), Failure>;
-    /// An item is over; `killed` if workers were, so that it may have come to nothing for that reason.
+    /// Called when an item has ended. `killed` is true if the workers were killed, which may be why it
+    /// failed.
     fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure>;
-    /// Nothing has ended for a moment, or everything has.
+    /// Called when no item has ended for a moment, or when all have.
     fn pause(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 }
 
-/// Runs all of them. True if somebody asked to end: the first time what runs is finished, the second time it is killed.
+/// Runs all items. Returns true after a termination signal: the first lets running items finish, the second
+/// kills them.
 pub fn run(items: &mut impl Items, asked: &Asked) -> Result<bool, Failure> {
     let mut killed = false;
     loop {

@@ -23,16 +23,17 @@ use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::{first_line, local_time, plural};
 use crate::worker_pool::{Done, LOOK_EVERY, Ran, WORKERS_MAX, WorkerPool};
 
-/// What a test exits with on a version it cannot tell about.
+/// The exit code of a test that cannot judge a version.
 const CANNOT_TELL: i32 = 125;
 
-/// Find the run after which a test fails: the first bad version of a fork
+/// Find the first version of a fork on which a test fails
 ///
-/// The test is run on versions between a good one, where it passes, and a bad one, where it fails; each time in a sandbox
-/// of its own whose changes are dropped. Exit code 0 means good, 125 that this version cannot be tested, anything else
-/// bad: signals and --timeout too. Versions of the same content are tested once.
+/// Runs the test on versions between a good one, where it passes, and a bad one, where it fails, each time in
+/// a new sandbox whose changes are discarded. Exit code 0 means good, 125 means that the version cannot be
+/// tested, and anything else means bad, including signals and timeouts. Versions with the same content are
+/// tested once. Prints the run that made the first bad version.
 ///
-/// With --jobs N so many versions are tested at once, and each round leaves one in N+1 of what is left.
+/// With --jobs N, N versions are tested at once, and each round divides the remaining versions by N+1.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("test").required(true).args(["command", "shell"]))]
 #[command(
@@ -44,19 +45,19 @@ Examples:
   avfs bisect main --good main~40 --jobs 4 -- cargo test -q
   avfs bisect fix-1 --timeout 30s --shell 'make || exit 125; ./smoke-test'")]
 pub struct BisectArgs {
-    /// The fork whose history is searched
+    /// The fork whose history to search
     fork: ForkName,
-    /// A version where the test passes [default: where the fork began]
+    /// Use this version as good [default: the start of the fork]
     #[arg(long, value_name = "REF")]
     good: Option<Reference>,
-    /// A version where the test fails [default: the head of the fork]
+    /// Use this version as bad [default: the head of the fork]
     #[arg(long, value_name = "REF")]
     bad: Option<Reference>,
-    /// How many versions to test at once
+    /// Test N versions at once
     #[arg(short, long, value_name = "N", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
     jobs: u16,
-    /// Show what each test printed
+    /// Print the output of each test
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
@@ -67,9 +68,9 @@ pub struct BisectArgs {
 
 #[derive(Debug, thiserror::Error)]
 enum BisectError {
-    #[error("{good} is no version that led to {bad}")]
+    #[error("{good} is not an ancestor of {bad}")]
     NotAncestor { good: String, bad: String },
-    #[error("there is nothing to search: {version} is both the good version and the bad one")]
+    #[error("nothing to search: {version} is both the good and the bad version")]
     NothingBetween { version: String },
     #[error("the test does not pass on the good version {version} ({how})")]
     NotGood { version: String, how: String },
@@ -77,7 +78,7 @@ enum BisectError {
     NotBad { version: String, how: String },
     #[error("the {which} version {version} cannot be tested ({how})")]
     Untestable { which: &'static str, version: String, how: String },
-    #[error("it was interrupted before the version was found")]
+    #[error("interrupted before the version was found")]
     Interrupted,
 }
 
@@ -96,12 +97,12 @@ impl Diagnose for BisectError {
 
 hint!(BisectError, |error, avfs| {
     let hint = match error {
-        Self::NotAncestor { .. } => return Some(format!("see which versions did with: {avfs} log FORK")),
+        Self::NotAncestor { .. } => return Some(format!("list the ancestors with: {avfs} log FORK")),
         Self::NothingBetween { .. } | Self::NotGood { .. } => {
-            "name a version where it passes with: --good REF; see what it prints with: --verbose"
+            "name a version where it passes with: --good REF; print its output with: --verbose"
         }
         Self::NotBad { .. } => {
-            "name a version where it fails with: --bad REF; see what it prints with: --verbose"
+            "name a version where it fails with: --bad REF; print its output with: --verbose"
         }
         Self::Untestable { .. } => "name another with: --good REF, --bad REF",
         Self::Interrupted => return None,
@@ -134,7 +135,7 @@ pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
     bisection.answer(suspects, run.as_ref())
 }
 
-/// The versions to search, oldest first: the good one, what came after it, and the bad one last.
+/// The versions to search, oldest first: the good one, its successors, and the bad one last.
 fn history(vault: &Vault, fork: &ForkRecord, args: &BisectArgs) -> Result<Vec<VersionRecord>, Failure> {
     let reader = vault.read()?;
     let resolve = |reference: &Option<Reference>, default| match reference {
@@ -158,7 +159,7 @@ fn history(vault: &Vault, fork: &ForkRecord, args: &BisectArgs) -> Result<Vec<Ve
     Err(BisectError::NotAncestor { good: good.short(), bad: bad.short() }.into())
 }
 
-/// The run that made a version, as far as it is known.
+/// The run that made a version; `None` if it is not known.
 fn run_of(vault: &Vault, version: &VersionRecord) -> Result<Option<RunRecord>, Failure> {
     let Some(prefix) = version.run.as_deref().and_then(|run| RunPrefix::parse(run).ok()) else {
         return Ok(None);
@@ -185,10 +186,10 @@ impl<'a> Bisection<'a> {
         let nothing = || BisectError::NothingBetween { version: self.args.fork.to_string() };
         let mut search = Search::new(contents).ok_or_else(nothing)?;
         for (position, version) in self.versions.iter().enumerate() {
-            // Of another version with this content the files may be there.
+            // Another version with the same content may still have its files.
             if version.pruned_at.is_some() && !self.is_kept(version) {
                 search.take(position, ProbeVerdict::Skipped);
-                self.how.insert(position, "its files were given up by a prune".to_owned());
+                self.how.insert(position, "its files were pruned".to_owned());
             }
         }
         let count = plural(self.versions.len() as u64 - 1, "version", "versions");
@@ -216,13 +217,13 @@ impl<'a> Bisection<'a> {
     }
 
     fn version(&self, position: usize) -> &'a VersionRecord {
-        // The search was made of these very positions.
+        // The search was created from these positions, so the index is valid.
         &self.versions[position]
     }
 
     fn give(&self, pool: &mut WorkerPool<usize>, position: usize) {
         let version = self.version(position);
-        // One of the same content is as good, and its files are there.
+        // A version with the same content gives the same result, and its files exist.
         let kept =
             self.versions.iter().find(|other| other.content == version.content && other.pruned_at.is_none());
         let mut request = self.args.what.line().map(|line| command_request(&line)).unwrap_or_default();
@@ -231,7 +232,7 @@ impl<'a> Bisection<'a> {
         pool.give(position, WorkItem { request, item: None, look: false, tail_bytes: None });
     }
 
-    /// What a probe says; an error if it was not the test that failed.
+    /// The verdict of a probe; an error if the test could not be run.
     fn take(&mut self, done: Done<usize>) -> Result<ProbeVerdict, Failure> {
         let version = self.version(done.tag);
         let answer = done.came?.answer()?;
@@ -262,11 +263,11 @@ impl<'a> Bisection<'a> {
         Ok(verdict)
     }
 
-    /// The versions of which one is the first bad one.
+    /// The versions that include the first bad one.
     fn suspects(&self, finding: Finding) -> Result<&'a [VersionRecord], BisectError> {
         let last = self.versions.len() - 1;
         let told = |position: usize| {
-            // Another of the same content may have been probed for it.
+            // Another version with the same content may have been probed instead.
             let content = self.version(position).content;
             let mut same = (0..=last).filter(|other| self.version(*other).content == content);
             let how = same.find_map(|other| self.how.get(&other)).cloned().unwrap_or_default();
@@ -310,10 +311,8 @@ impl<'a> Bisection<'a> {
         let count = plural(suspects.len() as u64, "version", "versions");
         let why = ErrorBody {
             code: "bisect.skipped".to_owned(),
-            message: format!(
-                "the first bad version is one of {count}: those before the last cannot be tested"
-            ),
-            hint: Some(format!("see what each of them changed with: {} show REF", ctx.ui.avfs)),
+            message: format!("the first bad version is one of {count}: all except the last cannot be tested"),
+            hint: Some(format!("show the changes of each with: {} show REF", ctx.ui.avfs)),
         };
         ctx.ui.answer_no(&result, &why, |out| {
             out.line(format_args!("one of these is the first bad version:"))?;
@@ -336,12 +335,11 @@ fn verdict(ran: &Ran) -> ProbeVerdict {
     }
 }
 
-/// Why nothing can be said of a version, in the words of whoever failed at it.
+/// The error for a version that could not be tested, with the message of its cause.
 fn not_probed(version: &VersionRecord, fault: ErrorBody) -> ErrorBody {
     let hint = match fault.code.as_str() {
         "command.not_found" | "command.not_executable" => Some(
-            "a version without it is skipped where the test exits with 125: --shell 'test -x ./it || exit 125; ./it'"
-                .to_owned(),
+            "to skip versions without it, exit with 125: --shell 'test -x ./it || exit 125; ./it'".to_owned(),
         ),
         _ => fault.hint,
     };

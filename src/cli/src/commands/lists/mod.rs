@@ -1,4 +1,4 @@
-//! Lists of commands: run, recorded, replayed, searched.
+//! Verbs about lists of commands: run, record, replay and search them.
 
 pub mod batch;
 pub mod bisect;

@@ -1,4 +1,4 @@
-//! `avfs record`: marks runs, and writes them as a command list.
+//! `avfs record`: records runs, and exports them as a command list.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,10 +21,10 @@ use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{local_time, plural};
 use crate::whole::write_whole;
 
-/// Record runs, and write them as a list of commands that can be run again
+/// Record runs, and export them as a list of commands to run again
 ///
-/// Every run is in the journal, so that what was not recorded can be exported too. While a recording is open, runs
-/// whose output streams keep its digests as well, so that a replay can compare them.
+/// Every run is in the journal, so runs that were not recorded can be exported too. While a recording is
+/// open, runs with streamed output also store the digest of their output, so that a replay can compare it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ enum RecordAction {
     Export(ExportArgs),
 }
 
-/// Begin to record the runs of this vault
+/// Start to record the runs of this vault
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,22 +54,22 @@ Examples:
   avfs record start build
   avfs record start build --fork work")]
 struct StartArgs {
-    /// Its name [default: recording-1, recording-2 and so on]
+    /// The name of the recording [default: recording-1, recording-2 and so on]
     #[arg(value_name = "NAME")]
     name: Option<RecordingName>,
-    /// Only the runs of this fork, which need not be there yet
+    /// Record only runs of this fork, which need not exist yet
     #[arg(long, value_name = "FORK")]
     fork: Option<ForkName>,
 }
 
-/// End a recording
+/// Stop a recording
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs record stop
   avfs record stop build")]
 struct StopArgs {
-    /// The recording [default: the only one that is open]
+    /// The recording to stop [default: the only open one]
     #[arg(value_name = "NAME")]
     name: Option<RecordingName>,
 }
@@ -82,22 +82,24 @@ Examples:
   avfs record list --json")]
 struct ListArgs {}
 
-/// Forget a recording; its runs stay
+/// Delete a recording
+///
+/// Its runs stay.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs record delete build")]
 struct DeleteArgs {
-    /// The recording
+    /// The recording to delete
     #[arg(value_name = "NAME")]
     name: RecordingName,
 }
 
-/// Write runs as a command list, oldest first (docs/LISTS.md)
+/// Export runs as a command list, oldest first (docs/LISTS.md)
 ///
-/// An item has the command, its options, what it began from and what came of it, by digests; it needs the run that
-/// made the version it began from. Runs that were denied, failed or were interrupted are left out. Of secrets there are
-/// names alone.
+/// Each item has the command, its options, the version it started at, and digests of its result; it needs the
+/// run that made its start version. Denied, failed and interrupted runs are left out. Only the names of
+/// secrets are exported.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -106,13 +108,13 @@ Examples:
   avfs record export 3f9a..77c0 > list.jsonl
   avfs record export --runs 3f9a,77c0 | jq -c .command")]
 struct ExportArgs {
-    /// A fork, a recording, a run, or all runs from one to another; fork:NAME and recording:NAME where a name is both
+    /// A fork, a recording, a run, or a range of runs; use fork:NAME or recording:NAME if a name is both
     #[arg(value_name = "FORK|RECORDING|RUN..RUN", required_unless_present = "runs", conflicts_with = "runs")]
     what: Option<String>,
-    /// These runs
+    /// Export these runs
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     runs: Vec<RunPrefix>,
-    /// Write to this file, which appears whole or not at all
+    /// Write to this file atomically
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -146,7 +148,7 @@ fn stop(ctx: &CommandContext, args: &StopArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         let (name, runs) = (out.paint(Tone::Name, &recording.name), plural(runs, "run", "runs"));
         out.line(format_args!(
-            "{name} has {runs}; write its list with: {} record export {} > list.jsonl",
+            "{name} has {runs}; export it with: {} record export {} > list.jsonl",
             ctx.ui.avfs, recording.name
         ))
     })
@@ -155,7 +157,7 @@ fn stop(ctx: &CommandContext, args: &StopArgs) -> Outcome {
 fn list(ctx: &CommandContext) -> Outcome {
     let recordings = ctx.open_vault()?.recordings()?;
     if recordings.is_empty() {
-        ctx.ui.note(format_args!("there are no recordings; begin one with: {} record start", ctx.ui.avfs));
+        ctx.ui.note(format_args!("no recordings; start one with: {} record start", ctx.ui.avfs));
     }
     let result = RecordList { recordings: recordings.iter().map(avfs_present::recording).collect() };
     ctx.ui.answer(&result, |out| recordings.iter().try_for_each(|recording| show_line(out, recording)))
@@ -233,20 +235,19 @@ fn write_list(
     Ok(exported)
 }
 
-/// What is not in the list, to people.
+/// Prints notes about the runs that are not in the list.
 fn tell(ctx: &CommandContext, exported: &Exported) {
     for (why, count) in &exported.left_out {
         ctx.ui.note(format_args!("note: {} left out: {why}", plural(*count, "run", "runs")));
     }
     if exported.without_versions > 0 {
         let items = plural(exported.without_versions, "item has", "items have");
-        ctx.ui.note(format_args!(
-            "note: {items} no digests of trees, whose versions are gone or were not kept"
-        ));
+        ctx.ui
+            .note(format_args!("note: {items} no digests of trees: their versions were deleted or not kept"));
     }
     if exported.redacted > 0 {
         let items = plural(exported.redacted, "command", "commands");
-        ctx.ui.note(format_args!("note: {items} had a credential, which is not in the list"));
+        ctx.ui.note(format_args!("note: credentials were removed from {items}"));
     }
 }
 

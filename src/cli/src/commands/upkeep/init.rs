@@ -66,7 +66,7 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
         let _ = std::fs::remove_dir(&dir);
     }
     let (path, vault, made) = made?;
-    let done = if made { "made the vault" } else { "there is a vault already:" };
+    let done = if made { "created the vault" } else { "the vault exists already:" };
     ctx.ui.note(format_args!("{done} {} for {}", path.display(), dir.display()));
     let imported = if args.import {
         let fork = ForkName::main();

@@ -1,4 +1,4 @@
-//! What was done of a batch before: captures that nobody finished are finished, and the runs that succeeded are found.
+//! The earlier work of a resumed batch: finishes interrupted captures, and finds the runs that succeeded.
 
 use avfs_engine::journal::journal_value;
 use avfs_engine::{Doubt, Recovery, ScratchDir};
@@ -11,8 +11,8 @@ use crate::commands::recover;
 use crate::context::CommandContext;
 use crate::ui::Failure;
 
-/// Captures what commands have made whose worker died before it had done so: they are not to be run twice. One that
-/// cannot be captured is told, and stays for `avfs recover`.
+/// Captures the changes of commands whose worker died before the capture, so that they are not run twice. A
+/// run that cannot be captured is reported, and stays for `avfs recover`.
 pub fn finish_captures(
     ctx: &CommandContext,
     vault: &Vault,
@@ -38,7 +38,7 @@ pub fn succeeded(run: &RunRecord) -> bool {
     run.state == RunState::Completed && run.exit_code == Some(0) && !timed_out
 }
 
-/// The run with which an item succeeded whose worker could not tell any more.
+/// The run with which an item succeeded although its worker died before it answered.
 pub fn landed(
     ctx: &CommandContext,
     vault: &Vault,

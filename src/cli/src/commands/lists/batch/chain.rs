@@ -1,4 +1,4 @@
-//! The fork of a chain: it stands where the next item begins.
+//! The fork of a chain: its head is the start version of the next item.
 
 use avfs_types::ids::{ForkName, RunId, VersionId};
 use avfs_types::reference::Reference;
@@ -13,7 +13,7 @@ pub struct Chain<'a> {
     vault: &'a Vault,
     plan: &'a Plan,
     fork: &'a ForkName,
-    /// What the last item left, in the order in which they ended; not always the one with the highest number.
+    /// The result of the item that ended last, which is not always the one with the highest number.
     at: VersionId,
     /// The run that ended last.
     last_run: Option<String>,
@@ -24,18 +24,18 @@ impl<'a> Chain<'a> {
         Self { ctx, vault, plan, fork, at: plan.record.base, last_run: None }
     }
 
-    /// What the next item begins from; nothing if that stays.
+    /// Sets the start version of the next item; `None` keeps it.
     pub fn goes_on_from(&mut self, version: Option<VersionId>) {
         self.at = version.unwrap_or(self.at);
     }
 
-    /// A run is over, whatever came of it.
+    /// Records that a run has ended, successfully or not.
     pub fn ended(&mut self, run: Option<String>) {
         self.last_run = run;
     }
 
-    /// Puts the fork to what the last item left: what one that is run again had made goes back. What somebody else made of
-    /// the fork stays; they may have mended what failed.
+    /// Moves the fork to the result of the last item: the changes of an item that is run again are reverted.
+    /// Changes by others to the fork are kept; they may have fixed the failure.
     pub fn prepare(&mut self) -> avfs_vault::Result<()> {
         let reference = |at: VersionId| Reference::parse(&at.to_hex());
         let (vault, fork) = (self.vault, self.fork);
@@ -47,7 +47,9 @@ impl<'a> Chain<'a> {
                 }
                 None => {
                     let head = known.head.short();
-                    self.ctx.ui.note(format_args!("note: others moved fork {fork}; going on from {head}"));
+                    self.ctx.ui.note(format_args!(
+                        "note: fork {fork} was moved by another command; continuing from {head}"
+                    ));
                     self.at = known.head;
                 }
             },
@@ -59,8 +61,8 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    /// Where to go back to from a head that a run of this batch made, or that put one back; nothing for the head of
-    /// others.
+    /// The version to restore if the head was made by a run of this batch, or by restoring one; `None` if
+    /// others made it.
     fn goes_back_to(&self, head: &VersionId) -> avfs_vault::Result<Option<VersionId>> {
         let reader = self.vault.read()?;
         let head = require_version(&*reader, head)?;
@@ -69,7 +71,7 @@ impl<'a> Chain<'a> {
             return Ok((head.root == at.root).then_some(self.at));
         };
         if self.last_run.as_deref() == Some(run.as_str()) {
-            // What others made meanwhile lies beneath it.
+            // Changes that others made in the meantime are in its parent.
             return Ok(Some(head.parents.first().copied().unwrap_or(self.at)));
         }
         Ok(self.vault.is_of_batch(&self.plan.record.id, &run)?.then_some(self.at))

@@ -1,4 +1,4 @@
-//! Runs a batch: gives ready items to the workers and takes what comes of them, until nothing is left to do.
+//! Runs a batch: gives ready items to the workers and takes their results, until nothing is left to do.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -26,9 +26,9 @@ use crate::signals::Asked;
 use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, Reply, WorkerError};
 
-/// Items that are acknowledged after one sync. Fewer are if none ends for a moment.
+/// The maximum number of items that are acknowledged after one sync; fewer if no item ends for a moment.
 const TOGETHER_MAX: usize = 8;
-/// Items that have not succeeded and are told of in the answer.
+/// The maximum number of unsuccessful items in the answer.
 const TOLD_MAX: usize = 100;
 
 pub struct Ended {
@@ -41,17 +41,17 @@ struct Drive<'a> {
     vault: &'a Vault,
     plan: &'a Plan,
     work: Work,
-    /// What each item left.
+    /// The result of each item.
     versions: Vec<Option<VersionId>>,
     chain: Option<Chain<'a>>,
-    /// Items that were run before, and have not succeeded.
+    /// Items that were run before and did not succeed.
     tried: HashSet<u32>,
-    /// How often items were run that failed.
+    /// The number of failed runs of an item.
     attempts: HashMap<u32, u32>,
     results: Results,
     counts: BatchCounts,
     unsuccessful: Vec<BatchItemResult>,
-    /// What is over and not acknowledged: several items wait for the disk together.
+    /// Ended items that are not acknowledged yet: several items share one sync.
     landed: Vec<BatchItemResult>,
     /// Whether one of them has made a version.
     unsynced: bool,
@@ -97,13 +97,13 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
 }
 
 impl Drive<'_> {
-    /// Items that succeeded before are not run again.
+    /// Takes over items that succeeded before; they are not run again.
     fn take_what_was_done(&mut self) -> Result<(), Failure> {
         let (plan, vault) = (self.plan, self.vault);
         if plan.resumed {
             finish_captures(self.ctx, vault, &plan.record.id, |_| true)?;
             let mut newest = 0;
-            // Who was killed may not have waited for the disk.
+            // A killed process may not have synced its last commits.
             vault.flush()?;
             plan.done(vault, |item, run| {
                 if !succeeded(run) {
@@ -135,7 +135,8 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// True if others begin from what an item left, and that is gone: a fork that nobody took up has expired.
+    /// True if other items start at the result of this one and the version no longer exists, because its
+    /// unused fork expired.
     fn is_missed(&self, item: u32, version: Option<VersionId>) -> Result<bool, Failure> {
         let (Manner::Needs, true, Some(version)) =
             (self.plan.manner, self.work.schedule.is_needed(item), version)
@@ -227,7 +228,7 @@ impl Items for Drive<'_> {
 }
 
 impl Drive<'_> {
-    /// The version an item begins from.
+    /// The version that an item starts at.
     fn beginning(&self, item: u32) -> avfs_vault::Result<Beginning> {
         let base = self.plan.record.base;
         let needs = match self.work.schedule.begins(item) {
@@ -252,7 +253,7 @@ impl Drive<'_> {
             request.cache = Some(mode);
         }
         if self.attempts.contains_key(&item) || self.tried.contains(&item) {
-            // What failed may be what is remembered.
+            // The remembered result may be the cause of the failure.
             request.cache = Some(CacheMode::Off);
         }
         request.at = request.at.or_else(|| self.plan.list.header()?.at.clone().map(PathBuf::from));
@@ -261,13 +262,13 @@ impl Drive<'_> {
         WorkItem { request, item, look: false, tail_bytes: Some(TAIL_BYTES) }
     }
 
-    /// Nothing that could be done next would fare better; with what helps.
+    /// Stops, because all further items would fail too; the reason includes the hint.
     fn stop_for(&mut self, error: &dyn Hint) {
         let hint = error.hint(&self.ctx.ui.avfs).map(|hint| format!("; {hint}")).unwrap_or_default();
         self.work.stop(format!("{error}{hint}"));
     }
 
-    /// A worker that died may have done what it was asked for, and only not have told.
+    /// A worker that died may have completed the item without answering.
     fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &WorkerError) -> Result<(), Failure> {
         if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
             *result = Results::of_run(self.plan, item, &run)?;
@@ -321,7 +322,7 @@ impl Drive<'_> {
 
     fn settle(&mut self, item: u32, result: BatchItemResult) -> Result<(), Failure> {
         if result.state == ItemState::NotRun {
-            // As if it had not been begun: that is how it will be gone on with.
+            // Treat it as not started, so that a resume runs it.
             self.work.schedule.again(item);
             return Ok(());
         }
@@ -333,13 +334,14 @@ impl Drive<'_> {
         if let Some(chain) = &mut self.chain {
             chain.goes_on_from(version);
         }
-        // What begins from it is in the log behind it: no loss of power takes the one and leaves the other.
+        // Items that start at it come later in the write-ahead log: a power loss cannot keep them and lose
+        // it.
         self.work.schedule.ended(item, result.state == ItemState::Succeeded);
         self.landed.push(result);
         if self.landed.len() < TOGETHER_MAX { Ok(()) } else { self.acknowledge() }
     }
 
-    /// Reports the results of finished items, after their versions are on the disk.
+    /// Reports the results of ended items, after their versions are on the disk.
     fn acknowledge(&mut self) -> Result<(), Failure> {
         if std::mem::take(&mut self.unsynced) {
             self.vault.flush()?;
@@ -359,7 +361,7 @@ impl Drive<'_> {
         }
     }
 
-    /// Items that nobody came to.
+    /// Adds the items that were never started.
     fn tell_the_rest(&mut self) -> Result<(), Failure> {
         for item in 0..self.plan.items() {
             let (state, reason) = match self.work.schedule.standing(item) {
@@ -370,7 +372,7 @@ impl Drive<'_> {
                     (ItemState::LeftOut, format!("{need} did not succeed"))
                 }
                 Standing::Waiting | Standing::Ready | Standing::Running => {
-                    (ItemState::NotRun, "the batch ended before its turn came".to_owned())
+                    (ItemState::NotRun, "the batch ended before the item was started".to_owned())
                 }
             };
             let command =
@@ -411,7 +413,7 @@ impl Drive<'_> {
     }
 }
 
-/// An item that could not be begun.
+/// The result of an item that could not be started.
 fn failed(plan: &Plan, item: u32, command: &str, error: &dyn Diagnose) -> BatchItemResult {
     let mut result = Results::blank(plan, item, command);
     (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));

@@ -1,4 +1,4 @@
-//! What keeps a batch from being begun or gone on with.
+//! Errors that prevent starting or resuming a batch.
 
 use avfs_hostfs::lock::LockError;
 use avfs_present::hint;
@@ -9,13 +9,13 @@ use avfs_types::ids::BatchId;
 pub enum BatchError {
     #[error("the list {list} has no items")]
     Empty { list: String },
-    #[error("no batch of the list {list} was begun here")]
+    #[error("this vault has no batch of the list {list}")]
     NothingToResume { list: String },
-    #[error("batch {id} was begun with another list than {list}")]
+    #[error("batch {id} was started with a different list than {list}")]
     OtherList { id: BatchId, list: String },
     #[error("every item of batch {id} has succeeded")]
     AllDone { id: BatchId },
-    #[error("what is written down of batch {id} cannot be read: {problem}")]
+    #[error("the record of batch {id} cannot be read: {problem}")]
     BadPlan { id: BatchId, problem: String },
     #[error("batch {id} is being run by another process")]
     Held {
@@ -23,11 +23,11 @@ pub enum BatchError {
         #[source]
         source: LockError,
     },
-    #[error("batch {id} was begun with --mode {mode}")]
+    #[error("batch {id} was started with --mode {mode}")]
     OtherMode { id: BatchId, mode: &'static str },
-    #[error("--fork is for a chain; each item of --mode {mode} has a fork of its own")]
+    #[error("--fork requires a chain; each item of --mode {mode} has its own fork")]
     ForkWithoutChain { mode: &'static str },
-    #[error("--discard keeps nothing that a later item could begin from")]
+    #[error("--discard keeps no result that a later item could start at")]
     DiscardInSequence,
 }
 
@@ -46,15 +46,16 @@ impl Diagnose for BatchError {
 }
 
 hint!(BatchError, |error, avfs| Some(match error {
-    Self::Empty { .. } => "write one command a line".to_owned(),
-    Self::NothingToResume { .. } => format!("begin it without --resume, or see: {avfs} batch --list"),
+    Self::Empty { .. } => "write one command per line".to_owned(),
+    Self::NothingToResume { .. } =>
+        format!("start it without --resume, or list batches with: {avfs} batch --list"),
     Self::OtherList { .. } => {
-        "undo the change of the list, or begin a new batch without --resume".to_owned()
+        "undo the change of the list, or start a new batch without --resume".to_owned()
     }
     Self::AllDone { .. } => "run it again without --resume".to_owned(),
-    Self::BadPlan { .. } => "begin a new batch without --resume".to_owned(),
+    Self::BadPlan { .. } => "start a new batch without --resume".to_owned(),
     Self::Held { .. } => "wait until it has ended, or end it with ^C".to_owned(),
-    Self::OtherMode { .. } => "leave --mode out, or begin a new batch without --resume".to_owned(),
-    Self::ForkWithoutChain { .. } => "leave one of them out".to_owned(),
+    Self::OtherMode { .. } => "omit --mode, or start a new batch without --resume".to_owned(),
+    Self::ForkWithoutChain { .. } => "omit one of them".to_owned(),
     Self::DiscardInSequence => "use it with --mode fan-out".to_owned(),
 }));

@@ -1,5 +1,5 @@
-//! One process at a time is at a batch. Its workers hold on too: after a kill the next one waits until the last of
-//! them is gone, and with it what it might still write.
+//! The lock of a batch: only one process at a time runs it. Its workers hold the lock too, so after a kill
+//! the next process waits until the last worker has exited and can no longer write.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::Failure;
 
-/// How long the workers of a process that was killed may take to go.
+/// How long to wait for the workers of a killed process to exit.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Hold {
@@ -24,12 +24,12 @@ pub struct Hold {
 impl Hold {
     pub fn take(ctx: &CommandContext, id: &BatchId) -> Result<Self, Failure> {
         let dir = ctx.around.cache_dir()?.join("batch");
-        make::private_dirs(&dir).map_err(EdgeError::host("make", &dir))?;
+        make::private_dirs(&dir).map_err(EdgeError::host("create", &dir))?;
         let path = dir.join(id.as_str());
         loop {
             let lock = FileLock::acquire(&path, Mode::Exclusive, PATIENCE)
                 .map_err(|source| BatchError::Held { id: id.clone(), source })?;
-            // Whoever had it before may have removed the file.
+            // The previous holder may have removed the file.
             if lock.is_at(&path).unwrap_or(false) {
                 lock.pass_on().map_err(EdgeError::host("pass on", &path))?;
                 return Ok(Self { _lock: lock, path });

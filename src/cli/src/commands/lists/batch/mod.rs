@@ -33,12 +33,13 @@ use crate::worker_pool::WORKERS_MAX;
 
 /// Run a list of commands
 ///
-/// LIST is a file with one command a line, plain or as JSON (docs/LISTS.md), or - for standard input. Its items follow
-/// each other as --mode says: chain, each on the result of the one before; fan-out, each on its own fork of the same
-/// base; needs, each on what the items it needs have made. Options of avfs-run hold for every item, and win over what it
-/// says itself.
+/// LIST is a file with one command per line, plain or as JSON (docs/LISTS.md), or - for standard input. With
+/// --mode chain, each item starts at the result of the previous one; with fan-out, each runs on its own fork
+/// of the same base; with needs, each starts at the results of the items it needs. Options of avfs-run apply
+/// to every item, and override the item's own.
 ///
-/// Interrupted, killed or stopped by a failure, it can be gone on with: --resume runs what has not succeeded yet.
+/// --resume continues a batch that was interrupted, killed or stopped by a failure: it runs the items that
+/// have not succeeded yet.
 ///
 /// Exits with 0 only if every item succeeded.
 #[derive(Debug, Args)]
@@ -53,54 +54,54 @@ pub struct BatchArgs {
     /// The list: a file, or - for standard input
     #[arg(value_name = "LIST", required_unless_present = "list", value_hint = clap::ValueHint::FilePath)]
     list_file: Option<PathBuf>,
-    /// How the items follow each other [default: needs if an item has some, else chain] [possible values: chain,
+    /// Order the items this way [default: needs if any item has needs, else chain] [possible values: chain,
     /// fan-out, needs]
     #[arg(long, value_name = "MODE")]
     mode: Option<Manner>,
-    /// How many run at once [default: the number of processors; a chain runs one at a time]
+    /// Run N items at once [default: the number of processors; a chain runs one at a time]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
     jobs: Option<u16>,
-    /// What the first items begin from [default: the bound directory as it is now, else main]
+    /// Start the first items at this version [default: the current state of the bound directory, else main]
     #[arg(long, value_name = "REF", conflicts_with = "resume")]
     from: Option<String>,
-    /// The fork of a chain; made if it is not there [default: batch-ID]
+    /// Use this fork for a chain, and create it if missing [default: batch-ID]
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     fork: Option<ForkName>,
-    /// Keep nothing of a fan-out but the record
+    /// Discard the changes of a fan-out, and keep only its record
     #[arg(long)]
     discard: bool,
-    /// After a failure go on with what does not need it
+    /// After a failure, continue with the items that do not need the failed one
     #[arg(short, long)]
     keep_going: bool,
-    /// Try an item that failed again, so many times; an item's own `retries` wins
+    /// Retry a failed item up to N times; an item's own `retries` overrides it
     #[arg(long, value_name = "N", default_value_t = 0)]
     retry: u32,
-    /// Go on with a batch of this list: with the last one, or the one that is named
+    /// Resume a batch of this list: the latest, or the given one
     #[arg(long, value_name = "BATCH", num_args = 0..=1, default_missing_value = LATEST)]
     resume: Option<String>,
-    /// Write what became of each item, one line of JSON each, as soon as it is known
+    /// Write the result of each item to FILE, one line of JSON per item, as soon as it is known
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     results: Option<PathBuf>,
     /// Write a report as JUnit XML
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     junit: Option<PathBuf>,
-    /// Write a summary as Markdown; it is also appended to $GITHUB_STEP_SUMMARY where that is set
+    /// Write a summary as Markdown; it is also appended to $GITHUB_STEP_SUMMARY if that is set
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     summary: Option<PathBuf>,
     /// List the batches of the vault
     #[arg(long, conflicts_with_all = ["list_file", "resume", "from", "fork"])]
     list: bool,
-    /// Take remembered results, or remember new ones too (avfs cache); a retry takes none [possible values: off, read,
-    /// write]
+    /// Reuse remembered results, or also remember new ones (avfs cache); a retry does not reuse any [possible
+    /// values: off, read, write]
     #[arg(long, value_name = "MODE")]
     cache: Option<CacheMode>,
     #[command(flatten)]
     options: RunOptions,
 }
 
-/// The batch that is gone on with where none is named.
+/// The value of --resume without an id: the latest batch.
 const LATEST: &str = "";
-/// Batches that are listed.
+/// The maximum number of batches that are listed.
 const LISTED_MAX: usize = 100;
 
 impl BatchArgs {
@@ -135,7 +136,7 @@ pub fn run(ctx: &CommandContext, args: &BatchArgs) -> Outcome {
 fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Outcome {
     let answer = BatchAnswer::Ran(Box::new(batch.clone()));
     let avfs = &ctx.ui.avfs;
-    let go_on = format!("go on with: {avfs} batch {list} --resume {}", batch.batch_id);
+    let go_on = format!("resume with: {avfs} batch {list} --resume {}", batch.batch_id);
     let human = |out: &mut Out| {
         for result in batch.unsuccessful.iter().filter(|result| result.state != ItemState::LeftOut) {
             let (id, ending) = (out.paint(Tone::Deleted, &result.id), result.ending());
@@ -149,7 +150,7 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
         match &batch.fork {
             Some(fork) => out.line(format_args!("the result is on fork {fork}: {avfs} diff {fork}"))?,
             None if batch.counts.succeeded > 0 && !args.discard => {
-                out.line(format_args!("what each item changed is on a fork of its own: {avfs} fork list"))?;
+                out.line(format_args!("each item has its own fork: {avfs} fork list"))?;
             }
             None => {}
         }
@@ -168,7 +169,7 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
         code: if batch.stopped.is_some() { "batch.stopped" } else { "batch.failed" }.to_owned(),
         message: match &batch.stopped {
             Some(stopped) => format!("the batch was stopped: {stopped}"),
-            None => "not every item succeeded".to_owned(),
+            None => "some items did not succeed".to_owned(),
         },
         hint: Some(go_on.clone()),
     };
@@ -189,7 +190,7 @@ fn list(ctx: &CommandContext) -> Outcome {
             out.line(format_args!("{id}  {when}  {stands:<9}  {:<7}  {}", told("mode"), told("list")))?;
         }
         if records.is_empty() {
-            out.line(format_args!("there are no batches"))?;
+            out.line(format_args!("no batches"))?;
         }
         Ok(())
     })?;

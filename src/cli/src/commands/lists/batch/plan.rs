@@ -1,4 +1,4 @@
-//! What a batch is: its list, its base, how its items follow each other, and what was done of it before.
+//! The plan of a batch: its list, its base, the order of its items, and its earlier runs.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::Failure;
 
-/// What the vault keeps of how a batch is run.
+/// The options of a batch that the vault stores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct BatchOptions {
     mode: String,
@@ -44,14 +44,14 @@ pub struct Plan {
     pub on_failure: OnFailure,
     /// The fork of a chain.
     pub fork: Option<ForkName>,
-    /// True if it was begun before.
+    /// Whether the batch was started before.
     pub resumed: bool,
     list_path: String,
     _hold: Hold,
 }
 
 impl Plan {
-    /// Reads the list. Comes before a vault is made for it.
+    /// Reads the list. Called before a vault is created for it.
     pub fn read(args: &BatchArgs) -> Result<(ListFile, String), Failure> {
         let path = args.list_file.clone().unwrap_or_default();
         let list = ListFile::open(&path, &std::env::temp_dir())?;
@@ -85,7 +85,7 @@ impl Plan {
         let usual = if has_needs { Manner::Needs } else { Manner::Chain };
         let manner = args.mode.unwrap_or(usual);
         let id = BatchId::from_random(
-            random::bytes().map_err(EdgeError::host("draw an id from", &PathBuf::from("/dev/urandom")))?,
+            random::bytes().map_err(EdgeError::host("read an id from", &PathBuf::from("/dev/urandom")))?,
         );
         let fork = match manner {
             Manner::Chain => Some(match &args.fork {
@@ -97,7 +97,7 @@ impl Plan {
         check(args, manner)?;
         if manner == Manner::Chain && args.jobs.is_some_and(|jobs| jobs > 1) {
             ctx.ui.note(format_args!(
-                "note: a chain runs one item at a time; items that do not need each other run at once with: \
+                "note: a chain runs one item at a time; run independent items at once with: \
                  --mode fan-out"
             ));
         }
@@ -156,7 +156,7 @@ impl Plan {
         }
         check(args, manner)?;
         let (on_failure, _hold) = (on_failure(args), Hold::take(ctx, &id)?);
-        // Whoever was at it until now may have ended it.
+        // The previous process may have completed the batch in the meantime.
         let record = vault.batch(&BatchPrefix::from(&id))?;
         if record.ended_at.is_some() {
             return Err(BatchError::AllDone { id }.into());
@@ -164,7 +164,7 @@ impl Plan {
         Ok(Self { list, record, manner, on_failure, fork, resumed: true, list_path, _hold })
     }
 
-    /// As it was given, for who is to type it again.
+    /// The path of the list as the user gave it, for hints.
     pub fn list_path(&self) -> &str {
         &self.list_path
     }
@@ -173,7 +173,7 @@ impl Plan {
         u32::try_from(self.list.len()).unwrap_or(u32::MAX)
     }
 
-    /// Every run that was made for an item before.
+    /// Calls `each` for every earlier run of an item.
     pub fn done(
         &self,
         vault: &Vault,
@@ -186,7 +186,7 @@ impl Plan {
     }
 }
 
-/// What cannot be had together.
+/// Rejects conflicting options.
 fn check(args: &BatchArgs, manner: Manner) -> Result<(), BatchError> {
     match manner {
         Manner::FanOut | Manner::Needs if args.fork.is_some() => {
@@ -201,7 +201,7 @@ fn on_failure(args: &BatchArgs) -> OnFailure {
     if args.keep_going { OnFailure::KeepGoing } else { OnFailure::Stop }
 }
 
-/// The version that the first items begin from.
+/// The version that the first items start at.
 fn base(
     ctx: &CommandContext,
     args: &BatchArgs,

@@ -1,4 +1,4 @@
-//! Writes the reports that were asked for, each whole or not at all.
+//! Writes the requested reports, each atomically.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,7 +15,7 @@ use crate::error::EdgeError;
 use crate::ui::Failure;
 use crate::whole::write_whole;
 
-/// Where GitHub takes a summary from.
+/// The variable with the file in which GitHub expects a summary.
 const GITHUB_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
 pub fn write_reports(

@@ -18,30 +18,30 @@ use crate::error::EdgeError;
 use crate::lists::shown_command;
 use crate::ui::Failure;
 
-/// Bytes of each stream that are kept: the end says why.
+/// The number of bytes kept of each stream: the end usually has the reason of a failure.
 pub const TAIL_BYTES: usize = 16 * 1024;
 
 pub struct Results {
     file: BufWriter<File>,
-    /// Where it is, for messages.
+    /// The path for messages.
     path: PathBuf,
-    /// What was asked for cannot be read again, so its lines are written there beside the file.
+    /// A target that cannot be read back, such as a pipe: lines are written to it in addition to the file.
     copy: Option<File>,
-    /// The lines that were there when a batch was gone on with, until those that still hold are in the new file.
+    /// The lines of the old file of a resumed batch, until the valid ones are in the new file.
     old: Option<OldLines>,
 }
 
-/// Where the line of each run is that succeeded.
+/// The positions of the lines of successful runs.
 struct OldLines {
     file: File,
     of_run: HashMap<String, (u64, usize)>,
-    /// The new file's name until it takes the place of the old one.
+    /// The name of the new file until it replaces the old one.
     beside: PathBuf,
 }
 
 impl Results {
-    /// A new file; that of a batch which is gone on with keeps the lines of what has succeeded. Without a name it is one
-    /// that nobody sees.
+    /// Opens a new file. For a resumed batch it keeps the lines of successful items. Without a path the file
+    /// is an unlinked temporary file.
     pub fn open(path: Option<&Path>, plan: &Plan) -> Result<Self, Failure> {
         let Some(path) = path else {
             let path = std::env::temp_dir();
@@ -52,7 +52,7 @@ impl Results {
         let there = match std::fs::metadata(path) {
             Ok(there) => Some(there),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(io("look at")(error).into()),
+            Err(error) => return Err(io("check")(error).into()),
         };
         let at = path.to_owned();
         if there.as_ref().is_some_and(|there| !there.is_file()) {
@@ -65,7 +65,7 @@ impl Results {
         if there.is_some() && plan.resumed {
             let file = File::open(path).map_err(io("read"))?;
             let of_run = succeeded_lines(&file).map_err(io("read"))?;
-            let suffix = random::suffix().map_err(io("draw a name beside"))?;
+            let suffix = random::suffix().map_err(io("create a file next to"))?;
             let beside = path.with_file_name(format!(".avfs-results-{suffix}"));
             let new = options.create_new(true).open(&beside).map_err(EdgeError::host("write", &beside))?;
             let old = Some(OldLines { file, of_run, beside });
@@ -75,7 +75,7 @@ impl Results {
         Ok(Self { file: BufWriter::new(file), path: at, copy: None, old: None })
     }
 
-    /// A line at once: whoever reads along sees it when it is true.
+    /// Adds a line and flushes it, so that readers of the file see it at once.
     pub fn add(&mut self, result: &BatchItemResult) -> Result<(), Failure> {
         let line = printable::json_line(result).map_err(self.io())?;
         avfs_types::pause::point("result");
@@ -110,7 +110,7 @@ impl Results {
         Ok(lines.map(|line| serde_json::from_str(&line?).map_err(io::Error::other)))
     }
 
-    /// An item of which nothing is known yet.
+    /// The result of an item about which nothing is known yet.
     pub fn blank(plan: &Plan, item: u32, command: &str) -> BatchItemResult {
         BatchItemResult {
             item: u64::from(item) + 1,
@@ -133,7 +133,7 @@ impl Results {
         }
     }
 
-    /// An item that has succeeded, by its run.
+    /// The result of an item that succeeded, from its run.
     pub fn of_run(plan: &Plan, item: u32, run: &RunRecord) -> Result<BatchItemResult, Failure> {
         let command = plan.list.item(item as usize).map(|read| shown_command(&read))?;
         let mut result = Self::blank(plan, item, &command);
@@ -149,7 +149,7 @@ impl Results {
         Ok(result)
     }
 
-    /// An item that succeeded before: with the line it had, or with what the journal knows.
+    /// The result of an item that succeeded before: its old line, or the data of the journal.
     pub fn of_before(&mut self, plan: &Plan, item: u32, run: &RunRecord) -> Result<BatchItemResult, Failure> {
         let line = match &self.old {
             Some(old) => old.line(run.id.as_str()).map_err(EdgeError::host("read", &self.path))?,
@@ -168,7 +168,7 @@ impl Results {
         Ok(result)
     }
 
-    /// Everything that was done before has its line: from here on the file is the one that was named.
+    /// Called when all earlier results have their lines: the new file replaces the old one.
     pub fn begin(&mut self) -> Result<(), Failure> {
         self.finish()?;
         if let Some(old) = self.old.take() {
@@ -177,7 +177,7 @@ impl Results {
         Ok(())
     }
 
-    /// The end of what a command wrote.
+    /// The end of a command's output.
     pub fn tail(text: &str, encoding: &str) -> String {
         if encoding != "utf-8" {
             return "(not text)".to_owned();
@@ -189,7 +189,7 @@ impl Results {
 impl Drop for Results {
     fn drop(&mut self) {
         if let Some(old) = &self.old {
-            // It failed before it was begun; the old file is as it was.
+            // The batch failed before it started; the old file is unchanged.
             let _ = std::fs::remove_file(&old.beside);
         }
     }
@@ -204,7 +204,7 @@ impl OldLines {
     }
 }
 
-/// Where the lines of items are that have succeeded; half a line at the end is what a crash leaves.
+/// The positions of the lines of successful items. A crash may leave a partial last line, which is ignored.
 fn succeeded_lines(old: &File) -> io::Result<HashMap<String, (u64, usize)>> {
     let (mut lines, mut line, mut offset) = (BufReader::new(old), Vec::new(), 0);
     let mut of_run = HashMap::new();
@@ -224,7 +224,7 @@ fn succeeded_lines(old: &File) -> io::Result<HashMap<String, (u64, usize)>> {
     }
 }
 
-/// A file in a directory that has no name.
+/// An unlinked temporary file in a directory.
 fn unnamed(dir: &Path) -> Result<BufWriter<File>, EdgeError> {
     let make = || {
         let name = dir.join(format!("avfs-batch-{}", random::suffix()?));

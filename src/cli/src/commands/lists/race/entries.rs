@@ -1,4 +1,4 @@
-//! What the attempts of a race are asked to do: a request for each, all from the same version.
+//! The requests of the attempts of a race, all from the same version.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::error::RaceError;
 use crate::run_options::command_request;
 use crate::ui::Failure;
 
-/// The attempts, by number, without where they begin.
+/// The requests of the attempts, in order, without their start version.
 pub fn requests(args: &RaceArgs) -> Result<Vec<RunSpec>, Failure> {
     match (&args.list, args.what.line()) {
         (Some(list), _) => of_list(list),
@@ -35,7 +35,7 @@ fn of_list(path: &std::path::Path) -> Result<Vec<RunSpec>, Failure> {
             return Err(RaceError::Needs { id: item.id }.into());
         }
         let mut request = item.request;
-        // What a race decides on.
+        // Options that the race sets itself.
         (request.vault, request.fork) = (None, None);
         request.at = request.at.or_else(|| at.clone());
         requests.push(request);
@@ -43,7 +43,7 @@ fn of_list(path: &std::path::Path) -> Result<Vec<RunSpec>, Failure> {
     Ok(requests)
 }
 
-/// A request of an attempt that begins with a version.
+/// The request of an attempt that starts at a version.
 pub fn from_version(request: RunSpec, attempt: u64, version: Reference, retention: Retention) -> RunSpec {
     let mut env = request.env;
     env.insert("AVFS_ATTEMPT".to_owned(), attempt.to_string());

@@ -1,4 +1,4 @@
-//! Why a race has no winner.
+//! Errors of a race.
 
 use avfs_present::hint;
 use avfs_types::diagnose::Diagnose;
@@ -6,20 +6,20 @@ use avfs_wire::RaceAttempt;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RaceError {
-    #[error("none of {count} attempts has won{}", first.as_ref().map(|first| format!(": {first}")).unwrap_or_default())]
+    #[error("none of {count} attempts won{}", first.as_ref().map(|first| format!(": {first}")).unwrap_or_default())]
     NoWinner {
         count: usize,
         /// Why the first of them could not be run, or has no score.
         first: Option<String>,
-        /// What they began with, and where the first has its changes.
+        /// The version that they started at, and the fork with the changes of the first.
         base: String,
         kept: Option<String>,
     },
     #[error("the list {} has no commands", list.display())]
     Empty { list: std::path::PathBuf },
-    #[error("item {id} of the list needs others, but attempts begin all at once")]
+    #[error("item {id} of the list needs other items, but all attempts start at once")]
     Needs { id: String },
-    #[error("it was interrupted before there was a winner")]
+    #[error("interrupted before there was a winner")]
     Interrupted,
 }
 
@@ -49,13 +49,13 @@ impl Diagnose for RaceError {
 hint!(RaceError, |error, avfs| {
     let hint = match error {
         Self::NoWinner { base, kept, .. } => match kept {
-            Some(fork) => format!("what they changed is kept for review: {avfs} diff {base} {fork}"),
-            None => "see what they print with: --verbose".to_owned(),
+            Some(fork) => format!("their changes are kept for review: {avfs} diff {base} {fork}"),
+            None => "print their output with: --verbose".to_owned(),
         },
         Self::Empty { .. } => "write one command on each line".to_owned(),
-        Self::Needs { .. } => format!("run such a list with: {avfs} batch LIST"),
+        Self::Needs { .. } => format!("run the list with: {avfs} batch LIST"),
         Self::Interrupted => {
-            format!("attempts that had ended are kept for review; see them with: {avfs} runs list")
+            format!("completed attempts are kept for review; list them with: {avfs} runs list")
         }
     };
     Some(hint)

@@ -30,19 +30,20 @@ use crate::signals::Asked;
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 use crate::worker_pool::{WORKERS_MAX, WorkerPool};
 
-/// More is a mistake.
+/// A larger number is assumed to be a mistake.
 const ATTEMPTS_MAX: i64 = 10_000;
-/// Attempts that are run at once where nothing is said.
+/// The default for the number of attempts at once.
 const JOBS_MAX: usize = 16;
 
-/// Run several attempts at once, each on its own fork of the same version, and keep the best
+/// Run several attempts at once, each on its own fork, and keep the best
 ///
-/// Attempts are one command N times, told apart by AVFS_ATTEMPT (1 to N), or the commands of a list. One that exits with 0
-/// has succeeded. The winner is the first to do so with --until-success (the others are stopped), the one with the best
-/// score with --score, else the one with the lowest number. What the others changed is dropped; what the winner changed
-/// is kept for review, as after a run of avfs-run, or on the fork that --fork names.
+/// All attempts start at the same version. They are one command N times, with AVFS_ATTEMPT set to 1 to N, or
+/// the commands of a list. An attempt succeeds if it exits with 0. The winner is the first to succeed with
+/// --until-success (the others are stopped), the one with the best score with --score, else the successful
+/// one with the lowest number. The changes of the winner are kept for review, like those of avfs-run, or on
+/// the fork that --fork names. The changes of the others are discarded.
 ///
-/// Where nobody wins, what the attempts changed is kept for review.
+/// If no attempt wins, the changes of all attempts are kept for review.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("attempts").required(true).args(["command", "shell", "list"]))]
 #[command(override_usage = "\
@@ -59,33 +60,33 @@ pub struct RaceArgs {
     /// A list of commands, each an attempt (docs/LISTS.md); - for standard input
     #[arg(value_name = "LIST", value_hint = clap::ValueHint::FilePath)]
     list: Option<PathBuf>,
-    /// How many attempts
+    /// Run N attempts
     #[arg(short = 'n', value_name = "N", required_unless_present = "list", conflicts_with = "list")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=ATTEMPTS_MAX))]
     number: Option<u16>,
-    /// The first that succeeds wins; the others are stopped
+    /// Let the first attempt that succeeds win, and stop the others
     #[arg(long, conflicts_with = "score")]
     until_success: bool,
-    /// A line for /bin/sh -c that is run on the result of each attempt that succeeds; the last line it prints is a
-    /// number, and the highest wins
+    /// Run this line with /bin/sh -c on the result of each successful attempt; the last line it prints is its
+    /// score, and the highest score wins
     #[arg(long, value_name = "LINE")]
     score: Option<String>,
-    /// The lowest score wins
+    /// Let the lowest score win
     #[arg(long, requires = "score")]
     lowest: bool,
-    /// How many attempts to run at once [default: all, but 16 at most]
+    /// Run N attempts at once [default: all, at most 16]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
     jobs: Option<u16>,
-    /// The version that all attempts begin with [default: the directory as it is now]
+    /// Start all attempts at this version [default: the current state of the directory]
     #[arg(long, value_name = "REF")]
     from: Option<Reference>,
-    /// Keep what the winner made on a new fork of this name
+    /// Keep the changes of the winner on a new fork of this name
     #[arg(long, value_name = "NAME")]
     fork: Option<ForkName>,
-    /// Drop what the attempts changed also where nobody wins
+    /// Discard the changes of all attempts even if none wins
     #[arg(long)]
     discard_losers: bool,
-    /// Show what each attempt printed
+    /// Print the output of each attempt
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
@@ -112,13 +113,13 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     let ran = round.run(&mut pool, &asked);
     let notes = pool.dismiss(ctx, &vault);
     ran?;
-    // What the attempts made may not be on the disk yet.
+    // The results of the attempts may not be on the disk yet.
     vault.flush()?;
     let winner = match round.first {
         Some(first) => Some(first),
         None => choose(args, &round),
     };
-    // Of attempts that nobody is to take up again nothing is to be finished.
+    // Discarded attempts do not have to be recovered.
     let dropped = winner.is_some() || args.discard_losers;
     for note in notes?.iter().filter(|note| !dropped || note.code != "run.recoverable") {
         ctx.ui.note(format_args!("note: {}", note.text));
@@ -132,7 +133,7 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     }
 }
 
-/// The version that all attempts begin with.
+/// The version that all attempts start at.
 fn base(ctx: &CommandContext, vault: &Vault, args: &RaceArgs) -> Result<VersionRecord, Failure> {
     if let Some(from) = &args.from {
         return Ok(avfs_vault::version::resolve(&*vault.read()?, from)?.0);
@@ -148,7 +149,7 @@ fn base(ctx: &CommandContext, vault: &Vault, args: &RaceArgs) -> Result<VersionR
     Ok(require_version(&*vault.read()?, &head)?)
 }
 
-/// The winner among attempts that have all ended.
+/// The winner, after all attempts have ended.
 fn choose(args: &RaceArgs, round: &Round<'_>) -> Option<usize> {
     if args.score.is_none() {
         let mut succeeded = round.attempts.iter().map(|attempt| attempt.state == AttemptState::Succeeded);
@@ -159,7 +160,7 @@ fn choose(args: &RaceArgs, round: &Round<'_>) -> Option<usize> {
     best(aim, scores.filter_map(|(number, attempt)| Some((number, attempt.score?))))
 }
 
-/// Drops what everybody but the winner changed, whether or not an answer came from them.
+/// Discards the changes of all attempts except the winner, even of those that never answered.
 fn drop_losers(
     ctx: &CommandContext,
     vault: &Vault,
@@ -183,13 +184,13 @@ fn drop_losers(
     for run in runs {
         match vault.discard(&ChangesOf::Run(RunPrefix::from(&run.id))) {
             Ok(_) => round.forget(run.fork.as_str()),
-            // Somebody has taken it up, or dropped it, meanwhile.
+            // Another process has used or discarded the changes in the meantime.
             Err(
                 error @ (VaultError::RunWithoutVersion { .. }
                 | VaultError::ForkMoved { .. }
                 | VaultError::ForkHasCheckpoints { .. }
                 | VaultError::PersistentFork { .. }),
-            ) => ctx.ui.note(format_args!("note: run {} is not dropped: {error}", run.id)),
+            ) => ctx.ui.note(format_args!("note: run {} is not discarded: {error}", run.id)),
             Err(error) => return Err(error.into()),
         }
     }
@@ -240,7 +241,7 @@ fn show(
     let score = attempt.score.map(|score| format!(" with a score of {score}")).unwrap_or_default();
     let on =
         result.fork.as_ref().map(|fork| Painted::plain(", kept on fork ").then(out.paint(Tone::Name, fork)));
-    let (on, nothing) = (on.unwrap_or_default(), if changed { "" } else { ", and changed nothing" });
+    let (on, nothing) = (on.unwrap_or_default(), if changed { "" } else { ", without changes" });
     out.line(format_args!("{name} of {} won{score}{nothing}{on}", result.attempts.len()))?;
     let (avfs, base) = (&ctx.ui.avfs, base.id.short());
     match (&result.fork, &attempt.ended.run_id) {

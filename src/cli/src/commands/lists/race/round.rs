@@ -1,4 +1,4 @@
-//! The attempts while they run: who is at what, and what came of each.
+//! The attempts of a race while they run, and their results.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ use crate::signals::Asked;
 use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, LOOK_EVERY, Ran, Reply, WorkerError, WorkerPool};
 
-/// What a worker is at, for the attempt of this number.
+/// The task of a worker, for the attempt with this number.
 #[derive(Clone, Copy, Debug)]
 pub enum Task {
     Attempt(usize),
@@ -32,13 +32,13 @@ pub struct Round<'a> {
     ctx: &'a CommandContext,
     args: &'a RaceArgs,
     base: &'a VersionRecord,
-    /// By this the runs of all attempts are found again, also of those that never answered.
+    /// Identifies the runs of all attempts, even of those that never answered.
     id: BatchId,
     requests: Vec<RunSpec>,
     waiting: VecDeque<Task>,
     under_way: usize,
     pub attempts: Vec<RaceAttempt>,
-    /// The first that succeeded, where that ends the race.
+    /// The first attempt that succeeded, if that ends the race.
     pub first: Option<usize>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Round<'a> {
         Self { ctx, args, base, id, requests, waiting, under_way: 0, attempts, first: None }
     }
 
-    /// Runs until everybody has ended, or until one has won who ends the race.
+    /// Runs until all attempts have ended, or until one has won that ends the race.
     pub fn run(&mut self, pool: &mut WorkerPool<Task>, asked: &Asked) -> Result<(), Failure> {
         while self.first.is_none() && (self.under_way > 0 || !self.waiting.is_empty()) {
             while pool.idle() > 0
@@ -88,7 +88,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// That the fork of an attempt is gone.
+    /// Records that the fork of an attempt was deleted.
     pub fn forget(&mut self, fork: &str) {
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.fork.as_deref() == Some(fork)) {
             (attempt.fork, attempt.version) = (None, None);
@@ -100,7 +100,7 @@ impl<'a> Round<'a> {
         let order = match task {
             Task::Attempt(number) => {
                 let attempt = &mut self.attempts[number];
-                // What it is until it has ended: if it does not come to that, it was stopped.
+                // The state until the attempt ends: if it never does, it was stopped.
                 attempt.state = AttemptState::Stopped;
                 let request = std::mem::take(&mut self.requests[number]);
                 let item = WorkItemOfBatch { batch: self.id.to_string(), number: attempt.attempt - 1 };
@@ -150,7 +150,7 @@ impl<'a> Round<'a> {
         self.say(number, &how, None);
     }
 
-    /// What is to be done about an attempt that has ended, if it is one that succeeded.
+    /// Handles an attempt that has ended, if it succeeded.
     fn succeeded(&mut self, number: usize) {
         if self.attempts[number].state != AttemptState::Succeeded {
             return;
@@ -159,7 +159,7 @@ impl<'a> Round<'a> {
             self.first = Some(number);
         }
         if self.args.score.is_some() {
-            // Before other attempts: it is known sooner who leads.
+            // Score it before starting other attempts, so that the leader is known sooner.
             self.waiting.push_front(Task::Score(number));
         }
     }
@@ -192,7 +192,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// The run, and how its command ended or why there is no telling.
+/// The run, and how its command ended, or the error.
 fn told(came: Result<Answer, WorkerError>, avfs: &Avfs) -> (Option<String>, Result<Ran, ErrorBody>) {
     match came {
         Ok(answer) => (answer.run_id.clone(), answer.ran()),
@@ -206,10 +206,10 @@ fn score(ran: &Ran) -> Result<f64, ErrorBody> {
         return Err(bad(format!("the score command failed ({})", ran.how())));
     }
     if ran.stdout_truncated {
-        return Err(bad("the score command printed more than is kept of it".to_owned()));
+        return Err(bad("the output of the score command is too long".to_owned()));
     }
     match ran.stdout_encoding.as_str() {
         "utf-8" => score_of(&ran.stdout).map_err(|error| error_body(&error, &Avfs::default())),
-        _ => Err(bad("the score command printed what is no text".to_owned())),
+        _ => Err(bad("the output of the score command is not text".to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! Replays the runs of a list and compares each with what was recorded.
+//! Replays the runs of a list and compares each with its record.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -34,9 +34,9 @@ use crate::signals::Asked;
 use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, Reply};
 
-/// Runs that are told of one by one.
+/// The maximum number of runs that are listed individually.
 const TOLD_MAX: usize = 100;
-/// Changes that are told of the first that diverged.
+/// The maximum number of changes that are listed for the first diverged run.
 const CHANGES_MAX: usize = 200;
 
 pub struct Replayed {
@@ -45,10 +45,10 @@ pub struct Replayed {
     pub interrupted: bool,
 }
 
-/// An item that a worker has.
+/// An item that was given to a worker.
 struct Begun {
     read: ListItem,
-    /// It is only looked for in the cache.
+    /// Whether it is only looked up in the cache.
     look: bool,
 }
 
@@ -58,17 +58,17 @@ struct Drive<'a> {
     args: &'a ReplayArgs,
     noise: ListNoise,
     work: Work,
-    /// Where items begin that name no version and wait for nothing.
+    /// The start version of items that name no version and wait for no item.
     main: VersionId,
-    /// What each run left, for those that wait for it; until then where it began.
+    /// The result of each run, for the runs that wait for it; until it ends, its start version.
     versions: Vec<Option<VersionId>>,
-    /// Items that workers have.
+    /// Items that were given to workers.
     begun: HashMap<u32, Begun>,
-    /// Where the changes of runs are that were not judged yet.
+    /// The forks with the changes of runs that were not judged yet.
     forks: HashMap<u32, String>,
-    /// Forks that go when all is done, since others begin from them.
+    /// Forks to discard at the end, because other runs start at them.
     done_with: Vec<String>,
-    /// The names of forks that only join begin with it.
+    /// The prefix of the names of forks that only join results.
     joins: String,
     counts: ReplayCounts,
     first: Option<(ReplayItemResult, Vec<Change>)>,
@@ -112,7 +112,7 @@ pub fn drive(
         others: Vec::new(),
         results,
     };
-    // What is wrong with it is wrong for every run.
+    // Check it first: an error in it applies to every run.
     Noise::of(None, &drive.noise)?;
     let interrupted = lists::run(&mut drive, &asked)?;
     drive.finish(ctx, begun.elapsed(), interrupted)
@@ -155,7 +155,7 @@ impl Items for Drive<'_> {
             Err(error) if killed => {
                 tracing::debug!(%error, "a worker was killed");
                 self.work.show.ended(item);
-                // As if it had not been begun.
+                // Treat it as not started.
                 self.work.schedule.again(item);
                 Ok(())
             }
@@ -171,7 +171,7 @@ impl Items for Drive<'_> {
 }
 
 impl Drive<'_> {
-    /// Gives an item to a worker, to be run or only to be looked for.
+    /// Gives an item to a worker, to run it or only to look it up.
     fn give(&mut self, item: u32, look: bool) -> Result<(), Failure> {
         let read = self.source.list.item(item as usize)?;
         let from = match self.from(item, &read)? {
@@ -197,12 +197,13 @@ impl Drive<'_> {
         request.approved = None;
         request.checkpoint = Some(CheckpointMode::Never);
         request.cache = Some(if look { CacheMode::Read } else { CacheMode::Off });
-        // Where there is no noise in outputs their digests tell everything.
+        // Without noise in the outputs, their digests are sufficient.
         self.work.pool.give(item, WorkItem { request, item: None, look, tail_bytes: noise.then_some(0) });
         Ok(())
     }
 
-    /// Where an item begins: from what was recorded if that is at hand, else from what it waited for.
+    /// The start version of an item: the recorded one if it exists, else the result of the items it waited
+    /// for.
     fn from(&mut self, item: u32, read: &ListItem) -> Result<Beginning, Failure> {
         if let Some(version) = self.source.begins(item, read) {
             return Ok(Beginning::At(version));
@@ -326,13 +327,13 @@ impl Drive<'_> {
         if !enough && self.others.len() < TOLD_MAX {
             self.others.push(result);
         }
-        // Somebody may want to look at one that diverged.
+        // Keep the fork of a diverged run for inspection.
         match self.forks.remove(&item) {
             Some(name) if well && self.work.schedule.is_needed(item) => self.done_with.push(name),
             Some(name) if well => discard(self.vault, &name),
             Some(_) | None => {}
         }
-        // What waits for it can begin from what it left, whatever the verdict.
+        // Items that wait for it can start from its result, regardless of the verdict.
         self.work.schedule.ended(item, verdict.is_some());
         Ok(())
     }
@@ -351,7 +352,7 @@ impl Drive<'_> {
             let path = self.args.results.clone().unwrap_or_default();
             results.flush().map_err(EdgeError::host("write", &path))?;
         }
-        // The last ones first: one may have begun from what another left.
+        // In reverse order: a fork may be based on an earlier one.
         self.done_with.iter().rev().for_each(|name| discard(self.vault, name));
         self.counts.not_run = self.source.list.len() as u64 - self.counts.items;
         self.counts.items = self.source.list.len() as u64;
@@ -377,12 +378,12 @@ impl Drive<'_> {
     }
 }
 
-/// A fork that nobody needs to look at.
+/// Discards a fork that is not needed for inspection.
 fn discard(vault: &Vault, name: &str) {
     if let Ok(fork) = name.parse::<ChangesOf>()
         && let Err(error) = vault.discard(&fork)
     {
-        tracing::warn!(%error, fork = name, "a fork of the replay stays until it expires");
+        tracing::warn!(%error, fork = name, "cannot discard a fork of the replay; it stays until it expires");
     }
 }
 

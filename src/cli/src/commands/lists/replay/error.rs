@@ -1,19 +1,19 @@
-//! What keeps a replay from being begun.
+//! Errors that prevent a replay.
 
 use avfs_present::hint;
 use avfs_types::diagnose::Diagnose;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    #[error("there is nothing to replay in {what}")]
+    #[error("nothing to replay in {what}")]
     Empty { what: String },
-    #[error("{what:?} is no file, and neither a fork nor a recording, nor the id of a run")]
+    #[error("{what:?} is not a file, fork, recording or run id")]
     Unknown { what: String },
-    #[error("{id} began from {version}, which is not in this vault{recorded_in}")]
+    #[error("{id} starts at {version}, which is not in this vault{recorded_in}")]
     UnknownBase { id: String, version: String, recorded_in: String },
-    #[error("{id} began from {version}, which this vault no longer keeps")]
+    #[error("{id} starts at {version}, which this vault no longer has")]
     GoneBase { id: String, version: String },
-    #[error("a replay only reads remembered results")]
+    #[error("a replay can only read remembered results")]
     OnlyReads,
 }
 
@@ -29,15 +29,15 @@ impl Diagnose for ReplayError {
 }
 
 hint!(ReplayError, |error, avfs| Some(match error {
-    Self::Empty { .. } => format!("see what was run with: {avfs} runs list"),
+    Self::Empty { .. } => format!("list runs with: {avfs} runs list"),
     Self::Unknown { .. } => {
-        format!("list what there is with: {avfs} fork list, {avfs} record list, {avfs} runs list")
+        format!("list them with: {avfs} fork list, {avfs} record list, {avfs} runs list")
     }
     Self::UnknownBase { .. } => {
-        "name the vault that it was recorded in with --vault, or a copy of that file".to_owned()
+        "use the vault that it was recorded in, or a copy of it, with: --vault PATH".to_owned()
     }
     Self::GoneBase { .. } => {
-        "name a copy of the vault that still has it with --vault; a checkpoint keeps a version from prune and gc"
+        "use a copy of the vault that still has it with: --vault PATH; a checkpoint protects a version from prune and gc"
                     .to_owned()
     }
     Self::OnlyReads => "use --cache read, or --cache off".to_owned(),

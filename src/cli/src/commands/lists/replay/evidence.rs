@@ -1,4 +1,4 @@
-//! What is at hand of two runs that are compared: what each left, and what each wrote.
+//! The data of two compared runs: their trees and their output.
 
 use avfs_lists::replay::Seen;
 use avfs_types::ids::{RunId, RunPrefix, VersionId, from_hex};
@@ -12,19 +12,19 @@ use avfs_wire::{InspectionHit, ListItem};
 
 use crate::worker_pool::Ran;
 
-/// Both streams of a run, where they are known.
+/// Both output streams of a run, if they are known.
 pub type Streams = [Option<Vec<u8>>; 2];
 
 pub fn version(text: Option<&String>) -> Option<VersionId> {
     VersionId::from_slice(&from_hex(text?)?)
 }
 
-/// What was seen of a run that was executed.
+/// The observed result of a run that was executed.
 pub fn seen_of(vault: &Vault, ran: &Ran, left: Option<VersionId>) -> avfs_vault::Result<Seen> {
     let mut seen = Seen {
         exit_code: ran.exit_code,
         signal: ran.signal,
-        // Of output that was cut off the digest tells nothing.
+        // The digest of truncated output is not comparable.
         stdout: ran.stdout_digest.clone().filter(|_| !ran.stdout_truncated),
         stderr: ran.stderr_digest.clone().filter(|_| !ran.stderr_truncated),
         ..Seen::default()
@@ -37,7 +37,7 @@ pub fn seen_of(vault: &Vault, ran: &Ran, left: Option<VersionId>) -> avfs_vault:
     Ok(seen)
 }
 
-/// The same of one whose result is remembered.
+/// The same, for a run whose result is remembered.
 pub fn seen_by_cache(found: InspectionHit) -> Seen {
     Seen {
         exit_code: Some(found.exit_code),
@@ -49,7 +49,7 @@ pub fn seen_by_cache(found: InspectionHit) -> Seen {
     }
 }
 
-/// From the recorded tree to the one that was seen, where both are at hand.
+/// The changes from the recorded tree to the observed one; `None` unless both exist.
 pub fn changes(
     vault: &Vault,
     recorded: Option<VersionId>,
@@ -65,7 +65,7 @@ pub fn changes(
     Ok(Some(diff(pages, &old, &new)?))
 }
 
-/// What the recorded run wrote, where that is remembered.
+/// The output of the recorded run, if it is remembered.
 pub fn recorded_outputs(vault: &Vault, read: &ListItem) -> avfs_vault::Result<Streams> {
     let Some(id) = read.run.as_deref().and_then(|id| RunPrefix::parse(id).ok()) else {
         return Ok([None, None]);
@@ -77,7 +77,7 @@ pub fn recorded_outputs(vault: &Vault, read: &ListItem) -> avfs_vault::Result<St
     }
 }
 
-/// What a run wrote, where that is remembered.
+/// The output of a run, if it is remembered.
 pub fn remembered_outputs(vault: &Vault, run: &RunId) -> avfs_vault::Result<Streams> {
     let reader = vault.read()?;
     let Some(memo) = memo::of_run(&*reader, run)? else { return Ok([None, None]) };

@@ -22,15 +22,15 @@ use crate::ui::{Out, Outcome, Tone};
 use crate::view::{first_line, plural};
 use crate::worker_pool::WORKERS_MAX;
 
-/// Run what was recorded again, and compare
+/// Run recorded commands again, and compare the results
 ///
-/// Each run begins from the version it began from when it was recorded, so they do not wait for each other. Compared are
-/// the exit code, the outputs and the tree: identical, equivalent (nothing differs but declared noise), or diverged.
-/// Times are noise, unless an item of a list declares its own (docs/LISTS.md). Options of avfs-run win over what was
-/// recorded.
+/// Each run starts at the version it started at when it was recorded, so runs do not wait for each other. The
+/// exit code, the output and the tree are compared; the verdict is identical, equivalent (only declared noise
+/// differs) or diverged. Times are noise, unless an item of a list declares its own noise (docs/LISTS.md).
+/// Options of avfs-run override the recorded ones.
 ///
-/// What makes runs repeat themselves: record them with avfs-run --reproducible, or --clock-fixed. The order in which
-/// directories are read is the file system's and is not promised.
+/// To make runs repeatable, record them with avfs-run --reproducible or --clock-fixed. The order of directory
+/// entries depends on the file system and is not fixed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,26 +46,28 @@ pub struct ReplayArgs {
     /// Exit with 1 if a run diverged
     #[arg(long)]
     verify: bool,
-    /// Exit with 1 if a run is anything but identical
+    /// Exit with 1 if a run is not identical
     #[arg(long)]
     exact: bool,
-    /// How many run at once [default: the number of processors]
+    /// Run N commands at once [default: the number of processors]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
     jobs: Option<u16>,
-    /// End with the first run that diverges
+    /// Stop at the first run that diverges
     #[arg(long)]
     fail_fast: bool,
-    /// Paths that are not compared, as a glob; may be given several times
+    /// Do not compare paths that match this glob; can be repeated
     #[arg(long, value_name = "GLOB")]
     ignore: Vec<String>,
-    /// What is replaced in both outputs before they are compared: a regular expression, and after => what stands in its
-    /// place. Needs runs that were recorded with --cache write: else only digests of their outputs are kept
+    /// Replace matches of a regular expression with TEXT in both outputs before comparing them; can be
+    /// repeated. Needs runs that were recorded with --cache write: otherwise only digests of their output are
+    /// stored
     #[arg(long, value_name = "PATTERN[=>TEXT]")]
     normalise: Vec<String>,
-    /// Compare a remembered result where there is one, in place of running (avfs cache) [possible values: off, read]
+    /// Compare a remembered result, if there is one, instead of running the command (avfs cache) [possible
+    /// values: off, read]
     #[arg(long, value_name = "MODE", default_value = "off")]
     cache: CacheMode,
-    /// Write what became of each run, one line of JSON each
+    /// Write the result of each run to FILE, one line of JSON per run
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     results: Option<PathBuf>,
     #[command(flatten)]
@@ -73,7 +75,7 @@ pub struct ReplayArgs {
 }
 
 impl ReplayArgs {
-    /// Noise that is declared for all.
+    /// The noise that is declared for all runs.
     fn noise(&self) -> ListNoise {
         let output = self.normalise.iter().map(|word| {
             let (pattern, replace) = word.split_once("=>").unwrap_or((word, ""));
@@ -96,7 +98,7 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
     let human = |out: &mut Out| {
         if let Some(first) = &replay.first_diverged {
             let id = out.paint(Tone::Deleted, &first.id);
-            out.line(format_args!("the first that diverged: {id}  {}", first_line(&first.command)))?;
+            out.line(format_args!("first diverged run: {id}  {}", first_line(&first.command)))?;
             for difference in first.differences.iter().filter(|difference| !difference.noise) {
                 out.line(format_args!("  {}: {}", difference.what, difference.text))?;
             }
@@ -131,7 +133,7 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
             .to_owned(),
         message: format!("{}: {}", replay.verdict, sentence(replay)),
         hint: Some(
-            "what is declared as noise is not compared: --ignore GLOB, --normalise PATTERN".to_owned(),
+            "declare expected differences as noise with: --ignore GLOB, --normalise PATTERN".to_owned(),
         ),
     };
     ctx.ui.answer_no(replay, &why, human)

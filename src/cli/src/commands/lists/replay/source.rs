@@ -1,4 +1,4 @@
-//! What is replayed: a list as it is, or one that is made of the journal; and where each of its runs begins.
+//! The source of a replay: a list file, or a list made from the journal; and the start version of each run.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -19,7 +19,7 @@ use crate::ui::Failure;
 
 pub struct Source {
     pub list: ListFile,
-    /// Of each item, whether what it began from is in the vault.
+    /// For each item, whether its start version is in the vault.
     begins_here: Vec<bool>,
 }
 
@@ -45,7 +45,7 @@ impl Source {
                 }
                 None => false,
             };
-            // What was recorded began somewhere, whether or not that was known when the list was made.
+            // A recorded run had a start version, even if it was unknown when the list was made.
             let by_hand = item.start.is_none() && item.run.is_none();
             let has_other_way = by_hand || !list.needs(number).is_empty();
             if !known && !has_other_way {
@@ -56,7 +56,7 @@ impl Source {
         Ok(Self { list, begins_here })
     }
 
-    /// The items that have to be replayed before one: none if what it began from is at hand.
+    /// The items to replay before this one: none if its start version is in the vault.
     pub fn waits_for(&self, item: u32) -> &[u32] {
         match self.begins_here.get(item as usize) {
             Some(true) => &[],
@@ -64,7 +64,7 @@ impl Source {
         }
     }
 
-    /// The version an item began from, if it is at hand.
+    /// The start version of an item, if it is in the vault.
     pub fn begins(&self, number: u32, item: &ListItem) -> Option<VersionId> {
         start(item).filter(|_| self.begins_here.get(number as usize) == Some(&true))
     }
@@ -77,7 +77,7 @@ fn start(item: &ListItem) -> Option<VersionId> {
 fn unknown_base(list: &ListFile, item: &ListItem, here: &str) -> ReplayError {
     let version = item.start.as_ref().and_then(|start| start.version.clone().or_else(|| start.tree.clone()));
     let version = version.map_or_else(
-        || "a version that was gone when the list was made".to_owned(),
+        || "a version that no longer existed when the list was made".to_owned(),
         |version| format!("version {version}"),
     );
     let id = item.id.clone();
@@ -92,15 +92,17 @@ fn unknown_base(list: &ListFile, item: &ListItem, here: &str) -> ReplayError {
     }
 }
 
-/// A list of what the journal has, in a file that has no name.
+/// Exports the selected runs of the journal to an unlinked temporary list.
 fn of_journal(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault) -> Result<ListFile, Failure> {
     let selection = Selection::find(vault, &args.what).map_err(|error| match error {
         SelectionError::Unknown { text } => Failure::from(ReplayError::Unknown { what: text }),
         other @ (SelectionError::Vault(_) | SelectionError::Ambiguous { .. }) => other.into(),
     })?;
     let dir = std::env::temp_dir();
-    let path = dir
-        .join(format!("avfs-replay-{}", random::suffix().map_err(EdgeError::host("draw a name in", &dir))?));
+    let path = dir.join(format!(
+        "avfs-replay-{}",
+        random::suffix().map_err(EdgeError::host("create a file in", &dir))?
+    ));
     let failed = |source| Failure::from(EdgeError::host("write", &path)(source));
     let file = File::create_new(&path).map_err(failed)?;
     let written = (|| {
@@ -114,7 +116,7 @@ fn of_journal(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault) -> Result<
         }
         Ok(ListFile::open(&path, &dir)?)
     })();
-    // It is open; a name nobody needs.
+    // The file is open and no longer needs its name.
     let _ = std::fs::remove_file(&path);
     written
 }
