@@ -62,10 +62,10 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         (
             "[run]\ntiemout = '5s'\n",
             "config.unknown_key",
-            "avfs.toml:2: there is no key run.tiemout; did you mean run.timeout?",
+            "avfs.toml:2: unknown key run.tiemout; did you mean run.timeout?",
         ),
         ("[run]\ntimeout = 5\n", "config.wrong_type", "avfs.toml:2: run.timeout takes a string"),
-        ("\n[run]\nprofile = 'lax'\n", "config.bad_value", "avfs.toml:3: run.profile: \"lax\""),
+        ("\n[run]\nprofile = 'lax'\n", "config.bad_value", "avfs.toml:3: run.profile: invalid value \"lax\""),
         ("[run\n", "config.syntax", "avfs.toml:1: "),
     ] {
         put(&env, PROJECT, text);

@@ -136,7 +136,7 @@ fn what_is_wrong_with_a_file_is_named_with_its_line_and_key() {
         (
             "[[rule]]\nacton = 'deny'\n",
             "policy.unknown_key",
-            "policy.toml:2: there is no key rule.acton; did you mean rule.action?",
+            "policy.toml:2: unknown key rule.acton; did you mean rule.action?",
         ),
         ("[[rule]]\n\naction = 1\n", "policy.wrong_type", "policy.toml:3: rule.action takes a string"),
         ("[caps]\nnet = 'all'\n", "policy.bad_value", "policy.toml:2: caps.net: \"all\""),

@@ -135,7 +135,7 @@ fn a_time_of_ones_own() {
     );
     assert_eq!(set, "1 UTC\n");
     let bad = env.run(&["--clock-fixed=yesterday", "--", "true"]).expect(125);
-    assert!(bad.stderr.contains("\"yesterday\" is no time"), "{bad:?}");
+    assert!(bad.stderr.contains("\"yesterday\" is not a time"), "{bad:?}");
 }
 
 #[test]

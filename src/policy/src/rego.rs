@@ -226,7 +226,7 @@ decision := {"action": "allow"} if {
     #[test]
     fn a_script_that_fails_or_never_ends_denies() {
         for (text, part) in [
-            ("package avfs\ndecision := {\"action\": \"refuse\"}", "is not a action"),
+            ("package avfs\ndecision := {\"action\": \"refuse\"}", "invalid action"),
             ("package avfs\ndecision := {\"reason\": \"x\"}", "its decision has no action"),
             (ENDLESS, ""),
             ("package avfs\ndecision := {\"action\": \"allow\"}\ndecision := {\"action\": \"deny\"}", ""),

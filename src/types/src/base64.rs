@@ -1,17 +1,17 @@
-//! Standard Base64 with padding; a value has one encoding, and other spellings of it are refused.
+//! Standard Base64 with padding; a value has one encoding, and other spellings of it are rejected.
 
 use data_encoding::{BASE64, BASE64_NOPAD};
 
-/// Standard base64 with padding.
+/// Encodes bytes as standard Base64 with padding.
 #[must_use]
 pub fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// Reads standard base64 with padding.
+/// Decodes standard Base64 with padding.
 #[must_use]
 pub fn from_base64(text: &str) -> Option<Vec<u8>> {
-    // `BASE64` would also read several padded values in a row.
+    // `BASE64` would also accept several padded values in a row.
     let digits = text.trim_end_matches('=');
     let padded = digits.len().next_multiple_of(4) == text.len();
     if padded { BASE64_NOPAD.decode(digits.as_bytes()).ok() } else { None }

@@ -1,4 +1,4 @@
-//! The time, injected: nothing else in the library asks the machine for it.
+//! The time, injected: nothing else in the library reads the machine's clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ impl Timestamp {
     }
 }
 
-/// A time as the kernel gives it: whole seconds, and nanoseconds that always count forward.
+/// A time in the kernel's form: whole seconds, and nanoseconds that always count forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileTime {
     /// Seconds since 1970; negative before.
@@ -35,20 +35,20 @@ impl FileTime {
         Self { seconds, nanos: u32::try_from(rest).unwrap_or(0) }
     }
 
-    /// Nanoseconds since 1970, held within what 64 bits can say (the years 1677 to 2262).
+    /// Nanoseconds since 1970, clamped to the range of 64 bits (the years 1677 to 2262).
     #[must_use]
     pub fn saturating_nanos(self) -> i64 {
         self.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(self.nanos))
     }
 }
 
-/// RFC 3339 in UTC.
+/// The time as RFC 3339 in UTC.
 #[must_use]
 pub fn time_text(at: Timestamp) -> String {
     time_of_file(FileTime::from_nanos(at.0))
 }
 
-/// RFC 3339 in UTC; seconds since 1970 after an `@` where no calendar reaches.
+/// The time as RFC 3339 in UTC, or as `@` and seconds since 1970 outside of the calendar's range.
 #[must_use]
 pub fn time_of_file(time: FileTime) -> String {
     let nanos = i32::try_from(time.nanos).unwrap_or(0);
@@ -58,7 +58,7 @@ pub fn time_of_file(time: FileTime) -> String {
     }
 }
 
-/// A duration in milliseconds, to the microsecond: as results tell it.
+/// A duration in milliseconds, rounded to microseconds, as in results.
 #[must_use]
 pub fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
@@ -82,7 +82,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves one microsecond at each look, so that records made one after the other stay in order.
+/// A clock that advances one microsecond with each call, so that consecutive records stay in order.
 #[derive(Debug)]
 pub struct SteppingClock(std::sync::atomic::AtomicI64);
 

@@ -1,11 +1,11 @@
-//! A command as it is run, and as people are shown it.
+//! A command, as executed and as displayed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::printable::text_of;
 
-/// What is run.
+/// The command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandLine {
     /// A program and its arguments, started without a shell.
@@ -15,7 +15,7 @@ pub enum CommandLine {
 }
 
 impl CommandLine {
-    /// The words that are executed.
+    /// The argv to execute.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
         match self {
@@ -24,7 +24,7 @@ impl CommandLine {
         }
     }
 
-    /// One line for people and messages.
+    /// The command on one line, for people and messages.
     #[must_use]
     pub fn shown(&self) -> String {
         match self {
@@ -37,7 +37,7 @@ impl CommandLine {
     }
 }
 
-/// A word as people and JSON are shown it: bytes that are no text are escaped.
+/// A word for people and JSON: bytes that are not UTF-8 are escaped.
 #[must_use]
 pub fn shown_word(word: &OsStr) -> String {
     text_of(word.as_bytes()).into_owned()
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_is_shown_escaped() {
+    fn bytes_that_are_not_utf8_are_shown_escaped() {
         assert_eq!(shown_word(OsStr::from_bytes(b"a\xff\xfe b\xc3\xa9")), "a\\xff\\xfe b\u{e9}");
         let line = CommandLine::Argv(vec!["ls".into(), OsStr::from_bytes(b"\xff").into()]);
         assert_eq!(line.shown(), "ls \\xff");

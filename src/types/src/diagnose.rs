@@ -1,18 +1,18 @@
-//! What every error of the library has for scripts, a stable code, and how words are quoted for a shell.
+//! The stable code of every error, for scripts; and quoting of words for a shell.
 
 use std::ffi::OsStr;
 
-/// A stable code, part of the `--json` contract. What to do about an error, the edge says (`avfs_present::Hint`).
+/// A stable code, part of the `--json` contract. Hints for people are in `avfs_present::Hint`.
 pub trait Diagnose: std::error::Error {
     /// The stable code of the error, such as `ref.invalid`. A code is never renamed.
     fn code(&self) -> &'static str;
-    /// The code of what it came from, where that says more.
+    /// The code of the cause, if it is more specific.
     fn cause(&self) -> Option<&'static str> {
         None
     }
 }
 
-/// An error and its causes, after colons.
+/// An error and its causes, separated by colons.
 pub fn with_causes(error: &(dyn std::error::Error + '_)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -24,7 +24,7 @@ pub fn with_causes(error: &(dyn std::error::Error + '_)) -> String {
     text
 }
 
-/// A word as a shell has to be given it.
+/// Quotes a word for a shell.
 #[must_use]
 pub fn shell_word(word: &OsStr) -> String {
     let text = word.to_string_lossy();

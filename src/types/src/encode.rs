@@ -1,6 +1,6 @@
-//! How numbers and byte strings are written where one value has one encoding: objects, digests, keys.
+//! The encoding of numbers and byte strings where each value must have exactly one encoding: objects, digests, keys.
 
-/// Appends a number as LEB128: 7 bits a byte, the lowest first.
+/// Appends a number as LEB128: 7 bits per byte, the lowest first.
 pub fn put_number(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push((n & 0x7f) as u8 | 0x80);

@@ -1,17 +1,17 @@
-//! Patterns of paths, in which nothing but `**` goes past a slash.
+//! Glob patterns of paths, in which only `**` matches a slash.
 //!
-//! Classes of characters (`[a-z]`, `[!x]`, `[[:digit:]]`) are read as git reads them, and written so that globset, which
-//! knows neither names nor escapes in them and lets them match a slash, reads the same.
+//! Character classes (`[a-z]`, `[!x]`, `[[:digit:]]`) are parsed like git does, and rewritten for globset, which
+//! supports neither names nor escapes in them and lets them match a slash.
 
 use globset::{Glob, GlobBuilder};
 
-/// A pattern of paths, with alternatives in braces: `*` stays within a name, and so does a class.
+/// Compiles a pattern of paths, with alternatives in braces: `*` and character classes do not match a slash.
 pub fn of_path(text: &str) -> Result<Glob, globset::Error> {
     let mut read = String::with_capacity(text.len());
     for token in tokens(text) {
         match token {
             Token::Class(class) => read.push_str(&class.text()),
-            // For globset to refuse, or to read in its own way.
+            // globset rejects it, or interprets it in its own way.
             Token::BadClass(_) => read.push('['),
             Token::Escaped(escaped) => {
                 read.push('\\');
@@ -29,9 +29,9 @@ pub fn of_path(text: &str) -> Result<Glob, globset::Error> {
 pub enum Token {
     /// A character class, such as `[a-z]`.
     Class(Class),
-    /// What opens a class that is none, and why; what follows comes as other tokens.
+    /// The opening bracket of a malformed class, and the error; the rest follows as other tokens.
     BadClass(&'static str),
-    /// What follows a backslash; nothing at the end.
+    /// The character after a backslash; `None` at the end of the pattern.
     Escaped(Option<char>),
     /// This many `*` in a row.
     Stars(usize),
@@ -65,7 +65,7 @@ pub fn tokens(text: &str) -> impl Iterator<Item = Token> {
     })
 }
 
-/// Classes that have a name, as ranges.
+/// Named classes, as ranges.
 const NAMED: [(&str, &[(char, char)]); 12] = [
     ("alnum", &[('0', '9'), ('A', 'Z'), ('a', 'z')]),
     ("alpha", &[('A', 'Z'), ('a', 'z')]),
@@ -81,9 +81,9 @@ const NAMED: [(&str, &[(char, char)]); 12] = [
     ("xdigit", &[('0', '9'), ('A', 'F'), ('a', 'f')]),
 ];
 
-const UNCLOSED: &str = "a class of characters is not closed";
+const UNCLOSED: &str = "unclosed character class";
 
-/// A class of characters; none of them matches a slash, whatever it says.
+/// A character class; no class ever matches a slash.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Class {
     negated: bool,
@@ -91,16 +91,16 @@ pub struct Class {
 }
 
 impl Class {
-    /// Reads what follows the opening bracket, and gives what follows the closing one.
+    /// Parses the text after the opening bracket, and returns the text after the closing one.
     fn read(text: &str) -> Result<(Self, &str), &'static str> {
         let inner = text.strip_prefix(['!', '^']);
         let (negated, mut rest) = (inner.is_some(), inner.unwrap_or(text));
         let mut ranges: Vec<(char, char)> = Vec::new();
-        // What a dash would make a range of.
+        // The start of a range, if a dash follows.
         let mut before = None;
         let mut is_first = true;
         loop {
-            // What comes first belongs to the class, a closing bracket too.
+            // The first character always belongs to the class, even a closing bracket.
             if !is_first && let Some(left) = rest.strip_prefix(']') {
                 return Ok((Self { negated, ranges }, left));
             }
@@ -110,13 +110,13 @@ impl Class {
             {
                 let (to, left) = member(left)?;
                 if to < from {
-                    return Err("a range of characters ends before it begins");
+                    return Err("a character range ends before it starts");
                 }
                 ranges.push((from, to));
                 (before, rest) = (None, left);
             } else if let Some((name, left)) = named(rest)? {
                 let known = NAMED.iter().find(|(known, _)| *known == name);
-                ranges.extend(known.ok_or("there is no class of characters of that name")?.1);
+                ranges.extend(known.ok_or("unknown name of a character class")?.1);
                 (before, rest) = (None, left);
             } else {
                 let (char, left) = member(rest)?;
@@ -126,9 +126,9 @@ impl Class {
         }
     }
 
-    /// The class as globset reads it.
+    /// The class in the syntax of globset.
     pub fn text(&self) -> String {
-        /// What means something there, by its place; in the order of their codes.
+        /// Characters that are special in a class depending on their position; in the order of their codes.
         const MARKS: [char; 5] = ['!', '-', '/', ']', '^'];
         let holds = |char: char| self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&char));
         let mut text = String::from(if self.negated { "[!" } else { "[" });
@@ -148,7 +148,7 @@ impl Class {
         if self.negated {
             text.push('/');
         } else if text == "[" {
-            // No name has it: what follows is not the first, or there is nothing else.
+            // No name contains NUL: it keeps the following characters from being first, or the class from being empty.
             text.push('\0');
         }
         text.extend(['!', '^', '-'].into_iter().filter(|char| holds(*char)));
@@ -167,17 +167,17 @@ fn push_range(text: &mut String, from: char, to: char) {
     }
 }
 
-/// A character of a class, which may be escaped.
+/// Parses a character of a class, which may be escaped.
 fn member(text: &str) -> Result<(char, &str), &'static str> {
     let mut chars = text.strip_prefix('\\').unwrap_or(text).chars();
     Ok((chars.next().ok_or(UNCLOSED)?, chars.as_str()))
 }
 
-/// The name of a class within a class.
+/// Parses the name of a class within a class.
 fn named(text: &str) -> Result<Option<(&str, &str)>, &'static str> {
     let Some(inner) = text.strip_prefix("[:") else { return Ok(None) };
     let (name, left) = inner.split_once(']').ok_or(UNCLOSED)?;
-    // Without the second colon the bracket is a character like any other.
+    // Without the second colon the bracket is an ordinary character.
     Ok(name.strip_suffix(':').map(|name| (name, left)))
 }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_class_is_told() {
+    fn malformed_classes_are_rejected() {
         for text in ["a", "a\\]", "z-a]", "[:nothing:]]", "[:digit:", ""] {
             assert!(Class::read(text).is_err(), "[{text}");
         }

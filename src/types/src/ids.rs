@@ -1,7 +1,7 @@
-//! Names and identities, parsed once at the edge: digests of content, and the names people give.
+//! Names and ids, parsed once at the edge: digests of content, and the names that people choose.
 //!
-//! A digest never changes meaning: each kind has its own hashing context, so that no object of one kind can
-//! pass for another.
+//! A digest never changes meaning: each kind has its own hashing context, so that an object of one kind never has the
+//! digest of another kind.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
 /// Bytes of a BLAKE3 digest.
 pub const DIGEST_BYTES: usize = 32;
-/// Hex digits of a digest that are shown where people read it.
+/// Hex digits of a digest that are shown to people.
 pub(crate) const SHORT_HEX_DIGITS: usize = 12;
-/// The fewest hex digits that may stand for a version or a run.
+/// The minimum number of hex digits that identify a version or a run.
 pub const PREFIX_HEX_DIGITS_MIN: usize = 4;
-/// Random bytes behind a run's id.
+/// Random bytes of a run's id.
 pub(crate) const RUN_ID_BYTES: usize = 5;
 /// Hex digits of a run's id.
 pub const RUN_ID_HEX_DIGITS: usize = 2 * RUN_ID_BYTES;
-/// The most bytes that a name of a fork, checkpoint, recording or vault may have.
+/// The maximum length of the name of a fork, checkpoint, recording or vault, in bytes.
 pub const NAME_BYTES_MAX: usize = 100;
 
 /// A text that is not a valid name. `what` is the kind of name: `fork`, `checkpoint`, `recording` or `vault`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NameError {
-    /// The name has no characters.
+    /// The name is empty.
     #[error("a {what} name may not be empty")]
     Empty {
         /// The kind of name.
@@ -98,8 +98,8 @@ macro_rules! name_type {
         pub struct $type(String);
 
         impl $type {
-            /// Checks a name: 1 to [`NAME_BYTES_MAX`] bytes of ASCII letters, digits, `.`, `_` and `-`, of which the
-            /// first is a letter or a digit. The name of a fork may have several such parts with `/` between them.
+            /// Checks a name: 1 to [`NAME_BYTES_MAX`] bytes of ASCII letters, digits, `.`, `_` and `-`, starting with a
+            /// letter or a digit. The name of a fork may have several such parts separated by `/`.
             pub fn parse(name: &str) -> Result<Self, NameError> {
                 $check($what, name)?;
                 Ok(Self(name.to_owned()))
@@ -147,14 +147,14 @@ name_type!(
     check_name
 );
 name_type!(
-    /// The name of a vault that lives among the user's named vaults.
+    /// The name of one of the user's named vaults.
     VaultName,
     "vault",
     check_name
 );
 
 impl CheckpointName {
-    /// A checkpoint made by a run.
+    /// The name of a checkpoint saved by a run.
     #[must_use]
     pub fn of_run(what: &'static str, run: &RunId) -> Self {
         Self(format!("{what}-{run}"))
@@ -162,20 +162,20 @@ impl CheckpointName {
 }
 
 impl ForkName {
-    /// The fork every vault starts with.
+    /// The fork that every vault starts with.
     #[must_use]
     pub fn main() -> Self {
         Self("main".to_owned())
     }
 
-    /// The fork made for one run.
+    /// The fork created for one run.
     #[must_use]
     pub fn of_run(run: &RunId) -> Self {
         Self(format!("run-{run}"))
     }
 }
 
-/// What an id of random digits names.
+/// The kind of a random id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawn {
     /// A run.
@@ -238,13 +238,13 @@ macro_rules! drawn_id {
         pub struct $type(String);
 
         impl $type {
-            /// Makes an id from random bytes. The caller draws them; equal bytes give equal ids.
+            /// Creates an id from random bytes, which the caller provides; equal bytes give equal ids.
             #[must_use]
             pub fn from_random(bytes: [u8; RUN_ID_BYTES]) -> Self {
                 Self(to_hex(&bytes))
             }
 
-            /// Reads a whole id.
+            /// Parses a complete id.
             pub fn parse(text: &str) -> Result<Self, DrawnIdError> {
                 check_digits($what, text, RUN_ID_HEX_DIGITS..=RUN_ID_HEX_DIGITS)?;
                 Ok(Self(text.to_owned()))
@@ -268,8 +268,8 @@ macro_rules! drawn_id {
         pub struct $prefix(String);
 
         impl $prefix {
-            /// Reads at least [`PREFIX_HEX_DIGITS_MIN`] hex digits, in either case; of a run also `last`, and `last~N`
-            /// for the one N before it.
+            /// Parses at least [`PREFIX_HEX_DIGITS_MIN`] hex digits, in either case; for a run also `last`, or `last~N`
+            /// for the N-th run before the newest.
             pub fn parse(text: &str) -> Result<Self, DrawnIdError> {
                 let label = $what.word();
                 let digits = text.strip_prefix(label).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
@@ -282,13 +282,13 @@ macro_rules! drawn_id {
                 Ok(Self(digits))
             }
 
-            /// The hex digits of the prefix, in lower case; or `last` and what follows it.
+            /// The hex digits of the prefix, in lower case; or `last` with its suffix.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// How many before the newest one; nothing where digits name it.
+            /// The number of runs before the newest; `None` for a prefix of hex digits.
             #[must_use]
             pub fn steps_back(&self) -> Option<u64> {
                 steps_back(&self.0)
@@ -326,14 +326,14 @@ impl RunPrefix {
 }
 
 drawn_id!(
-    /// The id of a run: lower-case hex digits of random bytes, which the caller draws.
+    /// The id of a run: hex digits of random bytes, in lower case.
     RunId,
-    /// The first digits of a run's id, or all of them, as people type it; `run:` before it means nothing.
+    /// The first digits of a run's id, or all of them, as people type it; a leading `run:` is ignored.
     RunPrefix,
     Drawn::Run
 );
 drawn_id!(
-    /// The id of an approval, drawn like a run's.
+    /// The id of an approval, random like that of a run.
     ApprovalId,
     /// The first digits of an approval's id, or all of them.
     ApprovalPrefix,
@@ -341,20 +341,20 @@ drawn_id!(
 );
 
 drawn_id!(
-    /// The id of a batch, drawn like a run's.
+    /// The id of a batch, random like that of a run.
     BatchId,
     /// The first digits of a batch's id, or all of them.
     BatchPrefix,
     Drawn::Batch
 );
 
-/// Writes bytes as lower-case hex digits.
+/// Encodes bytes as lower-case hex digits.
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {
     HEXLOWER.encode(bytes)
 }
 
-/// Reads an even number of hex digits, in either case.
+/// Decodes an even number of hex digits, in either case.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()
@@ -373,19 +373,19 @@ macro_rules! digest_type {
                 &self.0
             }
 
-            /// `None` unless there are exactly [`DIGEST_BYTES`] bytes.
+            /// Returns `None` unless there are exactly [`DIGEST_BYTES`] bytes.
             #[must_use]
             pub fn from_slice(bytes: &[u8]) -> Option<Self> {
                 Some(Self(bytes.try_into().ok()?))
             }
 
-            /// All of the digest as lower-case hex digits.
+            /// The whole digest as lower-case hex digits.
             #[must_use]
             pub fn to_hex(&self) -> String {
                 to_hex(&self.0)
             }
 
-            /// The first 12 hex digits, for people. Not unique: never look anything up by it.
+            /// The first 12 hex digits, for people. Not unique: never use it for a lookup.
             #[must_use]
             pub fn short(&self) -> String {
                 self.to_hex()[..SHORT_HEX_DIGITS].to_owned()
@@ -407,52 +407,53 @@ macro_rules! digest_type {
 }
 
 digest_type!(
-    /// A blob: the plain BLAKE3 of a file's bytes (what `b3sum` prints), or of a chunk list's encoding.
+    /// The digest of a blob: the plain BLAKE3 of a file's bytes (as printed by `b3sum`), or of the encoding of a chunk
+    /// list.
     BlobId
 );
 digest_type!(
-    /// A directory or a page of one, times included: its storage identity.
+    /// The digest of a directory or a page of one, including times: its identity in the store.
     TreeId
 );
 digest_type!(
-    /// A directory or a page of one without modification times: what "equal content" compares.
+    /// The digest of a directory or a page of one without modification times: equal for equal content.
     ContentId
 );
 digest_type!(
-    /// A version's record.
+    /// The digest of a version's record.
     VersionId
 );
 digest_type!(
-    /// Everything that is asked for by one request, the values of secrets apart.
+    /// The digest of everything that a request asks for, except the values of secrets.
     RequestDigest
 );
 digest_type!(
-    /// Of a list of commands, as its bytes are.
+    /// The digest of the bytes of a command list.
     ListDigest
 );
 digest_type!(
-    /// What a remembered result is found by: everything it depends on.
+    /// The key of a remembered result: a digest of everything it depends on.
     MemoKey
 );
 digest_type!(
-    /// One of the things a remembered result depends on.
+    /// The digest of one input of a remembered result.
     PartDigest
 );
 digest_type!(
-    /// A row of the audit log, chained to the row before it.
+    /// The digest of a row of the audit log, chained to the row before it.
     AuditDigest
 );
 
-/// Names the files of one tree that are one file with several names.
+/// Identifies the names in a tree that are hard links to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub [u8; 16]);
 
-/// What a digest is taken of. Each kind has a BLAKE3 context of its own.
+/// The kind of data that is digested. Each kind has its own BLAKE3 context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestKind {
-    /// The list of the chunks of a large file.
+    /// The list of chunks of a large file.
     ChunkList,
-    /// A directory or a page of one, times included.
+    /// A directory or a page of one, including times.
     Tree,
     /// A directory or a page of one, without modification times.
     Content,
@@ -460,13 +461,13 @@ pub enum DigestKind {
     Version,
     /// A row of the audit log.
     Audit,
-    /// A group of hardlinked files.
+    /// A group of hard links.
     Link,
     /// A request.
     Request,
     /// The key of a remembered result.
     Memo,
-    /// One of the things that a remembered result depends on.
+    /// One input of a remembered result.
     MemoPart,
 }
 
@@ -487,7 +488,7 @@ impl DigestKind {
 
     /// A hasher whose digests cannot collide with those of another kind.
     ///
-    /// Deriving the key from the context costs a hash of its own, so each is derived once.
+    /// Deriving the key from the context costs a hash, so each key is derived once.
     #[must_use]
     pub fn hasher(self) -> blake3::Hasher {
         static HASHERS: [std::sync::OnceLock<blake3::Hasher>; 9] = [const { std::sync::OnceLock::new() }; 9];
@@ -501,12 +502,12 @@ impl DigestKind {
     }
 }
 
-/// One item of a batch, as the run says that was made for it.
+/// The item of a batch that a run belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchItem {
     /// The batch that the item belongs to.
     pub batch: BatchId,
-    /// Its place in the list, from 0.
+    /// The position of the item in the list, from 0.
     pub number: u64,
 }
 
@@ -515,7 +516,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_be_paths_or_refs_are_refused() {
+    fn names_that_could_be_paths_or_refs_are_rejected() {
         for bad in ["", "a//b", "/b", "a/", "..", ".", "a\0b", "a~1", "a@b", "a:b", "-x", "naïve"] {
             assert!(ForkName::parse(bad).is_err(), "{bad:?} was accepted");
         }
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn run_ids_are_whole_and_prefixes_are_forgiving() {
+    fn run_ids_are_strict_and_prefixes_are_lenient() {
         assert_eq!(RunId::from_random([0, 1, 0xab, 0xcd, 0xff]).as_str(), "0001abcdff");
         assert_eq!(RunId::parse("0001abcdff"), Ok(RunId::from_random([0, 1, 0xab, 0xcd, 0xff])));
         for bad in ["", "0001abcdf", "0001abcdff0", "0001ABCDFF", "0001abcdfg", "run:0001abcdff"] {
@@ -545,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_round_trips_and_refuses_other_text() {
+    fn hex_round_trips_and_rejects_other_text() {
         assert_eq!(from_hex(&to_hex(&[0, 1, 0xfe, 0xff])).unwrap(), [0, 1, 0xfe, 0xff]);
         assert_eq!(from_hex("aBFf").unwrap(), [0xab, 0xff]);
         assert_eq!(from_hex("0g"), None);
@@ -553,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_digest_never_meet() {
+    fn digests_of_different_kinds_differ() {
         let kinds = [
             DigestKind::ChunkList,
             DigestKind::Tree,

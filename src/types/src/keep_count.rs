@@ -1,11 +1,11 @@
-//! How many automatic checkpoints are kept.
+//! The number of automatic checkpoints to keep.
 
-/// How many automatic checkpoints a fork keeps: enough for the two that one run may save.
+/// The number of automatic checkpoints that a fork keeps: at least the two that one run may save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepCount(usize);
 
 impl KeepCount {
-    /// The count where nobody sets one: 50.
+    /// The default: 50.
     pub const DEFAULT: Self = Self(50);
     const LEAST: usize = 2;
 
@@ -26,7 +26,7 @@ impl std::str::FromStr for KeepCount {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not a number of checkpoints, which is 2 or more")]
+#[error("invalid number of checkpoints {0:?}: expected at least 2")]
 pub struct KeepCountError(String);
 
 impl std::fmt::Display for KeepCount {

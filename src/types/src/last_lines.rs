@@ -1,12 +1,12 @@
-//! The end of a command's output, which usually says why it failed.
+//! The end of a command's output, which usually shows why it failed.
 
-/// Lines of each stream that are shown of a command that failed.
+/// The maximum number of lines shown of each stream of a failed command.
 pub const LAST_LINES_MAX: usize = 10;
-/// Bytes of each stream that those lines may have.
+/// The maximum size of those lines, in bytes per stream.
 pub const LAST_LINES_BYTES_MAX: usize = 4 * 1024;
 
-/// The last lines of a text: at most [`LAST_LINES_MAX`] of them and [`LAST_LINES_BYTES_MAX`] bytes, without the line end
-/// behind the last one. A line that does not fit is cut at its beginning.
+/// The last lines of a text: at most [`LAST_LINES_MAX`] lines and [`LAST_LINES_BYTES_MAX`] bytes, without the final
+/// line terminator. A line that does not fit is cut at its start.
 #[must_use]
 pub fn last_lines(text: &str) -> &str {
     let text = text.trim_end_matches(['\n', '\r']);

@@ -1,10 +1,11 @@
 //! Ids, units, words and other small values that every part of avfs shares.
 //!
 //! Values are parsed once, at the edge, into types that cannot hold anything invalid: a [`ids::ForkName`] is a valid
-//! name, a [`path::TreePath`] never leaves its tree. Errors implement [`diagnose::Diagnose`]: a stable code.
+//! name, a [`path::TreePath`] never leaves its tree. Errors implement [`diagnose::Diagnose`], which gives them a stable
+//! code.
 //!
 //! This crate depends on no other crate of avfs. It never opens a file or starts a process, and reads the machine's
-//! clock in [`clock::SystemClock`] only.
+//! clock only in [`clock::SystemClock`].
 //!
 //! ```
 //! use avfs_types::Size;
@@ -60,7 +61,7 @@ pub use words::WordError;
 pub use zone::Zone;
 #[doc(hidden)]
 pub mod external {
-    //! What the macros of this crate need where they are used.
+    //! Crates that the macros of this crate use where they are expanded.
     #[cfg(feature = "schema")]
     pub use schemars;
     pub use serde;

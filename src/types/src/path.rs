@@ -4,14 +4,14 @@ use std::fmt;
 
 use crate::printable::is_hidden;
 
-/// The most bytes of one component, as on Linux file systems.
+/// The maximum length of a component in bytes, as on Linux file systems.
 pub const NAME_BYTES_MAX: usize = 255;
-/// The most components of a path.
+/// The maximum number of components.
 pub const DEPTH_MAX: usize = 10_000;
-/// Bytes of a path: every directory on the way is known by its own, so that they add up with the square of the depth.
+/// The maximum length in bytes: each parent directory stores its full path, so sizes grow with the square of the depth.
 pub const PATH_BYTES_MAX: usize = 32 << 10;
 
-/// A text that is not a path inside a tree. The text comes shortened.
+/// A text that is not a path inside a tree. Holds the text shortened.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PathError {
     /// The path contains a NUL byte.
@@ -20,17 +20,17 @@ pub enum PathError {
     /// The path contains a `..` component.
     #[error("path {0:?} contains '..'")]
     Parent(String),
-    /// A component has more than [`NAME_BYTES_MAX`] bytes: the path, and how many bytes.
+    /// A component has more than [`NAME_BYTES_MAX`] bytes: the path, and the number of bytes.
     #[error("path {0:?} has a name of {1} bytes; at most {NAME_BYTES_MAX} are allowed")]
     NameTooLong(String, usize),
-    /// The path has more than [`DEPTH_MAX`] components: the path, and how many components.
+    /// The path has more than [`DEPTH_MAX`] components: the path, and the number of components.
     #[error("path {0:?} is {1} levels deep; at most {DEPTH_MAX} are allowed")]
     TooDeep(String, usize),
-    /// The path has more than [`PATH_BYTES_MAX`] bytes: the path, and how many bytes.
+    /// The path has more than [`PATH_BYTES_MAX`] bytes: the path, and the number of bytes.
     #[error("path {0:?} has {1} bytes; at most {PATH_BYTES_MAX} are allowed")]
     TooLong(String, usize),
     /// The path of a file ends in a slash.
-    #[error("path {0:?} ends in a slash, and is to be a file")]
+    #[error("path {0:?} ends in a slash, but must name a file")]
     Slash(String),
 }
 
@@ -51,7 +51,7 @@ impl TreePath {
         Self::default()
     }
 
-    /// Reads what a person typed: leading, double and trailing slashes and `.` mean nothing.
+    /// Parses a path as people type it: leading, double and trailing slashes and `.` are ignored.
     pub fn parse(text: &[u8]) -> Result<Self, PathError> {
         let shown = || shorten(&String::from_utf8_lossy(text));
         if text.contains(&0) {
@@ -78,7 +78,7 @@ impl TreePath {
         Ok(path)
     }
 
-    /// Reads the path of a file, which a slash at its end does not name.
+    /// Parses the path of a file, which must not end in a slash.
     pub fn parse_file(text: &[u8]) -> Result<Self, PathError> {
         if text.ends_with(b"/") {
             return Err(PathError::Slash(shorten(&String::from_utf8_lossy(text))));
@@ -86,13 +86,13 @@ impl TreePath {
         Self::parse(text)
     }
 
-    /// True for what no version has: beyond the number of levels, or of bytes.
+    /// True for a path that no version can contain: too many components, or too many bytes.
     #[must_use]
     pub fn is_too_deep(&self) -> bool {
         self.0.len() > PATH_BYTES_MAX || self.depth() > DEPTH_MAX
     }
 
-    /// For a message about a path that may be very long.
+    /// The path shortened for a message.
     #[must_use]
     pub fn shortened(&self) -> String {
         shorten(&self.to_string())
@@ -110,7 +110,7 @@ impl TreePath {
         &self.0
     }
 
-    /// Adds a name that was checked before.
+    /// Appends a name that is already checked.
     pub(crate) fn push(&mut self, name: &[u8]) {
         if !self.0.is_empty() {
             self.0.push(b'/');
@@ -127,13 +127,13 @@ impl TreePath {
         path
     }
 
-    /// This path taken as lying beneath `base`.
+    /// This path below `base`.
     #[must_use]
     pub fn beneath(&self, base: &Self) -> Self {
         if self.is_root() { base.clone() } else { base.join(&self.0) }
     }
 
-    /// The directory it lies in and its name there; nothing for the root.
+    /// The parent directory and the name in it; `None` for the root.
     #[must_use]
     pub fn split(&self) -> Option<(Self, &[u8])> {
         if self.is_root() {
@@ -145,7 +145,7 @@ impl TreePath {
         }
     }
 
-    /// The directories it lies in, the nearest first, the root last.
+    /// The parent directories, the nearest first, the root last.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> + use<> {
         let above = |path: &Self| path.split().map(|(parent, _)| parent);
         std::iter::successors(above(self), move |path| above(path))
@@ -162,14 +162,14 @@ impl TreePath {
         self.components().count()
     }
 
-    /// True for itself and everything beneath it.
+    /// True for the path itself and every path below it.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         self.is_root()
             || other.0.strip_prefix(self.0.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
 
-    /// What follows `base` in a path that lies beneath it.
+    /// The part of the path after `base`; `None` if the path is not below `base`.
     #[must_use]
     pub fn below(&self, base: &Self) -> Option<Self> {
         if !base.contains(self) {
@@ -189,7 +189,8 @@ pub fn shorten(text: &str) -> String {
     short
 }
 
-/// A name or a target as people see it. Bytes that are not UTF-8, hidden characters, tabs and backslashes are shown escaped, so that a hostile name cannot forge a line, a colour or another name.
+/// A name or symlink target for display. Bytes that are not UTF-8, hidden characters, tabs and backslashes are escaped,
+/// so that a hostile name cannot forge a line, a colour or another name.
 pub struct Shown<'a>(pub &'a [u8]);
 
 impl fmt::Display for Shown<'_> {
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_read_as_people_type_them() {
+    fn paths_are_parsed_as_people_type_them() {
         assert_eq!(TreePath::parse(b"/a//b/./c/").unwrap().as_bytes(), b"a/b/c");
         assert!(TreePath::parse(b"./").unwrap().is_root());
         assert!(matches!(TreePath::parse(b"a/../b"), Err(PathError::Parent(_))));

@@ -1,9 +1,9 @@
-//! Pause points: named places where a test can hold the program, so that no test has to guess a moment.
+//! Pause points: named places where a test can hold the program, so that no test depends on timing.
 //!
-//! They exist in debug builds only; in a release build [`point`] is empty. `AVFS_TEST_PAUSE` names a directory that
-//! the program shares with a test. Each point that is reached is written to the file `points` there. While a file
-//! `hold-POINT` exists, the program stays at that point, and says so with a file `held-POINT`; `hold-POINT#N` is the
-//! N-th time that this point is reached, and `hold-#N` the N-th point of all.
+//! They exist in debug builds only; in a release build [`point`] is empty. `AVFS_TEST_PAUSE` names a directory that the
+//! program shares with a test. Each point that is reached is appended to the file `points` there. While a file
+//! `hold-POINT` exists, the program waits at that point, and creates a file `held-POINT`; `hold-POINT#N` is the N-th
+//! time that this point is reached, and `hold-#N` the N-th point of all.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -14,15 +14,15 @@ use std::time::Duration;
 /// Records have a fixed length, so that the offset of a record gives its number.
 const RECORD_BYTES: usize = 32;
 
-/// The program is at this point, and stays here as long as a test wants it to.
+/// Marks a pause point, and waits here while a test holds it.
 pub fn point(name: impl std::fmt::Display) {
-    // In a release build the rest is not even compiled.
+    // In a release build the rest is not compiled.
     if !cfg!(debug_assertions) {
         return;
     }
     static DIR: OnceLock<Option<PathBuf>> = OnceLock::new();
     if let Some(dir) = DIR.get_or_init(|| std::env::var_os("AVFS_TEST_PAUSE").map(PathBuf::from)) {
-        // A test that has ended takes the directory away; there is nobody left to wait for.
+        // A test that has ended removes the directory; then there is nothing to wait for.
         let _ = pass(dir, &name.to_string());
     }
 }

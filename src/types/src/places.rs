@@ -1,6 +1,6 @@
-//! The names of what avfs keeps in a directory.
+//! The names of the files of avfs in a directory.
 
-/// The directory beside the user's files that holds their vault.
+/// The directory of the vault, next to the user's files.
 pub const VAULT_DIR: &str = ".avfs";
 /// The name of the vault file within [`VAULT_DIR`].
 pub const VAULT_FILE: &str = "vault.db";

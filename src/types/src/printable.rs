@@ -1,7 +1,7 @@
-//! Text from outside as it may be printed: control, bidirectional and invisible characters become visible escapes.
+//! Makes untrusted text printable: control, bidirectional and invisible characters become visible escapes.
 //!
-//! The one home of this. File names, messages, commands and settings may be hostile; what prints them writes whole
-//! lines through [`line()`], whole texts through [`Text`] and JSON through [`json_line`].
+//! All escaping is done here. File names, messages, commands and settings may be hostile; code that prints them writes
+//! lines through [`line()`], longer texts through [`Text`] and JSON through [`json_line`].
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 
-/// True for what a terminal obeys or nobody sees: control characters, line and paragraph separators, and what Unicode
-/// says to show as nothing (`Default_Ignorable_Code_Point`, which has the bidirectional controls, and the annotation
-/// and hieroglyph format controls beside it).
+/// True for characters that control a terminal or are invisible: control characters, line and paragraph separators, and
+/// characters that Unicode displays as nothing (`Default_Ignorable_Code_Point`, which includes the bidirectional
+/// controls, and in addition the annotation and hieroglyph format controls).
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
@@ -24,13 +24,14 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A text on one line: everything hidden is escaped but tabs, line ends too, so that no value can forge a line.
+/// A text on one line: all hidden characters except tabs are escaped, including newlines, so that no value can forge a
+/// line.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\t')
 }
 
-/// A text of several lines: line ends and tabs stay.
+/// A text of several lines: newlines and tabs are kept.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\t' | '\n'))
@@ -47,7 +48,7 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Bytes as text: those that are not UTF-8 are escaped, and nothing else.
+/// Bytes as text: only bytes that are not UTF-8 are escaped.
 #[must_use]
 pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -61,7 +62,7 @@ pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Words of a command line that can be shown as they are; `None` if these can.
+/// The words of a command line in printable form; `None` if no word needs escaping.
 #[must_use]
 pub fn words(words: &[OsString]) -> Option<Vec<OsString>> {
     let shown = words.iter().map(|word| line(&text_of(word.as_bytes())).into_owned().into());
@@ -69,10 +70,10 @@ pub fn words(words: &[OsString]) -> Option<Vec<OsString>> {
     (shown != words).then_some(shown)
 }
 
-/// Passes bytes on as [`lines`] shows them, wherever they are cut into pieces.
+/// A writer that escapes text like [`lines`], regardless of how the bytes are split into writes.
 pub struct Text<W: Write> {
     to: W,
-    /// The beginning of a character whose rest has not come yet.
+    /// The start of a character whose remaining bytes have not been written yet.
     begun: Vec<u8>,
 }
 
@@ -82,7 +83,7 @@ impl<W: Write> Text<W> {
         Self { to, begun: Vec::new() }
     }
 
-    /// Writes what was begun: nothing follows any more.
+    /// Writes the bytes of an incomplete character at the end of the text.
     pub fn finish(mut self) -> io::Result<()> {
         let rest = std::mem::take(&mut self.begun);
         self.to.write_all(text_of(&rest).as_bytes())
@@ -103,7 +104,7 @@ impl<W: Write> Write for Text<W> {
     }
 }
 
-/// How many of the last bytes are the beginning of a character.
+/// The number of trailing bytes that are the start of a character.
 fn begun_at_end(bytes: &[u8]) -> usize {
     let is_begun = |length: &usize| {
         let end = bytes.len().checked_sub(*length).and_then(|from| bytes.get(from..));
@@ -113,14 +114,14 @@ fn begun_at_end(bytes: &[u8]) -> usize {
     (1..=3).find(is_begun).unwrap_or(0)
 }
 
-/// One value as a line of JSON, with what is hidden as `\u` escapes: any reader gets the same value back.
+/// A value as one line of JSON, with hidden characters as `\u` escapes: any reader gets the same value back.
 pub fn json_line<T: Serialize + ?Sized>(value: &T) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     write_json_line(value, &mut text)?;
     Ok(text)
 }
 
-/// The same, written as it is made: for what may be large.
+/// Writes the same directly to `to`, for values that may be large.
 pub fn write_json_line<T: Serialize + ?Sized>(value: &T, mut to: impl Write) -> io::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut to, Visible))?;
     to.write_all(b"\n")
@@ -151,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Text with many of the characters that matter.
+    /// Text with many hidden characters.
     fn hostile() -> impl Strategy<Value = String> {
         let hidden = prop::sample::select(
             "\u{1b}\n\r\t\0\u{7f}\u{9b}\u{ad}\u{61c}\u{115f}\u{200b}\u{200d}\u{2028}\u{202e}\u{2066}\u{3164}\u{fe0f}\u{feff}\u{ffa0}\u{e0041}"
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(String::from_utf8(json_line(&text).unwrap()).unwrap(), json);
     }
 
-    /// Unicode's general category Cf, but for signs that are drawn: those around a number, and two of Kaithi.
+    /// Unicode's general category Cf, except for visible signs: those around a number, and two of Kaithi.
     #[test]
     fn every_format_character_is_hidden() {
         let formats =
@@ -192,21 +193,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_hidden_is_left(text in hostile()) {
+        fn no_hidden_character_is_left(text in hostile()) {
             prop_assert!(!line(&text).chars().any(|c| is_hidden(c) && c != '\t'));
             prop_assert!(!lines(&text).chars().any(|c| is_hidden(c) && !matches!(c, '\t' | '\n')));
             prop_assert_eq!(lines(&text).lines().count(), text.split_terminator('\n').count());
         }
 
         #[test]
-        fn json_means_the_same(text in hostile()) {
+        fn json_round_trips(text in hostile()) {
             let written = String::from_utf8(json_line(&text).unwrap()).unwrap();
             prop_assert!(!written.trim_end().chars().any(is_hidden), "{}", written);
             prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
         }
 
         #[test]
-        fn pieces_are_written_as_the_whole(
+        fn output_does_not_depend_on_the_size_of_writes(
             bytes in prop_oneof![
                 hostile().prop_map(String::into_bytes),
                 prop::collection::vec(any::<u8>(), 0..60),

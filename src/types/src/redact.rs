@@ -1,33 +1,33 @@
-//! Takes what looks like a credential out of text that is written down.
+//! Removes text that looks like a credential from text that is stored.
 //!
-//! Pure, and one pass: however the text is made, each byte is looked at a bounded number of times. Never touches what is
-//! run or compared, only what is kept about it. Text that was redacted once is not changed by a second time.
+//! A pure function in one pass: each byte is read a bounded number of times, for any input. It never modifies text that
+//! is executed or compared, only the record of it. Redacting a text twice gives the same result as once.
 //!
-//! What is taken out is always a part of one word, in which a shell would find nothing to do: people approve commands by
-//! this text, and nobody may hide one from them behind something that looks like a key.
+//! The removed text is always part of one word and has no meaning to a shell: people approve commands by this text, and
+//! a command must not be able to hide behind something that looks like a key.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What stands in place of a credential.
+/// The replacement for a credential.
 pub const REDACTED: &str = "[redacted]";
 
-/// A credential that is known by how it begins.
+/// A credential that is recognized by its prefix.
 struct Token {
     prefix: &'static str,
-    /// What may follow, and how much of it must.
+    /// The bytes that may follow the prefix, and their minimum number.
     body: fn(u8) -> bool,
     bytes_min: usize,
     edge: Edge,
     looks: Looks,
 }
 
-/// What may stand before a token.
+/// What may precede a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
-    /// Anything: nothing else begins like this.
+    /// Any byte: nothing else has this prefix.
     Any,
-    /// No letter, digit or underscore.
+    /// Not a letter, digit or underscore.
     Word,
 }
 
@@ -35,7 +35,7 @@ enum Edge {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Looks {
     Any,
-    /// Capitals, small letters and digits: words that people make have not all of them.
+    /// Upper case, lower case and digits: ordinary words do not contain all three.
     Random,
 }
 
@@ -69,7 +69,7 @@ const TOKENS: [Token; 32] = [
     token("xapp-", is_url_digit, 20, Edge::Any),
     // Google
     token("AIza", is_url_digit, 35, Edge::Any),
-    // Anthropic, OpenAI, and whoever makes keys as they do
+    // Anthropic, OpenAI, and services with the same format
     token("sk-ant-", is_url_digit, 20, Edge::Word),
     token("sk-proj-", is_url_digit, 20, Edge::Word),
     token("sk-svcacct-", is_url_digit, 20, Edge::Word),
@@ -85,48 +85,48 @@ const TOKENS: [Token; 32] = [
     token("dckr_pat_", is_url_digit, 20, Edge::Any),
 ];
 
-/// A variable with one of these in its name counts as a credential, whatever its value.
+/// A variable with one of these in its name counts as a credential, regardless of its value.
 const CREDENTIAL_NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
 
 /// True if a variable of this name is likely to hold a credential.
 #[must_use]
 pub fn is_credential_name(name: &str) -> bool {
-    // Who wrote something is no secret.
+    // The author of something is not a secret.
     let name = name.to_ascii_uppercase().replace("AUTHOR_", "");
     CREDENTIAL_NAMES.iter().any(|part| name.contains(part))
 }
 
-/// By so much of its body a token is known.
+/// The number of bytes of the body by which a token is recognized.
 const TOKEN_BEGIN_BYTES: usize = 64;
-/// The first four letters of an AWS access key's id; sixteen capitals and digits follow.
+/// The prefixes of AWS access key ids; 16 upper-case letters and digits follow.
 const AWS_KEY_IDS: [&str; 4] = ["AKIA", "ASIA", "ABIA", "ACCA"];
 const AWS_KEY_ID_BYTES: usize = 16;
-/// Names whose value is a secret of AWS, in small letters.
+/// Names whose value is an AWS secret, in lower case.
 const AWS_SECRETS: [&str; 5] =
     ["aws_secret_access_key", "aws_session_token", "aws_secret_key", "secretaccesskey", "sessiontoken"];
 const AWS_SECRET_BYTES_MIN: usize = 16;
-/// Between a name and its value: more than this is no assignment.
+/// The maximum number of bytes between a name and its value in an assignment.
 const BETWEEN_BYTES_MAX: usize = 8;
-/// How a client says who it is, in small letters.
+/// The schemes of HTTP authentication, in lower case.
 const SCHEMES: [&str; 7] = ["bearer", "basic", "token", "digest", "negotiate", "apikey", "ntlm"];
 const AUTHORIZATION: &str = "authorization";
-/// Each part of a JSON web token but the last.
+/// The minimum length of each part of a JSON web token except the last.
 const JWT_PART_BYTES_MIN: usize = 10;
 const PEM_BEGIN: &[u8] = b"-----BEGIN ";
 const PEM_DASHES: &[u8] = b"-----";
-/// The longest name of a block that there is, and more.
+/// Longer than the label of any PEM block.
 const PEM_LABEL_BYTES_MAX: usize = 64;
-/// What stands before the lines of an older key with a passphrase.
+/// The headers of an older key with a passphrase.
 const PEM_HEADERS: [&str; 2] = ["Proc-Type: ", "DEK-Info: "];
-/// The end of a key's last line is worth nothing without the others.
+/// The end of a key's last line is useless without the other lines.
 const PEM_LINE_BYTES_MIN: usize = 16;
 
-/// The text without what looks like a credential.
+/// Returns the text with everything that looks like a credential replaced.
 #[must_use]
 pub fn redact(text: &str) -> Cow<'_, str> {
     match redact_once(text) {
         Cow::Borrowed(text) => Cow::Borrowed(text),
-        // A secret with a slash in it, in an address: without it there is an address to be seen.
+        // A secret in a URL may contain a slash: the URL is recognized only after the secret is replaced.
         Cow::Owned(redacted) => Cow::Owned(redact_once(&redacted).into_owned()),
     }
 }
@@ -134,7 +134,7 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 fn redact_once(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
-    // Where the last one ended: what stands in its place is no part of a word.
+    // The end of the last credential: its replacement is not part of a word.
     let mut from = 0;
     let mut at = 0;
     while at < bytes.len() {
@@ -164,15 +164,15 @@ fn redact_once(text: &str) -> Cow<'_, str> {
     Cow::Owned(redacted)
 }
 
-/// The same for the words of a command: a name may be one word and its value the next.
+/// Redacts the words of a command: a name may be one word and its value the next.
 #[must_use]
 pub fn redact_words(words: &[String]) -> Vec<String> {
-    // No word of a command holds a NUL, and no credential does.
+    // Neither a word of a command nor a credential contains a NUL byte.
     redact(&words.join("\0")).split('\0').map(str::to_owned).collect()
 }
 
-/// What is to be taken out, if what begins here is, or announces, a credential. Both ends are ends of characters, since
-/// they lie beside ASCII.
+/// The range to remove, if a credential, or the name before one, starts at `at`. Both ends are character boundaries,
+/// since they are next to ASCII bytes.
 fn credential_at(text: &[u8], at: usize) -> Option<Range<usize>> {
     match text[at] {
         b':' => password_in_url(text, at),
@@ -195,7 +195,7 @@ fn token_at(text: &[u8], at: usize) -> Option<Range<usize>> {
         if token.edge == Edge::Word && !is_edge(text, at) {
             return None;
         }
-        // Only what is one is looked at to its end.
+        // Only an actual token is read to its end, so that the time stays linear.
         let begin = &rest[..rest.len().min(TOKEN_BEGIN_BYTES)];
         let begin = &begin[..run(begin, token.body)];
         let fits = begin.len() >= token.bytes_min && (token.looks == Looks::Any || is_random(begin));
@@ -241,7 +241,7 @@ fn authorization(text: &[u8], at: usize) -> Option<Range<usize>> {
     (spaces > 0 && length > 0).then(|| value..value + length)
 }
 
-/// `://USER:PASSWORD@`: the password.
+/// The password in `://USER:PASSWORD@`.
 fn password_in_url(text: &[u8], at: usize) -> Option<Range<usize>> {
     let begin = at + 3;
     if !text[at..].starts_with(b"://") {
@@ -254,9 +254,9 @@ fn password_in_url(text: &[u8], at: usize) -> Option<Range<usize>> {
     (colon + 1 < user.len()).then(|| begin + colon + 1..begin + user.len())
 }
 
-/// Three parts with dots between them, the first of which is JSON; more if it is encrypted.
+/// Three parts separated by dots, the first of which is JSON; more parts if the token is encrypted.
 fn web_token(text: &[u8], at: usize) -> Option<Range<usize>> {
-    // What goes before it is no part of it.
+    // A token starts only where no Base64 digit precedes it.
     let begins = at == 0 || !is_url_digit(text[at - 1]);
     if !text[at..].starts_with(b"eyJ") || !begins {
         return None;
@@ -273,7 +273,7 @@ fn web_token(text: &[u8], at: usize) -> Option<Range<usize>> {
     Some(at..end)
 }
 
-/// The lines of a private key as people keep them in files, each by itself, and where they end.
+/// The lines of a private key in PEM form, as one range each, and the offset of their end.
 fn private_key(text: &[u8], at: usize) -> Option<(Vec<Range<usize>>, usize)> {
     let label = text[at..].strip_prefix(PEM_BEGIN)?;
     let label = &label[..label.len().min(PEM_LABEL_BYTES_MAX)];
@@ -300,7 +300,7 @@ fn private_key(text: &[u8], at: usize) -> Option<(Vec<Range<usize>>, usize)> {
     }
 }
 
-/// Ends of lines, also as they are written in a string, and spaces.
+/// The length of newlines, including those escaped in a string, and of other whitespace.
 fn between_lines(text: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -312,7 +312,7 @@ fn between_lines(text: &[u8]) -> usize {
     }
 }
 
-/// How many bytes there are of a kind.
+/// The number of leading bytes that satisfy `is`.
 fn run(text: &[u8], is: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| !is(*byte)).unwrap_or(text.len())
 }
@@ -325,17 +325,17 @@ fn is_word(byte: u8) -> bool {
     is_letter_or_digit(byte) || byte == b'_'
 }
 
-/// A digit of Base64 as it is written in addresses.
+/// True for a digit of URL-safe Base64.
 fn is_url_digit(byte: u8) -> bool {
     is_word(byte) || byte == b'-'
 }
 
-/// No space, quote or anything else that a shell acts upon; beyond ASCII there is none.
+/// True for a byte that is not a space, a quote or otherwise special to a shell; bytes outside of ASCII never are.
 fn is_inert(byte: u8) -> bool {
     !byte.is_ascii() || (byte.is_ascii_graphic() && !b"\"'`$\\;&|<>()".contains(&byte))
 }
 
-/// True where a word may begin.
+/// True where a word may start.
 fn is_edge(text: &[u8], at: usize) -> bool {
     at == 0 || !is_word(text[at - 1])
 }
@@ -345,7 +345,7 @@ fn is_random(body: &[u8]) -> bool {
     has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
 }
 
-/// Whether it begins with a word, which is given in small letters.
+/// True if the text starts with `word`, which is in lower case.
 fn starts_with_word(text: &[u8], word: &str) -> bool {
     text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()))
 }
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Digits of all kinds; what is tested must not look like a credential to those who search sources for them.
+    /// Digits of all kinds. Test credentials are composed at run time, so that secret scanners do not report this file.
     fn body(length: usize) -> String {
         "aB3dE6gH9".chars().cycle().take(length).collect()
     }
@@ -364,7 +364,7 @@ mod tests {
         body(length).to_ascii_uppercase()
     }
 
-    /// Every text with what is left of it.
+    /// Texts with the expected result.
     fn corpus() -> Vec<(String, String)> {
         let mut corpus: Vec<(String, String)> = Vec::new();
         let mut add = |text: String, left: &str| corpus.push((text, left.to_owned()));
@@ -411,14 +411,14 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_taken_out() {
+    fn credentials_are_removed() {
         for (text, left) in corpus() {
             assert_eq!(redact(&text), left, "{text}");
         }
     }
 
     #[test]
-    fn what_is_none_stays() {
+    fn text_without_credentials_is_unchanged() {
         for text in [
             "",
             "make test && git commit -m 'ghp_ is how they begin'",
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_can_hide_in_one() {
+    fn a_command_cannot_hide_in_a_credential() {
         for (text, shown) in [
             ("curl http://a:x;reboot;@h", "reboot"),
             ("curl http://a:x$(reboot)@h http://a:`reboot`@h", "$(reboot)"),
@@ -471,8 +471,8 @@ mod tests {
     }
 
     #[test]
-    fn time_grows_with_the_text_alone() {
-        // Each would take longer than a test may if what was looked at once were looked at again from the next byte on.
+    fn time_is_linear_in_the_length_of_the_text() {
+        // Each would exceed the timeout of a test if bytes were read again from every position.
         for unit in [
             "eyJ",
             "eyJaaaaaaaaaaa.",
@@ -498,7 +498,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_second_time_changes_nothing(
+        fn redaction_is_idempotent(
             parts in prop::collection::vec(
                 prop_oneof![
                     prop::sample::select(corpus().into_iter().map(|(text, _)| text).collect::<Vec<_>>()),

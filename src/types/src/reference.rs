@@ -1,11 +1,11 @@
-//! References to versions as people type them. What one leads to is known by the vault.
+//! References to versions as people type them. The vault resolves them.
 
 use crate::diagnose::Diagnose;
 use crate::ids::{CheckpointName, ForkName, VersionId};
 
 /// A text that is not a reference.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{reference:?} is not a reference: {reason}")]
+#[error("invalid reference {reference:?}: {reason}")]
 pub struct BadReference {
     /// The first 80 characters of the text.
     pub reference: String,
@@ -18,10 +18,10 @@ impl Diagnose for BadReference {
         "ref.invalid"
     }
 }
-/// A reference as it was typed: `BASE` followed by any number of `~N`.
+/// A reference as typed: `BASE` followed by any number of `~N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// What the reference starts from.
+    /// The start of the reference.
     pub base: Base,
     /// How many first parents to go back: the sum of all `~N`.
     pub back: u64,
@@ -31,50 +31,55 @@ pub struct Reference {
 /// The start of a reference, before any `~N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// A fork, or the first digits of a version.
+    /// The name of a fork, or the first digits of a version's id.
     Name(String),
     /// `FORK@CHECKPOINT`: the version that the checkpoint pins.
     Checkpoint(ForkName, CheckpointName),
-    /// `run:ID`: the version that the run made. Holds what follows `run:`, unchecked.
+    /// `run:ID`: the version that the run made. Holds the text after `run:`, unchecked.
     Run(String),
 }
 
 impl Reference {
-    /// As it was typed.
+    /// The reference as typed.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Checks the form of a reference. Whether its target exists is for the vault to find out.
+    /// Checks the syntax of a reference. The vault checks whether its target exists.
     pub fn parse(text: &str) -> Result<Self, BadReference> {
         let bad = |reason| BadReference { reference: text.chars().take(80).collect(), reason };
         let mut parts = text.split('~');
         let base = parts.next().unwrap_or_default();
         let mut back = 0_u64;
         for part in parts {
-            let steps =
-                if part.is_empty() { 1 } else { part.parse().map_err(|_| bad("~ takes a number"))? };
+            let steps = if part.is_empty() {
+                1
+            } else {
+                part.parse().map_err(|_| bad("expected a number after ~"))?
+            };
             back = back.saturating_add(steps);
         }
         let base = if let Some(run) = base.strip_prefix("run:") {
             if run.is_empty() {
-                return Err(bad("run: takes the id of a run"));
+                return Err(bad("expected the id of a run after run:"));
             }
             Base::Run(run.to_owned())
         } else if let Some((fork, checkpoint)) = base.split_once('@') {
-            let fork = ForkName::parse(fork).map_err(|_| bad("what stands before @ is not a fork's name"))?;
+            let fork =
+                ForkName::parse(fork).map_err(|_| bad("the part before @ is not the name of a fork"))?;
             let name = CheckpointName::parse(checkpoint)
-                .map_err(|_| bad("what stands after @ is not a checkpoint's name"))?;
+                .map_err(|_| bad("the part after @ is not the name of a checkpoint"))?;
             Base::Checkpoint(fork, name)
         } else {
-            ForkName::parse(base).map_err(|_| bad("it is neither a fork's name nor digits of a version"))?;
+            ForkName::parse(base)
+                .map_err(|_| bad("expected the name of a fork or the digits of a version"))?;
             Base::Name(base.to_owned())
         };
         Ok(Self { base, back, text: text.to_owned() })
     }
 
-    /// The fork it names, if that is all it does.
+    /// The fork, if the reference consists only of the name of a fork.
     #[must_use]
     pub fn fork_name(&self) -> Option<ForkName> {
         match &self.base {
@@ -110,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_told_apart_from_their_form() {
+    fn references_are_distinguished_by_their_form() {
         let parse = |text: &str| Reference::parse(text);
         assert_eq!(parse("main").unwrap().fork_name(), Some(ForkName::main()));
         assert_eq!(parse("main~2~").unwrap().back, 3);
@@ -118,7 +123,7 @@ mod tests {
         assert!(matches!(parse("f@c~1").unwrap().base, Base::Checkpoint(..)));
         assert_eq!(parse("fix/login~1").unwrap().base, Base::Name("fix/login".to_owned()));
         for bad in ["", "~1", "main~x", "run:", "a@", "@b", "a//b", "/a", "a b"] {
-            assert!(matches!(parse(bad), Err(BadReference { .. })), "{bad:?} was taken");
+            assert!(matches!(parse(bad), Err(BadReference { .. })), "{bad:?} was accepted");
         }
     }
 }

@@ -1,38 +1,38 @@
-//! Values that no version and no text of ours may hold, and where bytes hold one.
+//! The values of secrets, which no version and no stored or displayed text may contain, and the search for them.
 //!
-//! Found are the values themselves and the ways programs usually write them: Base64 and Base32 at any place of a longer
-//! text, hexadecimal, percent-encoded, with `\x` and `\u` escapes, as a string of JSON; in upper and lower case alike, since
-//! host names and hexadecimal digits have no case. Never shows a value: what is told is its name.
+//! Finds the values and their common encodings: Base64 and Base32 at any offset of a longer text, hexadecimal,
+//! percent-encoding, `\x` and `\u` escapes, and JSON strings. The search ignores case, since host names and hexadecimal
+//! digits have no case. Never shows a value, only its name.
 
 use data_encoding::{BASE32_NOPAD, BASE64_NOPAD, BASE64URL_NOPAD, Encoding, HEXLOWER};
 use memchr::memmem::Finder;
 
-/// Shorter values would be found everywhere.
+/// Shorter values are not removed: they would match everywhere.
 pub(crate) const SCRUBBED_BYTES_MIN: usize = 4;
-/// Shorter values are not looked for in files, nor encoded ones in text.
+/// Shorter values are not searched for in files, and their encodings not in text.
 pub(crate) const SEARCHED_BYTES_MIN: usize = 8;
-/// Longer values are looked for as they are, not encoded: nobody writes a file of keys as one word.
+/// Longer values are searched for verbatim only: a file of keys is not usually encoded as one word.
 const ENCODED_BYTES_MAX: usize = 64 << 10;
-/// Content that is looked through at once.
+/// The amount of content that is searched at once.
 const WINDOW_BYTES: usize = 1 << 20;
 const SCRUBBED: &[u8] = b"[secret]";
-/// Where Base64 is broken into lines: by base64(1) and in mails, and in key files.
+/// The line lengths of Base64: of base64(1) and in mails, and in key files.
 const LINE_DIGITS: [usize; 2] = [76, 64];
 
-/// One way in which a value may be written, in lower case.
+/// One encoding of a value, in lower case.
 struct Form {
     name: usize,
     finder: Finder<'static>,
     searched: bool,
 }
 
-/// A set of values, by their names.
+/// A set of values with their names.
 #[derive(Default)]
 pub struct Secrets {
     names: Vec<String>,
-    /// Longest first: a value that holds another is found before it.
+    /// Longest first, so that a value that contains another one is found before it.
     forms: Vec<Form>,
-    /// Bytes of the longest form that is looked for in files.
+    /// The length of the longest form that is searched for in files.
     searched_bytes_max: usize,
 }
 
@@ -66,13 +66,13 @@ impl Secrets {
         secrets
     }
 
-    /// Names of the secrets that are looked for in files.
+    /// Names of the secrets that are searched for in files.
     pub fn searched(&self) -> impl Iterator<Item = &str> {
         let numbered = self.names.iter().enumerate();
         numbered.filter(|(number, _)| self.is_searched(*number)).map(|(_, name)| name.as_str())
     }
 
-    /// Names of those that are too short for it.
+    /// Names of the secrets that are too short to be searched for in files.
     pub fn not_searched(&self) -> impl Iterator<Item = &str> {
         let numbered = self.names.iter().enumerate();
         numbered.filter(|(number, _)| !self.is_searched(*number)).map(|(_, name)| name.as_str())
@@ -82,13 +82,13 @@ impl Secrets {
         self.forms.iter().any(|form| form.searched && form.name == number)
     }
 
-    /// True if there is nothing to look for in files.
+    /// True if there is nothing to search for in files.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.searched_bytes_max == 0
     }
 
-    /// The name of a secret whose value these bytes hold.
+    /// The name of a secret whose value these bytes contain.
     #[must_use]
     pub fn held_by(&self, bytes: &[u8]) -> Option<&str> {
         if self.is_empty() {
@@ -99,13 +99,13 @@ impl Secrets {
         searched.find(|form| form.finder.find(&lower).is_some()).map(|form| self.names[form.name].as_str())
     }
 
-    /// Looks through content that comes in pieces.
+    /// Searches content that arrives in pieces.
     #[must_use]
     pub fn watch(&self) -> Watch<'_> {
         Watch { secrets: self, pending: Vec::new(), found: None }
     }
 
-    /// The text with every value taken out.
+    /// Returns the text with every value replaced.
     #[must_use]
     pub fn scrub(&self, text: Vec<u8>) -> Vec<u8> {
         if self.forms.is_empty() {
@@ -115,27 +115,27 @@ impl Secrets {
         self.forms.iter().fold((text, lower), |texts, form| replace(texts, &form.finder)).0
     }
 
-    /// True if there is anything to take out of text.
+    /// True if there is any value to remove from text.
     #[must_use]
     pub fn scrubs(&self) -> bool {
         !self.forms.is_empty()
     }
 
-    /// The bytes of the longest form of a value.
+    /// The length of the longest form of a value, in bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.forms.first().map_or(0, |form| form.finder.needle().len())
     }
 
-    /// As [`Secrets::scrub`], for text that comes in pieces: gives what is complete of `pending`, and leaves in it what a
-    /// value may have begun in.
+    /// As [`Secrets::scrub`], for text that arrives in pieces: returns the complete part of `pending`, and leaves in it
+    /// the bytes in which a value may have started.
     #[must_use]
     pub fn scrub_piece(&self, pending: &mut Vec<u8>) -> Vec<u8> {
         let begun = self.longest().saturating_sub(1);
         let Some(cut) = pending.len().checked_sub(begun).filter(|cut| *cut > begun) else {
             return Vec::new();
         };
-        // A value that lies across the cut, the longest one first.
+        // A value that spans the cut, the longest one first.
         let around = cut - begun;
         let lower = pending[around..].to_ascii_lowercase();
         let across = self.forms.iter().find_map(|form| {
@@ -151,7 +151,7 @@ impl Secrets {
         scrubbed
     }
 
-    /// A host's name with every value taken out; all of it where a value is spread over the parts between its dots.
+    /// Removes every value from a host name; replaces the whole name if a value spans several labels.
     #[must_use]
     pub fn scrub_host(&self, host: String) -> String {
         let scrubbed = self.scrub_text(host);
@@ -159,7 +159,7 @@ impl Secrets {
         if self.held_by(joined.as_bytes()).is_some() { "[secret]".to_owned() } else { scrubbed }
     }
 
-    /// The same for text that was cut off somewhere: the beginning of a value at its end goes too.
+    /// As [`Secrets::scrub`], for text that is cut off at its end: also removes the start of a value there.
     #[must_use]
     pub fn scrub_cut(&self, mut text: Vec<u8>) -> Vec<u8> {
         let longest = self.forms.first().map_or(0, |form| form.finder.needle().len());
@@ -170,13 +170,13 @@ impl Secrets {
         self.scrub(text)
     }
 
-    /// The same for text whose beginning was cut off: the end of a value at its start goes too.
+    /// As [`Secrets::scrub`], for text that is cut off at its start: also removes the end of a value there.
     #[must_use]
     pub fn scrub_begun(&self, text: Vec<u8>) -> Vec<u8> {
         self.scrub(self.without_end(text))
     }
 
-    /// Text without the end of a value at its start.
+    /// Removes the end of a value from the start of the text.
     #[must_use]
     pub fn without_end(&self, mut text: Vec<u8>) -> Vec<u8> {
         let longest = self.forms.first().map_or(0, |form| form.finder.needle().len());
@@ -186,21 +186,21 @@ impl Secrets {
         text
     }
 
-    /// As [`Secrets::scrub`], for what is text and stays text.
+    /// As [`Secrets::scrub`], for a `String`.
     #[must_use]
     pub fn scrub_text(&self, text: String) -> String {
         if self.forms.is_empty() {
             return text;
         }
-        // A value need not be whole characters.
+        // A value may end within a character.
         String::from_utf8_lossy(&self.scrub(text.into_bytes())).into_owned()
     }
 }
 
-/// Content on its way past the values.
+/// A search through content that arrives in pieces.
 pub struct Watch<'s> {
     secrets: &'s Secrets,
-    /// What was not looked through yet, and before it what a value may have begun in.
+    /// Content that is not searched yet, preceded by bytes in which a value may have started.
     pending: Vec<u8>,
     found: Option<&'s str>,
 }
@@ -212,27 +212,27 @@ impl<'s> Watch<'s> {
             return;
         }
         self.pending.extend_from_slice(bytes);
-        // Twice the longest: each byte is looked at twice at most.
+        // Twice the longest form, so that each byte is searched at most twice.
         if self.pending.len() >= WINDOW_BYTES.max(2 * self.secrets.searched_bytes_max) {
             self.look();
         }
     }
 
-    /// Takes as many zeros.
+    /// Takes this many zeros.
     pub fn take_zeros(&mut self, count: u64) {
-        // More than the longest value has make no difference.
+        // More zeros than the longest value make no difference.
         let most = self.secrets.searched_bytes_max;
         let count = usize::try_from(count).map_or(most, |count| count.min(most));
         self.take(&vec![0; count]);
     }
 
-    /// The name of a secret that was found so far.
+    /// The name of a secret found so far.
     #[must_use]
     pub fn found(&self) -> Option<&'s str> {
         self.found
     }
 
-    /// The name of a secret that was found.
+    /// The name of a secret in the whole stream.
     #[must_use]
     pub fn finish(mut self) -> Option<&'s str> {
         self.look();
@@ -246,9 +246,9 @@ impl<'s> Watch<'s> {
     }
 }
 
-/// The ways in which a value may be written.
+/// The forms in which a value may be written.
 fn forms(value: &[u8]) -> Vec<Vec<u8>> {
-    // Files end with a line's end, and programs cut it off.
+    // Files end with a newline, which programs strip.
     let core = value.trim_ascii();
     if core.len() < SCRUBBED_BYTES_MIN {
         return if value.len() < SCRUBBED_BYTES_MIN { Vec::new() } else { vec![value.to_vec()] };
@@ -273,7 +273,7 @@ fn forms(value: &[u8]) -> Vec<Vec<u8>> {
         hex.clone(),
         escaped(b"%", &|_| false),
         escaped(b"%", &in_url),
-        // In a path slashes stay.
+        // In a path, slashes are not encoded.
         escaped(b"%", &|byte| in_url(byte) || byte == b'/'),
         escaped(b"\\x", &|_| false),
         escaped(b"\\x", &|byte| byte.is_ascii_graphic() || byte == b' '),
@@ -289,12 +289,12 @@ fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// A character as JSON and JavaScript can write it.
+/// A character as `\u` escapes of JSON and JavaScript.
 fn unicode_escapes(c: char) -> String {
     c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
 }
 
-/// The digits of Base64 or Base32 that stand for these bytes alone, with so many others ahead of them, and any behind.
+/// The Base64 or Base32 digits that depend on these bytes only, with `ahead` other bytes before them and any after.
 fn in_digits(value: &[u8], ahead: usize, encoding: &Encoding) -> Vec<u8> {
     let width = encoding.bit_width();
     let bytes = [&[0; 4][..ahead], value].concat();
@@ -302,18 +302,18 @@ fn in_digits(value: &[u8], ahead: usize, encoding: &Encoding) -> Vec<u8> {
     encoding.encode(&bytes).as_bytes()[own].to_vec()
 }
 
-/// How much of the text's end is the beginning of a value.
+/// The length of the start of `value` at the end of the text.
 fn begun_at_end(text: &[u8], value: &[u8]) -> usize {
     (1..value.len().min(text.len() + 1)).rev().find(|length| text.ends_with(&value[..*length])).unwrap_or(0)
 }
 
-/// How much of the text's start is the end of a value.
+/// The length of the end of `value` at the start of the text.
 fn ended_at_start(text: &[u8], value: &[u8]) -> usize {
     let mut lengths = (1..value.len().min(text.len() + 1)).rev();
     lengths.find(|length| text.starts_with(&value[value.len() - length..])).unwrap_or(0)
 }
 
-/// A text and the same in lower case, both without what is found in the latter.
+/// A text and its lower-case copy, both with the matches in the copy replaced.
 fn replace((text, lower): (Vec<u8>, Vec<u8>), what: &Finder<'_>) -> (Vec<u8>, Vec<u8>) {
     let found: Vec<usize> = what.find_iter(&lower).collect();
     if found.is_empty() {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_out_longest_first() {
+    fn values_are_removed_longest_first() {
         let secrets = secrets(&[("TOKEN", b"abcd"), ("AWS_KEY", b"abcd1234")]);
         assert_eq!(
             scrubbed(&secrets, "x abcd1234 y abcd abcdabcd"),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn short_values_are_not_looked_for() {
+    fn short_values_are_not_searched_for() {
         let few = secrets(&[("A", b"abc"), ("B", b""), ("C", b"  \n")]);
         assert!(few.is_empty() && few.held_by(b"abc").is_none());
         assert_eq!(scrubbed(&few, "abc"), "abc");
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_many_lines_is_found_in_all_its_coats() {
+    fn a_key_of_several_lines_is_found_in_every_encoding() {
         let key = format!("-----BEGIN\n{}\n{}\n-----END\n", "aB3+".repeat(16), "c/D4".repeat(12));
         let secrets = secrets(&[("KEY", key.as_bytes())]);
         let core = key.trim();
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_the_name_of_a_host_is_taken_out() {
+    fn a_value_in_a_host_name_is_removed() {
         let secrets = secrets(&[("TOKEN", b"Sword-Fish-In-A-Name")]);
         for (host, shown) in [
             ("sword-fish-in-a-name.example.org", "[secret].example.org"),
@@ -456,7 +456,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_looked_through_as_the_whole_is(
+        fn the_search_does_not_depend_on_the_size_of_pieces(
             before in 0..3 * WINDOW_BYTES,
             pieces in prop::collection::vec(1..400_000_usize, 1..12),
             there in any::<bool>(),

@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them, read once at the edge.
+//! Sizes and durations as people write them, parsed once at the edge.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ use crate::zone::Zone;
 
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
-/// A text that is not the quantity it should be. Holds the first 40 characters of the text.
+/// A text that is not the expected quantity. Holds the first 40 characters of the text.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnitError {
     /// Not a size in bytes.
     #[error("{0:?} is not a size such as 500K or 20MiB")]
     Size(String),
     /// A limit of zero.
-    #[error("{0:?} as a limit leaves nothing at all")]
+    #[error("invalid limit {0:?}: expected more than 0, or none for no limit")]
     Nothing(String),
     /// Not a number of processors.
     #[error("{0:?} is not a number of processors")]
@@ -29,8 +29,8 @@ pub enum UnitError {
     /// Neither a duration nor a time.
     #[error("{0:?} is neither a duration nor a time")]
     Since(String),
-    /// Not a time from 1970 on, in whole seconds.
-    #[error("{0:?} is no time from 1970 on, in whole seconds")]
+    /// Not a time since 1970 in whole seconds.
+    #[error("{0:?} is not a time since 1970 in whole seconds")]
     Clock(String),
 }
 
@@ -40,13 +40,13 @@ impl Diagnose for UnitError {
     }
 }
 
-/// Splits a number from the unit behind it.
+/// Splits a number from the unit after it.
 fn number_and_unit(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     Some((text[..end].parse().ok()?, text[end..].trim()))
 }
 
-/// Bytes: a plain number, or one with K, M, G or T (powers of 1024; `KB` counts in thousands).
+/// A size in bytes: a plain number, or a number with K, M, G or T (powers of 1024; `KB` is 1000 bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -72,7 +72,7 @@ impl FromStr for Size {
     }
 }
 
-/// A limit that can be taken away with `none`.
+/// A limit, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit(pub Option<u64>);
 
@@ -84,7 +84,7 @@ impl FromStr for Limit {
             return Ok(Self(None));
         }
         match text.parse()? {
-            // To the kernel it means no limit in some places.
+            // In some kernel interfaces 0 means no limit.
             Size(0) => Err(UnitError::Nothing(text.to_owned())),
             Size(number) => Ok(Self(Some(number))),
         }
@@ -100,11 +100,11 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A stretch of time in seconds.
+/// A duration in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub i64);
 
-/// In the largest unit that says it exactly.
+/// Uses the largest unit that represents the duration exactly.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(seconds) = *self;
@@ -135,14 +135,14 @@ impl FromStr for Span {
     }
 }
 
-/// A point in the past: so long ago, or a time.
+/// A point in the past: a duration before now, or a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     /// This long before now.
     Ago(Span),
     /// An instant.
     At(Timestamp),
-    /// By the clock of whoever asks.
+    /// A time in the caller's time zone.
     Local(DateTime),
 }
 
@@ -185,7 +185,7 @@ pub fn show_bytes_size(bytes: u64) -> impl fmt::Display {
                 return f.pad(&format!("{} B", self.0));
             }
             let mut step = 0;
-            // Tenths, in whole numbers: large sizes would lose digits as floats.
+            // Tenths as integers: floats would lose digits of large sizes.
             let mut tenths = u128::from(self.0) * 10 / 1024;
             while tenths >= 10_240 && step + 1 < UNITS.len() {
                 tenths /= 1024;
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_with_their_units() {
+    fn sizes_are_parsed_with_their_units() {
         for (text, bytes) in
             [("0", 0), ("4096", 4096), ("2K", 2048), ("1 MiB", 1 << 20), ("3GB", 3_000_000_000)]
         {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
         for bad in ["", "-1", "1X", "K", "99999999999T"] {
-            assert!(bad.parse::<Size>().is_err(), "{bad:?} was taken");
+            assert!(bad.parse::<Size>().is_err(), "{bad:?} was accepted");
         }
         assert_eq!("none".parse(), Ok(Limit(None)));
         assert_eq!("1".parse(), Ok(Limit(Some(1))));
@@ -226,11 +226,11 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_with_their_units() {
+    fn durations_are_parsed_with_their_units() {
         assert_eq!("90s".parse(), Ok(Span(90)));
         assert_eq!("2w".parse(), Ok(Span(14 * SECONDS_PER_DAY)));
         for bad in ["", "7", "1y", "d", "-1d"] {
-            assert!(bad.parse::<Span>().is_err(), "{bad:?} was taken");
+            assert!(bad.parse::<Span>().is_err(), "{bad:?} was accepted");
         }
         assert_eq!("1970-01-01T00:00:01Z".parse(), Ok(Since::At(Timestamp(1_000_000_000))));
         let zone = Zone::ahead(2);
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(at("1970-01-01 02:00:03"), Timestamp(3_000_000_000));
         assert_eq!(at("1970-01-02"), at("1970-01-01T22:00:00Z"));
         for bad in ["yesterday", "12:00", "1970-13-01", "9999-12-31T23:59:59Z"] {
-            assert!(bad.parse::<Since>().is_err(), "{bad:?} was taken");
+            assert!(bad.parse::<Since>().is_err(), "{bad:?} was accepted");
         }
     }
 

@@ -1,7 +1,7 @@
-//! Values in JSON: a type that is read with `FromStr` and shown with `Display` is a string, an amount a number too.
+//! Values in JSON: a type with `FromStr` and `Display` is a string, an amount may also be a number.
 
-/// Implements `Serialize` and `Deserialize`, and with the feature `schema` `JsonSchema`, for types that JSON has as
-/// strings.
+/// Implements `Serialize` and `Deserialize`, and with the feature `schema` also `JsonSchema`, for types that are
+/// strings in JSON.
 ///
 /// ```
 /// use avfs_types::ids::ForkName;
@@ -31,7 +31,7 @@ macro_rules! text_values {
     )+};
 }
 
-/// Does the same for limits, which JSON has as numbers where it can, or as texts such as `2GiB` and `none`.
+/// Does the same for limits, which in JSON are numbers if possible, or strings such as `2GiB` and `none`.
 #[macro_export]
 macro_rules! amount_values {
     ($($type:ty),+ $(,)?) => {$(
@@ -54,7 +54,7 @@ macro_rules! amount_values {
     )+};
 }
 
-/// Implements `JsonSchema` where the feature `schema` is on.
+/// Implements `JsonSchema` if the feature `schema` is enabled.
 #[cfg(feature = "schema")]
 #[doc(hidden)]
 #[macro_export]
@@ -78,7 +78,7 @@ macro_rules! value_schema {
     };
 }
 
-/// Without the feature there is none.
+/// Does nothing without the feature `schema`.
 #[cfg(not(feature = "schema"))]
 #[doc(hidden)]
 #[macro_export]
@@ -106,14 +106,14 @@ mod tests {
     use crate::ids::ForkName;
 
     #[test]
-    fn values_are_read_where_they_stand() {
+    fn errors_have_the_position_of_the_value() {
         let error = serde_json::from_str::<Vec<ForkName>>("[\"a\",\n \"b c\"]").unwrap_err();
         assert_eq!((error.line(), error.column()), (2, 7));
         assert!(error.to_string().starts_with("fork name \"b c\""), "{error}");
     }
 
     #[test]
-    fn an_amount_is_a_number_or_a_text() {
+    fn an_amount_is_a_number_or_a_string() {
         let limit = |text: &str| serde_json::from_str::<Limit>(text).ok();
         assert_eq!(limit("5"), Some(Limit(Some(5))));
         assert_eq!(limit("\"2KiB\""), Some(Limit(Some(2048))));

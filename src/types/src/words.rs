@@ -4,11 +4,11 @@ use crate::diagnose::Diagnose;
 
 /// A text that is not one of the words of an enum.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{found:?} is not a {what}; choose one of: {choices}")]
+#[error("invalid {what} {found:?}: expected one of {choices}")]
 pub struct WordError {
-    /// What the word stands for, such as `action`.
+    /// The kind of word, such as `action`.
     pub what: &'static str,
-    /// The text.
+    /// The first 40 characters of the text.
     pub found: String,
     /// The accepted words, separated by commas.
     pub choices: String,
@@ -22,7 +22,7 @@ impl Diagnose for WordError {
 
 /// Declares a public enum whose variants have one word each, with `Display` and `FromStr`.
 ///
-/// Takes the name of the enum, what a word stands for (used in the error), and the variants with their words:
+/// Takes the name of the enum, the kind of word (used in the error), and the variants with their words:
 ///
 /// ```
 /// avfs_types::words!(
@@ -52,7 +52,7 @@ macro_rules! words {
             /// The words of all variants, in the same order.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The word of this variant; parsing it gives the variant back.
+            /// The word of this variant; parsing it returns the variant.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self {

@@ -1,16 +1,16 @@
-//! Times as people read and write them, where they are.
+//! Times in a time zone, as people read and write them.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use crate::clock::{FileTime, Timestamp, time_of_file};
 
-/// A time zone, told by the edge.
+/// A time zone, passed in by the edge.
 #[derive(Clone, Debug)]
 pub struct Zone(TimeZone);
 
 impl Zone {
-    /// That of the process: `$TZ`, else `/etc/localtime`.
+    /// The time zone of the process: `$TZ`, else `/etc/localtime`.
     #[must_use]
     pub fn system() -> Self {
         Self(TimeZone::system())
@@ -31,7 +31,8 @@ impl Zone {
         }
     }
 
-    /// When it was this time here. One that was skipped or came twice is taken as the clock before it went on.
+    /// The instant of a local time. A time that the clock skips or repeats is interpreted with the offset before the
+    /// change.
     pub(super) fn at(&self, local: DateTime) -> Option<Timestamp> {
         let zoned = local.to_zoned(self.0.clone()).ok()?;
         i64::try_from(zoned.timestamp().as_nanosecond()).ok().map(Timestamp)
@@ -40,7 +41,7 @@ impl Zone {
 
 #[cfg(test)]
 impl Zone {
-    /// So many hours ahead of UTC.
+    /// A zone this many hours ahead of UTC.
     pub(super) fn ahead(hours: i8) -> Self {
         Self(jiff::tz::offset(hours).to_time_zone())
     }
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_shown_and_read_in_the_zone() {
+    fn times_are_shown_and_parsed_in_the_zone() {
         let zone = Zone::ahead(-5);
         let at = Timestamp(1_500_000_000);
         assert_eq!(zone.show(at), "1969-12-31 19:00:01");

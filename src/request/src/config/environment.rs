@@ -1,6 +1,6 @@
-//! Settings from variables: `AVFS_` and the key in capitals, for keys with one value and for lists of paths.
+//! Settings from environment variables: `AVFS_` and the key in upper case, for keys with one value and lists of paths.
 //!
-//! Variables are the user's own, so unlike a directory's file they may open the sandbox.
+//! Variables belong to the user, so unlike a directory's file they may loosen the sandbox.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use avfs_types::toml_source::Problem;
 use super::given::Given;
 use super::{Config, Origin, Setting, SettingsError};
 
-/// Keys that no variable can set: where a list of patterns, or of names, is cut is nobody's habit.
+/// Keys that no variable can set: there is no customary separator for a list of patterns or names.
 const NOT_BY_VARIABLE: [&str; 2] = ["capture.exclude", "run.env"];
 
 /// The variable that sets a key.
@@ -26,14 +26,14 @@ struct Variable<'a> {
     text: &'a str,
 }
 
-/// Lays what the variables say over what is known so far; an empty one counts as not set.
+/// Applies the variables on top of `config`; an empty variable counts as unset.
 pub fn lay_over(config: &mut Config, variables: &BTreeMap<OsString, OsString>) -> Result<(), SettingsError> {
     for key in Config::KEYS.iter().filter(|key| !NOT_BY_VARIABLE.contains(key)) {
         let name = variable_of(key);
         let Some(value) = variables.get(std::ffi::OsStr::new(&name)).filter(|value| !value.is_empty()) else {
             continue;
         };
-        // What is not UTF-8 fails below as any other value that means nothing.
+        // A value that is not UTF-8 fails below like any other invalid value.
         config.set(&Variable { name, key, text: &value.to_string_lossy() })?;
     }
     Ok(())
@@ -51,7 +51,7 @@ impl Variable<'_> {
     }
 }
 
-/// All of them are text.
+/// All values are text.
 impl Given for Variable<'_> {
     type Error = SettingsError;
 
@@ -71,7 +71,7 @@ impl Given for Variable<'_> {
         self.one(wanted)
     }
 
-    /// Between colons, as in `PATH`.
+    /// Splits at colons, as in `PATH`.
     fn list(
         &self,
         good: fn(&str) -> bool,
@@ -85,7 +85,7 @@ impl Given for Variable<'_> {
     }
 
     fn unread(&self) -> SettingsError {
-        self.bad(self.text, "a value of a key that is known")
+        self.bad(self.text, "a value of a known key")
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_with_one_value_has_a_variable_that_sets_it() {
+    fn every_key_with_one_value_can_be_set_by_a_variable() {
         for shown in Config::default().shown() {
             let name = variable_of(shown.key);
             let known = !NOT_BY_VARIABLE.contains(&shown.key);
@@ -121,12 +121,12 @@ mod tests {
                     })
                 },
             );
-            assert!(set, "{name} takes none of the values");
+            assert!(set, "no value was accepted for {name}");
         }
     }
 
     #[test]
-    fn a_variable_is_read_or_refused_by_its_name() {
+    fn an_invalid_variable_is_rejected_by_name() {
         assert_eq!(with("AVFS_RUN_NET", "host").unwrap().run_net.value, NetMode::Host);
         assert_eq!(with("AVFS_RUN_NET", "").unwrap(), Config::default());
         let dirs = with("AVFS_CACHE_DIRS", "target:~/.cargo/registry").unwrap().cache_dirs;
@@ -138,8 +138,8 @@ mod tests {
         assert_eq!(error.code(), "config.bad_value");
         assert_eq!(
             error.to_string(),
-            "$AVFS_RUN_TIMEOUT: run.timeout: \"soon\" is not a duration such as 300s, or none"
+            "$AVFS_RUN_TIMEOUT: run.timeout: invalid value \"soon\": expected a duration such as 300s, or none"
         );
-        assert!(with("AVFS_RUN_RO", "/a::/b").is_err(), "an empty path is none");
+        assert!(with("AVFS_RUN_RO", "/a::/b").is_err(), "an empty path was accepted");
     }
 }

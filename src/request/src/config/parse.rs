@@ -1,4 +1,4 @@
-//! From TOML to settings: every key is known, every value has its type, every refusal has its line.
+//! Parses TOML into settings: unknown keys and wrong types are errors, and every error names its line.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -46,7 +46,7 @@ pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), Conf
     Ok(())
 }
 
-/// What was meant by a key, or section, that is not known.
+/// Returns the key or section that an unknown name was probably meant to be.
 fn near(key: &str) -> Option<String> {
     let Some((_, name)) = key.split_once('.') else {
         return nearest(key, sections().into_iter().map(|(section, _)| section)).map(str::to_owned);
@@ -59,7 +59,7 @@ fn unknown(source: &Source<'_>, at: usize, key: &str, known: String) -> ConfigEr
     source.error(at, Problem::UnknownKey { key: key.to_owned(), near: near(key), known }).into()
 }
 
-/// What values are as settings, which know where they came from.
+/// Values as settings, which record their source.
 trait Sourced<'a> {
     fn sourced<T>(&self, value: T, at: usize) -> Setting<T>;
     fn parsed<T: FromStr>(&self, text: &str, wanted: &'static str) -> Result<Setting<T>, ConfigError>;
@@ -180,7 +180,7 @@ expires = \"2w\"
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_file_line_and_key() {
+    fn errors_name_file_line_and_key() {
         let refused = |text: &str| {
             let error = Config::default().with(Path::new("/c.toml"), text).unwrap_err();
             (avfs_types::diagnose::Diagnose::code(&error), error.to_string())
@@ -189,15 +189,15 @@ expires = \"2w\"
             (
                 "[run]\n\ntiemout = \"5s\"",
                 "config.unknown_key",
-                "/c.toml:3: there is no key run.tiemout; did you mean run.timeout?",
+                "/c.toml:3: unknown key run.tiemout; did you mean run.timeout?",
             ),
-            ("\n[rum]\nx = 1", "config.unknown_key", "/c.toml:2: there is no key rum; did you mean run?"),
+            ("\n[rum]\nx = 1", "config.unknown_key", "/c.toml:2: unknown key rum; did you mean run?"),
             (
                 "run.expires = 1",
                 "config.unknown_key",
-                "/c.toml:1: there is no key run.expires; did you mean fork.expires?",
+                "/c.toml:1: unknown key run.expires; did you mean fork.expires?",
             ),
-            ("[colours]", "config.unknown_key", "/c.toml:1: there is no key colours"),
+            ("[colours]", "config.unknown_key", "/c.toml:1: unknown key colours"),
             ("[run]\ntimeout = 5", "config.wrong_type", "/c.toml:2: run.timeout takes a string, not integer"),
             ("run = 5", "config.wrong_type", "/c.toml:1: run takes a table, not integer"),
             (
@@ -218,22 +218,22 @@ expires = \"2w\"
             (
                 "checkpoint.keep = 1",
                 "config.bad_value",
-                "/c.toml:1: checkpoint.keep: \"1\" is not a number, 2 or more",
+                "/c.toml:1: checkpoint.keep: invalid value \"1\": expected a number of at least 2",
             ),
             (
                 "[run]\nnet = \"all\"",
                 "config.bad_value",
-                "/c.toml:2: run.net: \"all\" is not none, host or allow=DOMAIN,…",
+                "/c.toml:2: run.net: invalid value \"all\": expected none, host or allow=DOMAIN,…",
             ),
             (
                 "[run]\nro = [\"x\"]",
                 "config.bad_value",
-                "/c.toml:2: run.ro: \"x\" is not an absolute path, or one that begins with ~/",
+                "/c.toml:2: run.ro: invalid value \"x\": expected an absolute path, or a path that starts with ~/",
             ),
             (
                 "[cache]\ndirs = [\"../x\"]",
                 "config.bad_value",
-                "/c.toml:2: cache.dirs: \"../x\" is not a path without '..'",
+                "/c.toml:2: cache.dirs: invalid value \"../x\": expected a path without '..'",
             ),
         ] {
             assert_eq!(refused(text), (code, message.to_owned()));
@@ -265,7 +265,7 @@ expires = \"2w\"
                     let text = format!("[{section}]\n{key} = {value}");
                     config.clone().with(Path::new("/c"), &text).map(|new| config = new).is_ok()
                 });
-                assert!(set, "{section}.{key} takes none of the values");
+                assert!(set, "no value was accepted for {section}.{key}");
             }
         }
         let shown: Vec<&str> = config.shown().iter().map(|shown| shown.key).collect();

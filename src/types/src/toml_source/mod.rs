@@ -1,6 +1,6 @@
-//! TOML that knows its lines: what settings and policies are both read from.
+//! TOML values with their lines, the input of settings and policies.
 //!
-//! Tells what is wrong and where; never what a key means.
+//! Reports errors with their position; does not know the meaning of any key.
 
 mod nearest;
 
@@ -12,10 +12,10 @@ use toml::de::{DeTable, DeValue};
 
 pub use nearest::nearest;
 
-/// Characters of a bad value that are shown.
+/// The maximum number of characters of an invalid value in a message.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// A file that is read.
+/// A file to parse.
 #[derive(Debug)]
 pub struct Source<'a> {
     /// The path, for error messages only.
@@ -24,7 +24,7 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// A value and the name it has.
+/// A value and its key.
 #[derive(Debug)]
 pub struct TomlValue<'a> {
     /// The file that the value is in.
@@ -35,31 +35,31 @@ pub struct TomlValue<'a> {
     pub value: &'a Spanned<DeValue<'a>>,
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, and its position.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{}:{line}: {problem}", file.display())]
 pub struct Fault {
-    /// The file with the mistake.
+    /// The file with the error.
     pub file: PathBuf,
     pub(crate) line: usize,
-    /// What is wrong.
+    /// The error.
     pub problem: Problem,
 }
 
-/// A mistake in a TOML file.
+/// An error in a TOML file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Problem {
     /// The file is not TOML. Holds the parser's message on one line.
     #[error("{0}")]
     Syntax(String),
-    /// A table has a key that is not known.
-    #[error("there is no key {key}{}", meant(.near.as_deref()))]
+    /// A table has an unknown key.
+    #[error("unknown key {key}{}", meant(.near.as_deref()))]
     UnknownKey {
         /// The full name of the key.
         key: String,
-        /// The known key that is spelled most like it; `None` if no key is close.
+        /// The known key with the most similar spelling; `None` if no key is close.
         near: Option<String>,
-        /// The keys that the table may have, separated by commas.
+        /// The known keys of the table, separated by commas.
         known: String,
     },
     /// A value has the wrong type.
@@ -67,19 +67,19 @@ pub enum Problem {
     WrongType {
         /// The full name of the key.
         key: String,
-        /// The types that are accepted, such as `a string`.
+        /// The accepted types, such as `a string`.
         wanted: &'static str,
         /// The type of the value.
         found: &'static str,
     },
     /// A string is not one of the accepted values.
-    #[error("{key}: {value:?} is not {wanted}")]
+    #[error("{key}: invalid value {value:?}: expected {wanted}")]
     BadValue {
         /// The full name of the key.
         key: String,
         /// The first characters of the string.
         value: String,
-        /// The values that are accepted.
+        /// The accepted values.
         wanted: &'static str,
     },
 }
@@ -102,12 +102,12 @@ impl<'a> Source<'a> {
         self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
     }
 
-    /// A mistake at the byte at offset `at`.
+    /// An error at the byte at offset `at`.
     pub fn error(&self, at: usize, problem: Problem) -> Fault {
         Fault { file: self.file.to_owned(), line: self.line(at), problem }
     }
 
-    /// The values of a table whose every key must be known; `above` is the name of the table and a dot.
+    /// The values of a table; an unknown key is an error. `above` is the name of the table and a dot.
     pub fn fields<'s>(
         &'s self,
         table: &'s DeTable<'s>,
@@ -135,20 +135,20 @@ impl<'a> TomlValue<'a> {
         self.source.line(self.value.span().start)
     }
 
-    /// A key that a table of keys has, and nobody reads: refused rather than passed over.
+    /// The error for a listed key that no code handles: rejected rather than ignored.
     #[must_use]
     pub fn unread(&self) -> Fault {
         let problem = Problem::UnknownKey { key: self.key.clone(), near: None, known: String::new() };
         self.source.error(self.value.span().start, problem)
     }
 
-    /// The mistake that `value` does not have the type `wanted`.
+    /// The error that `value` does not have the type `wanted`.
     pub fn wrong_type(&self, value: &Spanned<DeValue<'_>>, wanted: &'static str) -> Fault {
         let found = value.get_ref().type_str();
         self.source.error(value.span().start, Problem::WrongType { key: self.key.clone(), wanted, found })
     }
 
-    /// The mistake that `text`, read from `value`, is not one of the values `wanted`.
+    /// The error that `text`, from `value`, is not one of the values `wanted`.
     pub fn bad(&self, value: &Spanned<DeValue<'_>>, text: &str, wanted: &'static str) -> Fault {
         let (key, value_text) = (self.key.clone(), text.chars().take(SHOWN_CHARS_MAX).collect());
         let problem = Problem::BadValue { key, value: value_text, wanted };
@@ -165,7 +165,7 @@ impl<'a> TomlValue<'a> {
         value.get_ref().as_str().ok_or_else(|| self.wrong_type(value, "a string"))
     }
 
-    /// The items of a list, each under the name of the list.
+    /// The items of a list, each with the key of the list.
     pub fn items(&self, wanted: &'static str) -> Result<Vec<Self>, Fault> {
         let items = self.value.get_ref().as_array().ok_or_else(|| self.wrong_type(self.value, wanted))?;
         Ok(items.iter().map(|value| Self { source: self.source, key: self.key.clone(), value }).collect())

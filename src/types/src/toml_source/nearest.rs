@@ -1,6 +1,6 @@
-//! Which known word somebody may have meant.
+//! Suggests the known word that a misspelt word probably means.
 
-/// The nearest of the words that are known, if it is near enough to be a slip of the fingers.
+/// The known word with the most similar spelling, if it is close enough to be a typing error.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = known.into_iter().map(|candidate| (strsim::levenshtein(word, candidate), candidate));
     let near = near.filter(|(distance, candidate)| *distance <= (candidate.chars().count() / 3).clamp(1, 3));
@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_near_is_suggested() {
+    fn only_close_words_are_suggested() {
         let known = ["run.timeout", "run.grace", "fork.expires"];
         assert_eq!(nearest("run.timout", known), Some("run.timeout"));
         assert_eq!(nearest("fork.expire", known), Some("fork.expires"));
