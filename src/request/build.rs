@@ -1,6 +1,6 @@
-//! Turns the files of `presets` into static tables, so that no run has to parse them.
+//! Compiles the files in `presets` into static tables, so that no run has to parse them.
 //!
-//! A key that is not known is an error: a misspelt one would be passed over.
+//! An unknown key is an error: a misspelt key would otherwise be ignored.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     let mut ci = read("presets/ci.toml")?;
     writeln!(
         out,
-        "];\n/// Variables that pass where `CI=true`.\npub static CI_VARIABLES: &[&str] = &{:?};",
+        "];\n/// Variables that are passed if `CI=true`.\npub static CI_VARIABLES: &[&str] = &{:?};",
         list(&mut ci, "variables")?
     )?;
     empty(&ci)?;
@@ -50,9 +50,10 @@ fn preset(file: &str) -> Result<String> {
 }
 
 fn list(data: &mut Table, key: &str) -> Result<Vec<String>> {
-    let Some(Value::Array(items)) = data.remove(key) else { return Err(format!("{key} is no list").into()) };
-    let text =
-        |item: &Value| item.as_str().map(str::to_owned).ok_or_else(|| format!("{key} has no text").into());
+    let Some(Value::Array(items)) = data.remove(key) else { return Err(format!("{key}: not a list").into()) };
+    let text = |item: &Value| {
+        item.as_str().map(str::to_owned).ok_or_else(|| format!("{key}: an item is not a string").into())
+    };
     items.iter().map(text).collect()
 }
 
@@ -60,15 +61,15 @@ fn pairs(data: &mut Table, key: &str) -> Result<Vec<(String, String)>> {
     let pairs = match data.remove(key) {
         None => return Ok(Vec::new()),
         Some(Value::Table(pairs)) => pairs,
-        Some(_) => return Err(format!("{key} is no table").into()),
+        Some(_) => return Err(format!("{key}: not a table").into()),
     };
     let text = |(name, value): (String, Value)| {
-        let value = value.as_str().ok_or_else(|| format!("{name} is not a text"))?.to_owned();
+        let value = value.as_str().ok_or_else(|| format!("{name}: not a string"))?.to_owned();
         Ok((name, value))
     };
     pairs.into_iter().map(text).collect()
 }
 
 fn empty(data: &Table) -> Result<()> {
-    data.keys().next().map_or(Ok(()), |key| Err(format!("the key {key} is not known").into()))
+    data.keys().next().map_or(Ok(()), |key| Err(format!("unknown key {key}").into()))
 }

@@ -391,8 +391,8 @@ fn the_projects_own_policy_may_only_tighten() {
 fn a_policy_that_cannot_be_read_lets_nothing_through() {
     let env = fresh();
     for (text, told) in [
-        ("[[rule]]\nacton = 'deny'\n", ":2: there is no key rule.acton; did you mean rule.action?"),
-        ("[[rule]]\naction = 'no'\n", ":2: rule.action: \"no\" is not"),
+        ("[[rule]]\nacton = 'deny'\n", ":2: unknown key rule.acton; did you mean rule.action?"),
+        ("[[rule]]\naction = 'no'\n", ":2: rule.action: invalid value \"no\""),
         ("[[rule]\n", ":1: "),
         ("[[rule]]\nprefix = ['rm']\naction = 'deny'\nmatch = ['ls']\n", ":4: "),
     ] {
@@ -423,7 +423,7 @@ fn a_request_is_json_too() {
     assert_eq!((&line["request"]["fork"], &line["request"]["timeout_ms"]), (&json!("f"), &Value::Null));
     for (text, told) in [
         ("{\"comand\": []}", "the request -: line 1, column 9: unknown field `comand`"),
-        ("{\"command\": [\"ls\"], \"net\": \"x\"}", "line 1, column 31: net: \"x\" is not a network"),
+        ("{\"command\": [\"ls\"], \"net\": \"x\"}", "line 1, column 31: net: invalid network \"x\""),
         ("{\"command\": [\"ls\"], \"fork\": \"a b\"}", "fork: "),
         ("{\"command\": [\"ls\"], \"retention\": \"apply\", \"readonly\": true}", "retention: "),
         ("", "line 1, column 0"),

@@ -1,15 +1,15 @@
-//! What a request can choose, each choice a word.
+//! Choices of a request, each written as one word.
 
 use avfs_types::ids::ForkName;
 use avfs_types::reference::Reference;
 use avfs_types::words;
 
-/// The fork a command works on.
+/// The fork that a command runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForkChoice {
-    /// One of its own, made from `from`, else from the present state of the workspace.
+    /// A new fork for this run, created from `from`, or from the current state of the workspace.
     Ephemeral { from: Option<Reference> },
-    /// A named one that each run moves on; made from `from` on first use.
+    /// A named fork that each run advances; created from `from` on first use.
     Persistent { name: ForkName, from: Option<Reference> },
 }
 
@@ -19,7 +19,7 @@ impl ForkChoice {
         matches!(self, Self::Ephemeral { .. })
     }
 
-    /// The version that a new fork begins from, where the request names one.
+    /// The version that a new fork starts from, if the request names one.
     #[must_use]
     pub fn from(&self) -> Option<&Reference> {
         match self {
@@ -29,17 +29,17 @@ impl ForkChoice {
 }
 
 words!(
-    /// Where a new vault is made.
-    VaultPlace, "place of a vault", {
-        /// In the directory it is for, as `.avfs/vault.db`.
+    /// Where a new vault is created.
+    VaultPlace, "vault place", {
+        /// In the directory that it is for, as `.avfs/vault.db`.
         Workspace = "workspace",
-        /// In the user's data directory, where no tool that cleans the workspace finds it.
+        /// In the user's data directory, where tools that clean the workspace do not find it.
         Data = "data",
     }
 );
 
 words!(
-    /// Whose name commits of the command carry where the repository sets none.
+    /// The git identity of commits if the repository sets none.
     GitIdentity, "git identity", {
         /// `user.name` and `user.email` of the caller's global git configuration.
         Host = "host",
@@ -48,29 +48,29 @@ words!(
 );
 
 words!(
-    /// What becomes of the changes.
-    Retention, "way to keep changes", {
-        /// They are kept for somebody to look at.
+    /// What to do with the changes.
+    Retention, "retention", {
+        /// Keep them for review.
         Review = "review",
-        /// They are written to the host's directory if the command succeeds.
+        /// Write them to the host directory if the command succeeds.
         Apply = "apply",
-        /// Nothing is kept but the record.
+        /// Keep only the record of the run.
         Discard = "discard",
     }
 );
 
 words!(
     /// Whether the command may write to the workspace.
-    Writing, "way to write", {
+    Writing, "write mode", {
         Allowed = "allowed",
         Refused = "refused",
     }
 );
 
 words!(
-    /// What lies beneath an ephemeral run.
+    /// The base of an ephemeral run.
     BaseChoice, "base", {
-        /// The directory itself where it can, else a copy in the cache.
+        /// The directory itself if possible, else a copy in the cache.
         Auto = "auto",
         /// The directory itself, read-only.
         Live = "live",
@@ -82,7 +82,7 @@ words!(
 );
 
 words!(
-    /// Where what the command writes goes first.
+    /// Where the changes of a run are held while it runs.
     ScratchChoice, "scratch", {
         Auto = "auto",
         Memory = "memory",
@@ -100,9 +100,9 @@ words!(
 );
 
 words!(
-    /// When checkpoints are made.
+    /// When to save checkpoints.
     CheckpointMode, "checkpoint mode", {
-        /// Before a run that the rules do not let through as harmless, and after every one that changed something.
+        /// Before a run that the rules do not classify as read-only, and after every run that changed files.
         Auto = "auto",
         /// Before and after every run.
         Always = "always",
@@ -111,16 +111,16 @@ words!(
 );
 
 words!(
-    /// Whether less isolation than asked for is taken where the host refuses a piece.
-    Degradation, "degradation", {
+    /// Whether to continue with less isolation than requested when the host refuses a feature.
+    Degradation, "degradation mode", {
         Refused = "refused",
         Allowed = "allowed",
     }
 );
 
 words!(
-    /// Whether files that hold the value of a secret get into versions.
-    SecretsInFiles, "way with secrets in files", {
+    /// Whether files that contain the value of a secret become part of versions.
+    SecretsInFiles, "mode for secrets in files", {
         Refused = "refused",
         Allowed = "allowed",
     }
@@ -128,40 +128,40 @@ words!(
 
 words!(
     /// Whether remembered results are used.
-    CacheMode, "way to use the cache", {
+    CacheMode, "cache mode", {
         Off = "off",
-        /// One that is there is taken.
+        /// Take a matching result.
         Read = "read",
-        /// That, and what is run is remembered.
+        /// Take a matching result, and remember new results.
         Write = "write",
     }
 );
 
 words!(
-    /// Whether the caller vouches for a run that reaches beyond what its result is remembered by.
+    /// Whether the caller asserts that inputs outside of the cache key do not affect the result.
     Purity, "purity", {
         Unknown = "unknown",
-        /// The network and what is shown of the host make no difference.
+        /// The network and visible host paths do not affect the result.
         Declared = "declared",
     }
 );
 
 words!(
-    /// What is done where a person has to say yes first.
-    ApprovalMode, "way to be approved", {
-        /// The request is refused until somebody has.
+    /// What to do when a person has to approve the request first.
+    ApprovalMode, "approval mode", {
+        /// Refuse the request until it is approved.
         Fail = "fail",
-        /// It waits for somebody to do it from elsewhere.
+        /// Wait for an answer from elsewhere.
         Wait = "wait",
-        /// Whoever sits at the terminal is asked.
+        /// Ask the user at the terminal.
         Ask = "ask",
     }
 );
 
 words!(
-    /// Whether what a command wrote is kept in the vault.
-    OutputRetention, "way to keep output", {
-        /// It goes with the run.
+    /// Whether the output of a command is kept in the vault.
+    OutputRetention, "output retention", {
+        /// It is dropped after the run.
         Dropped = "dropped",
         /// It is kept.
         Kept = "kept",
@@ -169,43 +169,43 @@ words!(
 );
 
 words!(
-    /// What the command has as its home.
-    HomeMode, "home", {
-        /// An empty one, which goes with the run.
+    /// The home directory of the command.
+    HomeMode, "home mode", {
+        /// An empty directory, deleted after the run.
         Private = "private",
-        /// One that the fork keeps.
+        /// A directory that the fork keeps.
         Persistent = "persistent",
     }
 );
 
 words!(
-    /// What the command has as /tmp.
-    TmpMode, "/tmp", {
-        /// An empty one, which goes with the run.
+    /// The `/tmp` of the command.
+    TmpMode, "/tmp mode", {
+        /// An empty directory, deleted after the run.
         Private = "private",
-        /// One that the fork keeps.
+        /// A directory that the fork keeps.
         Kept = "kept",
     }
 );
 
 words!(
-    /// How much an envelope tells.
-    JsonForm, "form of JSON", {
+    /// How much an envelope contains.
+    JsonForm, "JSON form", {
         /// Everything.
         Full = "full",
-        /// What fits in a small context.
+        /// A summary that fits in a small context.
         Compact = "compact",
     }
 );
 
 words!(
-    /// How the changes of a run are told.
-    ChangeForm, "way to show changes", {
+    /// How to show the changes of a run.
+    ChangeForm, "form of changes", {
         /// Counts and the first paths.
         Summary = "summary",
         /// The changed paths as a tree.
         Tree = "tree",
-        /// Lines that came and went in each file.
+        /// Added and deleted lines of each file.
         Stat = "stat",
         /// A unified diff.
         Patch = "patch",
@@ -213,11 +213,11 @@ words!(
 );
 
 words!(
-    /// Who is on the other side.
+    /// The kind of caller.
     PolicyProfile, "policy profile", {
-        /// An agent: network, secrets and ways out of the workspace only by approval.
+        /// An agent: network, secrets and access beyond the workspace require approval.
         Agent = "agent",
-        /// A pipeline: nobody is there to be asked.
+        /// A pipeline: no person can be asked.
         Ci = "ci",
     }
 );

@@ -1,7 +1,7 @@
-//! The environment a command gets: an allow-list of the caller's, what the caller added, and secrets that are
-//! never written down.
+//! The environment of a command: an allow list of the caller's variables, the variables that the caller added, and
+//! secrets, which are never stored.
 //!
-//! Never shows a value: what is traced or printed of it are names.
+//! Never shows a value: traces and messages contain names only.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use crate::preset::CI_VARIABLES;
 use crate::reproducible::{FixedClock, Reproducible, seed};
 use crate::secret::{SecretFile, file_variable, path_inside};
 
-/// Let through from the caller's environment.
+/// Passed from the caller's environment.
 const ALLOWED: [&str; 21] = [
     "PATH",
     "HOME",
@@ -35,33 +35,33 @@ const ALLOWED: [&str; 21] = [
     "SOURCE_DATE_EPOCH",
     "RUSTUP_TOOLCHAIN",
 ];
-/// And what begins like this.
+/// Variables with this prefix are also passed.
 const ALLOWED_PREFIX: &str = "LC_";
-/// Let through even where a run is to be reproducible: without them little can be run.
+/// Passed even to a reproducible run: without them few programs run.
 const ALLOWED_ALWAYS: [&str; 2] = ["PATH", "HOME"];
 /// Set for every command.
 const OWN: [(&str, &str); 2] = [("TMPDIR", "/tmp"), ("AVFS_SANDBOX", "1")];
 
-/// What the caller asked for beside the allow-list.
+/// Variables that the caller asked for in addition to the allow list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvChoice {
-    /// The caller's own value, if it has one.
+    /// The caller's value, if the variable is set.
     Pass(OsString),
-    /// The same, by the owner's own settings: no request asks for it.
+    /// The same, from the user's settings: no request asks for it.
     PassBySetting(OsString),
     Set(OsString, OsString),
-    /// The same, from a file of variables, which is where people keep what is not to be written down.
+    /// The same, from a file of variables, where people keep values that must not be stored.
     SetByFile(OsString, OsString),
-    /// The caller's own value, never written down.
+    /// The caller's value, never stored.
     Secret(OsString),
-    /// The same, as a file in place of the variable.
+    /// The same, as a file instead of the variable.
     SecretInFile(OsString),
-    /// Bytes of the caller's own, as a file.
+    /// Bytes given by the caller, as a file.
     SecretFile(SecretFile),
 }
 
 impl EnvChoice {
-    /// The variable it is about.
+    /// The variable that this choice is about.
     fn variable(&self) -> Option<&OsString> {
         match self {
             Self::Pass(name)
@@ -78,19 +78,19 @@ impl EnvChoice {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
-    /// Names of variables whose values are not to be shown.
+    /// Names of variables whose values must not be shown.
     secrets: Vec<OsString>,
-    /// Secrets that are files, one for a name.
+    /// Secrets passed as files, one for each name.
     secret_files: Vec<SecretFile>,
-    /// Names of variables that a request takes out of the caller's environment, beside those everybody gets.
+    /// Names of variables that the request takes from the caller's environment, in addition to the allow list.
     taken: Vec<OsString>,
-    /// Names of variables whose values the request itself brings.
+    /// Names of variables whose values are part of the request.
     brought: Vec<OsString>,
-    /// The caller's own `PATH`, whatever the request sets.
+    /// The caller's `PATH`, regardless of the value that the request sets.
     caller_path: OsString,
-    /// Asked for, and not set outside.
+    /// Requested variables that the caller does not have.
     pub missing: Vec<OsString>,
-    /// Set outside and not passed on; kept only for a command whose text may use variables.
+    /// Variables of the caller that are not passed; recorded only for a command whose text may use variables.
     withheld: Vec<OsString>,
 }
 
@@ -103,13 +103,13 @@ impl std::fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Later choices win over earlier ones, and all of them over the allow-list.
+    /// Later choices override earlier ones, and all of them override the allow list.
     #[must_use]
     pub fn choose(outside: impl IntoIterator<Item = (OsString, OsString)>, choices: &[EnvChoice]) -> Self {
         Self::choose_over(outside, Reproducible::Off, None, choices)
     }
 
-    /// As [`Environment::choose`]; of a reproducible run almost nothing is the caller's that nobody named.
+    /// As [`Environment::choose`]; a reproducible run gets almost no variable of the caller that is not named.
     #[must_use]
     pub fn choose_over(
         outside: impl IntoIterator<Item = (OsString, OsString)>,
@@ -172,32 +172,32 @@ impl Environment {
         chosen
     }
 
-    /// Writes down which of the caller's variables the command does not get. Names alone: no value is kept.
+    /// Records which of the caller's variables the command does not get. Only names are kept, no values.
     pub fn withhold<'a>(&mut self, outside: impl IntoIterator<Item = &'a OsString>) {
         let left = outside.into_iter().filter(|name| !self.variables.contains_key(*name));
         self.withheld = left.cloned().collect();
     }
 
-    /// True if any name was written down by [`Environment::withhold`].
+    /// True if [`Environment::withhold`] recorded any name.
     #[must_use]
     pub fn has_withheld(&self) -> bool {
         !self.withheld.is_empty()
     }
 
-    /// True for a variable that the caller has and the command does not get, as far as that was written down.
+    /// True for a variable that the caller has and the command does not get, as far as recorded.
     #[must_use]
     pub fn is_withheld(&self, name: &str) -> bool {
         self.withheld.iter().any(|withheld| withheld == name)
     }
 
-    /// A file, and the variable that tells where it is.
+    /// Adds a file, and the variable that holds its path.
     fn give_file(&mut self, file: SecretFile) {
         self.variables.insert(file_variable(&file.name), path_inside(&file.name).into());
         self.secret_files.retain(|given| given.name != file.name);
         self.secret_files.push(file);
     }
 
-    /// Takes the secrets that are files: they are the launcher's to give.
+    /// Takes the secrets that are files: the launcher passes them on.
     #[must_use]
     pub fn take_secret_files(&mut self) -> Vec<SecretFile> {
         std::mem::take(&mut self.secret_files)
@@ -213,25 +213,25 @@ impl Environment {
         self.variables.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// Names alone, for the record.
+    /// The names only, for the record.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.variables.keys().map(|name| name.to_string_lossy().into_owned()).collect()
     }
 
-    /// Where toolchains are found that the command sees: no request chooses them with a `PATH` of its own.
+    /// The `PATH` in which the visible toolchains are found: a request cannot choose them with its own `PATH`.
     #[must_use]
     pub fn toolchain_path(&self) -> &OsStr {
         &self.caller_path
     }
 
-    /// True for a variable that every command gets; in CI there are some more.
+    /// True for a variable that every command gets, or every command in CI.
     #[must_use]
     pub fn is_usual(name: &str) -> bool {
         is_common(OsStr::new(name)) || CI_VARIABLES.contains(&name)
     }
 
-    /// The variables whose values the request itself brings.
+    /// The variables whose values are part of the request.
     pub fn brought(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let brought = self.brought.iter().filter(|name| !self.is_secret(name));
         brought.filter_map(|name| Some((name.as_os_str(), self.variables.get(name)?.as_os_str())))
@@ -242,20 +242,20 @@ impl Environment {
         self.secrets.iter().any(|secret| secret == name)
     }
 
-    /// Names of the secrets that were asked for.
+    /// Names of the requested secrets.
     #[must_use]
     pub fn secret_names(&self) -> Vec<String> {
         self.secrets.iter().map(|name| name.to_string_lossy().into_owned()).collect()
     }
 
-    /// Names of everything of the caller's own that a request hands over, called a secret or not: a value that
-    /// is passed on without the care is no less of one.
+    /// Names of all variables of the caller that a request hands over, declared secret or not: a value that is passed
+    /// without that protection may be a secret as well.
     #[must_use]
     pub fn handed_over(&self) -> Vec<String> {
         self.secrets.iter().chain(&self.taken).map(|name| name.to_string_lossy().into_owned()).collect()
     }
 
-    /// The secrets that are variables, with their values.
+    /// The secrets passed as variables, with their values.
     pub fn secret_values(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.secrets.iter().filter_map(|name| Some((name.as_os_str(), self.variables.get(name)?.as_os_str())))
     }
@@ -265,7 +265,7 @@ fn is_allowed(name: &OsStr) -> bool {
     ALLOWED.iter().any(|allowed| name == *allowed) || name.as_bytes().starts_with(ALLOWED_PREFIX.as_bytes())
 }
 
-/// True for what every command gets, asked for or not.
+/// True for variables that every command gets, requested or not.
 fn is_common(name: &OsStr) -> bool {
     is_allowed(name) || OWN.iter().any(|(own, _)| name == *own)
 }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_allowed_or_asked_for_gets_in() {
+    fn only_allowed_or_requested_variables_are_passed() {
         let chosen = Environment::choose(outside(), &[EnvChoice::Set("A".into(), "b".into())]);
         assert_eq!(chosen.names(), ["A", "AVFS_SANDBOX", "LC_ALL", "PATH", "TMPDIR"]);
         let choices = [EnvChoice::Pass("AWS_KEY".into()), EnvChoice::Pass("NONE".into())];
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reproducible_run_is_seeded() {
+    fn a_reproducible_run_has_a_fixed_environment() {
         let outside =
             || outside().into_iter().chain([("LANG".into(), "de".into()), ("HOME".into(), "/h".into())]);
         let choose = |choices: &[EnvChoice]| {
@@ -309,25 +309,25 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_takes_from_the_caller_is_handed_over_whatever_it_is_called() {
+    fn variables_taken_from_the_caller_are_handed_over_secret_or_not() {
         let handed_over = |choices: &[EnvChoice]| Environment::choose(outside(), choices).handed_over();
         let pass = |name: &str| EnvChoice::Pass(name.into());
         assert_eq!(handed_over(&[EnvChoice::Secret("TOKEN".into()), pass("AWS_KEY")]), ["TOKEN", "AWS_KEY"]);
-        // Not what everybody gets, what is not there, what the request brings itself, or what the settings let in.
+        // Not variables that every command gets, unset ones, ones that the request sets, or ones from the settings.
         let set = EnvChoice::Set("TOKEN".into(), "x".into());
         let by_setting = EnvChoice::PassBySetting("AWS_KEY".into());
         assert_eq!(handed_over(&[pass("PATH"), pass("NONE"), set, by_setting, pass("AWS_KEY")]), [""; 0]);
     }
 
     #[test]
-    fn a_secret_in_a_file_is_no_variable() {
+    fn a_secret_passed_as_a_file_is_not_a_variable() {
         let in_file = || EnvChoice::SecretInFile("TOKEN".into());
         let mut chosen = Environment::choose(outside(), &[EnvChoice::Pass("TOKEN".into()), in_file()]);
         assert_eq!(chosen.get("TOKEN"), None);
         assert_eq!(chosen.get("TOKEN_FILE"), Some(OsStr::new("/run/secrets/TOKEN")));
         let file = SecretFile { name: "TOKEN".into(), bytes: b"abcd".to_vec(), source: None };
         assert_eq!(chosen.take_secret_files(), [file]);
-        // Asked for as both it is both, and the last of two files is the one.
+        // A secret requested as variable and file is passed as both; of two files the last one is used.
         let other = SecretFile { name: "TOKEN".into(), bytes: b"other".to_vec(), source: Some("/x".into()) };
         let choices = [EnvChoice::Secret("TOKEN".into()), in_file(), EnvChoice::SecretFile(other.clone())];
         let mut chosen = Environment::choose(outside(), &choices);

@@ -1,4 +1,4 @@
-//! What a command sees beside the workspace: how much of the host, and what the request adds or hides.
+//! The view of a command outside of the workspace: how much of the host is visible, and what the request adds or hides.
 
 use std::path::{Path, PathBuf};
 
@@ -6,23 +6,23 @@ use avfs_hostfs::held::HeldFile;
 use avfs_types::words;
 
 words!(
-    /// How much of the host is to be seen.
+    /// How much of the host is visible.
     Profile, "profile", {
         /// The system and toolchains.
         Strict = "strict",
-        /// Everything the caller may read, read-only.
+        /// Everything the caller can read, read-only.
         Host = "host",
     }
 );
 
-/// A path of the host that a request names, resolved once: what is judged is what is shown.
+/// A host path that a request names, resolved once, so that the policy judges the same file that is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPath {
-    /// As it was named, and as it is seen inside.
+    /// The path as named, which is also the path in the sandbox.
     pub path: PathBuf,
-    /// The same without symlinks.
+    /// The path without symlinks.
     pub real: PathBuf,
-    /// What was there when it was resolved.
+    /// The file that was found when the path was resolved.
     pub file: HeldFile,
 }
 
@@ -34,15 +34,15 @@ impl HostPath {
     }
 }
 
-/// A change to the view that somebody asked for.
+/// A requested change to the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extra {
     ReadOnly(HostPath),
     ReadWrite(HostPath),
-    /// An empty file system in memory.
+    /// An empty tmpfs.
     Tmpfs(PathBuf),
     Hide(PathBuf),
-    /// A directory that persists between runs, shown at a path inside.
+    /// A directory that persists between runs, mounted at `path` in the sandbox.
     Cache {
         source: PathBuf,
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum Extra {
 }
 
 impl Extra {
-    /// The path inside that is not the workspace's any more.
+    /// The path in the sandbox that no longer belongs to the workspace.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -59,7 +59,7 @@ impl Extra {
         }
     }
 
-    /// What is shown there.
+    /// The host path that is mounted there.
     #[must_use]
     pub fn source(&self) -> &Path {
         match self {
@@ -69,7 +69,7 @@ impl Extra {
         }
     }
 
-    /// One word for what it does.
+    /// One word for the kind of change.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Extra {
         }
     }
 
-    /// Whether a directory is shown there.
+    /// True if a directory is mounted there.
     #[must_use]
     pub fn shows_a_dir(&self) -> bool {
         match self {

@@ -1,6 +1,7 @@
-//! What a run asks for: command, limits, network, environment, secrets; and the settings that say it.
+//! The request for a run: command, limits, network, environment and secrets; and the settings that provide its
+//! defaults.
 //!
-//! This crate never decides whether a request may run: that is `avfs-policy`.
+//! This crate never decides whether a request may run: `avfs-policy` does.
 //!
 //! ```
 //! use avfs_request::NetMode;

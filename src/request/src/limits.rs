@@ -1,4 +1,4 @@
-//! How much of the machine a command may use, and what keeps it to that.
+//! Resource limits of a command, and the mechanisms that enforce them.
 //!
 //! Values only: nothing here sets a limit.
 
@@ -8,32 +8,32 @@ use std::str::FromStr;
 use avfs_types::{UnitError, show_bytes_size, words};
 
 words!(
-    /// What is limited.
+    /// The limited resource.
     LimitKind, "limit", {
         Memory = "memory",
         Cpus = "cpus",
         Pids = "pids",
-        /// What is written, all together.
+        /// All bytes written.
         Disk = "disk",
-        /// Files that are made.
+        /// The number of created files.
         Files = "files",
-        /// One file.
+        /// The size of one file.
         FileSize = "file_size",
     }
 );
 
 words!(
-    /// What keeps a command to a limit.
+    /// The mechanism that enforces a limit.
     Mechanism, "mechanism", {
         Cgroup2 = "cgroup2",
         Cgroup1 = "cgroup1",
         Rlimit = "rlimit",
-        /// Of the pid namespace.
+        /// `pid_max` of the pid namespace.
         PidMax = "pid_max",
-        /// The size of a file system in memory.
+        /// The size of a tmpfs.
         Tmpfs = "tmpfs",
         Affinity = "affinity",
-        /// The supervisor looks, and stops the command.
+        /// The supervisor polls the usage, and kills the command.
         Watch = "watch",
     }
 );
@@ -70,7 +70,7 @@ impl FromStr for Cpus {
     }
 }
 
-/// Processors, or as many as there are.
+/// A number of processors, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuLimit(pub Option<Cpus>);
 
@@ -91,7 +91,7 @@ impl fmt::Display for CpuLimit {
     }
 }
 
-/// What one run may use; nothing where there is no limit.
+/// The limits of one run; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub memory: Option<u64>,
@@ -103,7 +103,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Each limit there is.
+    /// All limits that are set.
     pub fn set(&self) -> impl Iterator<Item = (LimitKind, u64)> {
         let Self { memory, cpus, pids, disk, files, file_size } = *self;
         [
@@ -120,13 +120,13 @@ impl Limits {
 }
 
 impl Limits {
-    /// The value of one limit, cpus in thousandths.
+    /// The value of one limit; processors in thousandths.
     #[must_use]
     pub fn get(&self, kind: LimitKind) -> Option<u64> {
         self.set().find(|(set, _)| *set == kind).map(|(_, value)| value)
     }
 
-    /// The same with another value for one limit.
+    /// Returns the limits with one of them replaced.
     #[must_use]
     pub fn with(mut self, kind: LimitKind, value: Option<u64>) -> Self {
         match kind {
@@ -140,7 +140,7 @@ impl Limits {
         self
     }
 
-    /// Each limit as it is here or in `max`, whichever is lower.
+    /// Returns the lower value of each limit in `self` and `max`.
     #[must_use]
     pub fn at_most(&self, max: &Self) -> Self {
         max.set().fold(*self, |limits, (kind, max)| {
@@ -149,7 +149,7 @@ impl Limits {
         })
     }
 
-    /// What a file system in memory of the command's own may hold.
+    /// The maximum size of a tmpfs of the command.
     #[must_use]
     pub fn tmpfs_bytes(&self) -> Option<u64> {
         [self.memory, self.disk].into_iter().flatten().min()
@@ -157,7 +157,7 @@ impl Limits {
 }
 
 impl LimitKind {
-    /// The option that asks for it, without its dashes.
+    /// The option that sets the limit, without its dashes.
     #[must_use]
     pub const fn option(self) -> &'static str {
         match self {
@@ -166,7 +166,7 @@ impl LimitKind {
         }
     }
 
-    /// What a command did that went beyond it.
+    /// Describes how a command exceeded the limit.
     #[must_use]
     pub fn exceeded(self, value: u64) -> String {
         let value = self.show(value);
@@ -175,13 +175,13 @@ impl LimitKind {
             Self::Cpus => format!("used more than {value} processors"),
             Self::Pids => format!("had more than {value} processes"),
             Self::Disk => format!("wrote more than {value}"),
-            Self::Files => format!("made more than {value} files"),
-            Self::FileSize => format!("made a file larger than {value}"),
+            Self::Files => format!("created more than {value} files"),
+            Self::FileSize => format!("wrote a file larger than {value}"),
         };
         format!("{what} (--{})", self.option())
     }
 
-    /// A value of it, for people.
+    /// A value of the limit, for people.
     #[must_use]
     pub fn show(self, value: u64) -> String {
         match self {
@@ -192,7 +192,7 @@ impl LimitKind {
     }
 }
 
-/// A limit that held, and what held it.
+/// An enforced limit, and its mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnforcedLimit {
     pub kind: LimitKind,
@@ -212,13 +212,13 @@ mod tests {
             assert_eq!(Cpus(cpus).to_string(), shown);
         }
         for bad in ["", "0", "0.0", ".5", "1.", "-1", "1.2345", "x", "99999999999999999999"] {
-            assert!(bad.parse::<Cpus>().is_err(), "{bad:?} was taken");
+            assert!(bad.parse::<Cpus>().is_err(), "{bad:?} was accepted");
         }
         assert_eq!("none".parse(), Ok(CpuLimit(None)));
     }
 
     #[test]
-    fn the_lower_limit_holds() {
+    fn the_lower_limit_applies() {
         let asked = Limits { memory: Some(10), pids: Some(3), cpus: Some(Cpus(500)), ..Limits::default() };
         let max = Limits { memory: Some(5), pids: Some(7), disk: Some(9), ..Limits::default() };
         let expected = Limits {
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn what_went_beyond_is_told_with_its_option() {
+    fn exceeded_limits_name_their_option() {
         assert_eq!(LimitKind::Memory.exceeded(512 << 20), "used more than 512.0 MiB of memory (--memory)");
-        assert_eq!(LimitKind::FileSize.exceeded(1), "made a file larger than 1 B (--file-size)");
+        assert_eq!(LimitKind::FileSize.exceeded(1), "wrote a file larger than 1 B (--file-size)");
     }
 
     #[test]
-    fn only_what_is_set_is_told() {
+    fn only_limits_that_are_set_are_listed() {
         let limits = Limits { pids: Some(5), cpus: Some(Cpus(1500)), ..Limits::default() };
         let set: Vec<_> = limits.set().map(|(kind, value)| (kind.word(), kind.show(value))).collect();
         assert_eq!(set, [("cpus", "1.5".to_owned()), ("pids", "5".to_owned())]);

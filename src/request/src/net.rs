@@ -1,6 +1,6 @@
-//! Which network a command has: none, the host's, or a list of places it may reach.
+//! The network of a command: none, the host's, or an allow list of places.
 //!
-//! Only the list as people write it is known here; nothing resolves a name or opens a socket.
+//! Handles only the text of the list; nothing here resolves a name or opens a socket.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,24 +8,24 @@ use std::str::FromStr;
 
 use avfs_types::diagnose::Diagnose;
 
-/// What a list begins with.
+/// The prefix of a list.
 const ALLOW: &str = "allow=";
-/// The longest name there is.
+/// The maximum length of a domain name.
 const NAME_BYTES_MAX: usize = 253;
-/// Those of a place that names none.
+/// The ports of a place without a port.
 pub const WEB_PORTS: [u16; 2] = [80, 443];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetMode {
     /// Loopback only.
     None,
-    /// The places of a list, through a proxy, beside loopback.
+    /// The places of a list, through a proxy, in addition to loopback.
     Allow(AllowList),
     Host,
 }
 
 impl NetMode {
-    /// One word for each.
+    /// One word for each mode.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl NetMode {
         }
     }
 
-    /// True where the command has a network namespace of its own.
+    /// True if the command has its own network namespace.
     #[must_use]
     pub const fn is_apart(&self) -> bool {
         match self {
@@ -44,7 +44,7 @@ impl NetMode {
         }
     }
 
-    /// True if nothing can be reached with `other` that cannot be reached with this one.
+    /// True if everything reachable with `other` is also reachable with this mode.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
@@ -64,16 +64,18 @@ impl fmt::Display for NetMode {
     }
 }
 
-/// Why a text names no network.
+/// A text that is not a network.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NetError {
-    #[error("{0:?} is not a network; choose one of: none, host, allow=DOMAIN,…")]
+    #[error("invalid network {0:?}: expected none, host or allow=DOMAIN,…")]
     Mode(String),
-    #[error("the list of places is empty")]
+    #[error("the allow list is empty")]
     Empty,
-    #[error("{0:?} is not ASCII: write the name with xn--")]
+    #[error("{0:?} is not ASCII: write the name in Punycode (xn--)")]
     NotAscii(String),
-    #[error("{0:?} is no place: it is DOMAIN, *.DOMAIN, or ADDRESS[/PREFIX], and :PORT where one is meant")]
+    #[error(
+        "invalid place {0:?}: expected DOMAIN, *.DOMAIN or ADDRESS[/PREFIX], optionally followed by :PORT"
+    )]
     Place(String),
 }
 
@@ -98,14 +100,14 @@ impl FromStr for NetMode {
     }
 }
 
-/// Places that may be reached; sorted, each once.
+/// Places that may be reached; sorted, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowList {
     rules: Vec<AllowRule>,
 }
 
 impl AllowList {
-    /// Places with commas between them.
+    /// Parses places separated by commas.
     pub fn parse(text: &str) -> Result<Self, NetError> {
         let places = text.split(',').map(str::trim).filter(|place| !place.is_empty());
         let mut rules = places.map(AllowRule::parse).collect::<Result<Vec<_>, _>>()?;
@@ -119,16 +121,16 @@ impl AllowList {
         &self.rules
     }
 
-    /// True if every place of the other list is one of this one.
+    /// True if this list contains every place of the other list.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.first_beyond(other).is_none()
     }
 
-    /// The first place of the other list that is not one of this one.
+    /// The first place of the other list that this list does not contain.
     #[must_use]
     pub fn first_beyond<'a>(&self, other: &'a Self) -> Option<&'a AllowRule> {
-        // Several places of ours may mean the ports of one of theirs together.
+        // The ports of one of their places may be covered by several of ours.
         let meant = |host: &HostRule, port| {
             self.rules.iter().any(|rule| rule.has_port(port) && rule.host.covers(host))
         };
@@ -150,7 +152,7 @@ impl fmt::Display for AllowList {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AllowRule {
     pub host: HostRule,
-    /// Nothing for the ports of the web.
+    /// `None` for ports 80 and 443.
     pub port: Option<u16>,
 }
 
@@ -158,9 +160,9 @@ pub struct AllowRule {
 pub enum HostRule {
     /// This name, in lower case.
     Name(String),
-    /// Every name beneath this one, not itself.
+    /// Every subdomain of this name, but not the name itself.
     Beneath(String),
-    /// Addresses that begin with so many bits.
+    /// Addresses that share this many leading bits.
     Address { address: IpAddr, prefix: u8 },
 }
 
@@ -170,7 +172,7 @@ impl AllowRule {
         if !text.is_ascii() {
             return Err(NetError::NotAscii(short(text)));
         }
-        // An IPv6 address has colons of its own: with a port it stands in brackets.
+        // An IPv6 address contains colons: with a port it is written in brackets.
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, rest)) => (host, rest.strip_prefix(':').or(rest.is_empty().then_some(""))),
             None if text.matches(':').count() > 1 => (text, Some("")),
@@ -184,7 +186,7 @@ impl AllowRule {
         Ok(Self { host: HostRule::parse(host).ok_or_else(bad)?, port })
     }
 
-    /// The ports that are meant.
+    /// The ports of the place.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
         self.port.map_or(WEB_PORTS.to_vec(), |port| vec![port])
@@ -212,7 +214,7 @@ impl HostRule {
     fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
         if let Ok(address) = address.parse::<IpAddr>() {
-            // An IPv4 address in the clothes of an IPv6 one is asked for as what it is: no such place is ever met.
+            // Reject an IPv4-mapped IPv6 address: connections are checked by the IPv4 address, so it would never match.
             let plain = address.to_canonical() == address;
             return Self::network(address, prefix).filter(|_| plain);
         }
@@ -264,7 +266,7 @@ pub fn is_beneath(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
 }
 
-/// True for an address that has the first bits of another one.
+/// True for an address in the network `network/prefix`.
 #[must_use]
 pub fn is_within(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
     let (address, network, bits) = match (address, network) {
@@ -278,7 +280,7 @@ pub fn is_within(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
     address.checked_shr(rest).unwrap_or(0) == network.checked_shr(rest).unwrap_or(0)
 }
 
-/// Labels of letters, digits and dashes; not all digits, which would be an address written oddly.
+/// Labels of letters, digits and dashes; the last one not numeric, which would be an unusual form of an address.
 fn is_name(text: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_read_and_written_alike() {
+    fn places_round_trip_through_text() {
         for text in
             ["none", "host", "allow=github.com", "allow=*.crates.io:443,github.com", "allow=10.0.0.0/8:5432"]
                 .into_iter()
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused() {
+    fn invalid_places_are_rejected() {
         for bad in
             ["", "all", "allow=", "allow=,", "allow=a..b", "allow=*", "allow=*.*.a", "allow=a:0", "allow=a:x"]
                 .into_iter()
@@ -332,12 +334,12 @@ mod tests {
                     "allow=::ffff:1.2.3.4",
                 ])
         {
-            assert!(bad.parse::<NetMode>().is_err(), "{bad:?} was taken");
+            assert!(bad.parse::<NetMode>().is_err(), "{bad:?} was accepted");
         }
     }
 
     #[test]
-    fn a_list_covers_what_it_means() {
+    fn a_list_covers_narrower_lists() {
         for (wide, narrow) in [("*.a.org", "x.a.org"), ("*.a.org", "*.x.a.org"), ("a.org:1", "a.org:1")]
             .into_iter()
             .chain([("10.0.0.0/8", "10.1.0.0/16"), ("a.org,b.org", "b.org"), ("fc00::/7", "fd00::1")])

@@ -1,4 +1,5 @@
-//! Presets: what the tools of a language need, by one word. The files of `presets` say what each of them adds.
+//! Presets: settings for the tools of a language, selected by one word. The files in `presets` define what each one
+//! adds.
 
 use avfs_types::words;
 
@@ -17,15 +18,15 @@ words!(
 
 /// What a preset adds to a request.
 pub struct PresetData {
-    /// Directories that persist between runs, as `cache.dirs` has them.
+    /// Directories that persist between runs, in the form of `cache.dirs`.
     pub caches: &'static [&'static str],
     /// Places that are added to the list of `--net allow=`.
     pub hosts: &'static [&'static str],
-    /// Variables that are passed on where the caller has them.
+    /// Variables that are passed if the caller has them.
     pub pass: &'static [&'static str],
     /// Variables that are set, unless the request sets them.
     pub set: &'static [(&'static str, &'static str)],
-    /// The same, where the network is a list.
+    /// The same, if the network is an allow list.
     pub set_with_list: &'static [(&'static str, &'static str)],
 }
 
@@ -45,7 +46,7 @@ impl Preset {
     }
 }
 
-/// A network with the places of presets added to it. The host's has them already.
+/// Adds the places of presets to a network. With the host's network they are already reachable.
 #[must_use]
 pub fn with_hosts(net: NetMode, presets: &[Preset]) -> NetMode {
     let hosts: Vec<&str> = presets.iter().flat_map(|preset| preset.data().hosts).copied().collect();
@@ -56,7 +57,7 @@ pub fn with_hosts(net: NetMode, presets: &[Preset]) -> NetMode {
             std::iter::once(list.to_string().as_str()).chain(hosts).collect::<Vec<_>>().join(",")
         }
     };
-    // Without a place nothing is added, and every place is one: a test reads them all.
+    // Parsing fails only if there is no place to add: a test checks that all places are valid.
     AllowList::parse(&listed).map_or(net, NetMode::Allow)
 }
 
@@ -68,7 +69,7 @@ mod tests {
     use crate::config::{is_path_in_tests as is_path, is_variable};
 
     #[test]
-    fn every_preset_can_be_read_and_hands_over_no_credential() {
+    fn every_preset_is_valid_and_passes_no_credential() {
         for preset in Preset::ALL {
             let data = preset.data();
             assert!(!data.hosts.is_empty(), "{preset}");
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn no_variable_of_ci_is_a_credential() {
+    fn no_ci_variable_is_a_credential() {
         for name in CI_VARIABLES {
             assert!(is_variable(name) && !is_credential_name(name), "{name}");
         }
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_added_to_a_list() {
+    fn preset_hosts_are_added_to_the_allow_list() {
         let net = |text: &str, presets: &[Preset]| with_hosts(text.parse().unwrap(), presets).to_string();
         assert_eq!(net("none", &[]), "none");
         assert_eq!(net("none", &[Preset::Rust]), "allow=index.crates.io,static.crates.io");

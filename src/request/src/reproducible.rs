@@ -1,7 +1,7 @@
-//! Runs that come out the same again: a fixed clock, host name, mask and environment.
+//! Reproducible runs: a fixed clock, host name, umask and environment.
 //!
-//! What is not promised: the order of readdir, process ids, what /proc shows, addresses, the number of processors, and the
-//! time that programs see which are linked statically.
+//! Not fixed: the order of readdir, process ids, the content of /proc, addresses, the number of processors, and the
+//! time that statically linked programs see.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,30 +15,30 @@ use crate::environment::Environment;
 use crate::request::ExecutionRequest;
 
 words!(
-    /// Whether a run is made to come out the same again.
-    Reproducible, "way to be reproducible", {
+    /// Whether a run is reproducible.
+    Reproducible, "reproducible mode", {
         Off = "off",
         On = "on",
     }
 );
 
 words!(
-    /// How far a fixed clock holds.
-    ClockHeld, "reach of a clock", {
-        /// The times of files, and what looks at SOURCE_DATE_EPOCH.
+    /// The reach of a fixed clock.
+    ClockHeld, "clock reach", {
+        /// The times of files, and programs that read SOURCE_DATE_EPOCH.
         Files = "files",
-        /// And what programs see that are linked dynamically.
+        /// Also the time that dynamically linked programs see.
         Programs = "files+programs",
     }
 );
 
-/// The host's name inside, and the mask, of a reproducible run.
+/// The host name and the umask of a reproducible run.
 pub const HOSTNAME: &str = "avfs";
 pub const UMASK: u32 = 0o022;
-/// The variable that tools take a fixed time from.
+/// The variable from which tools read a fixed time.
 pub const EPOCH_VARIABLE: &str = "SOURCE_DATE_EPOCH";
 
-/// Set for every reproducible run, beside [`EPOCH_VARIABLE`].
+/// Set for every reproducible run, in addition to [`EPOCH_VARIABLE`].
 const SEED: [(&str, &str); 5] = [
     ("LANG", "C.UTF-8"),
     ("LC_ALL", "C.UTF-8"),
@@ -47,7 +47,7 @@ const SEED: [(&str, &str); 5] = [
     ("PERL_HASH_SEED", "0"),
 ];
 
-/// Where distributions put it: Debian and Ubuntu, Fedora, Arch, and who builds it.
+/// Where libfaketime is installed: Debian and Ubuntu, Fedora, Arch, and local builds.
 const FAKETIME_DIRS: [&str; 4] = [
     #[cfg(target_arch = "aarch64")]
     "/usr/lib/aarch64-linux-gnu/faketime",
@@ -57,16 +57,16 @@ const FAKETIME_DIRS: [&str; 4] = [
     "/usr/lib/faketime",
     "/usr/local/lib/faketime",
 ];
-/// The variant for programs with threads, which is good for all.
+/// The variant for threaded programs, which works for all programs.
 const FAKETIME_LIBRARY: &str = "libfaketimeMT.so.1";
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The time that is the present for a run: whole seconds since 1970.
+/// The time at which the clock of a run is frozen, in whole seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedClock(u32);
 
 impl FixedClock {
-    /// 1980-01-01T00:00:00Z: the first that every archive format can say.
+    /// 1980-01-01T00:00:00Z: the earliest time that every archive format can represent.
     pub const DEFAULT: Self = Self(315_532_800);
 
     #[must_use]
@@ -105,7 +105,7 @@ impl fmt::Display for FixedClock {
     }
 }
 
-/// What a run finds set that nobody named.
+/// The variables that a run gets for its fixed environment and clock.
 #[must_use]
 pub fn seed(reproducible: Reproducible, clock: Option<FixedClock>) -> Vec<(OsString, OsString)> {
     let fixed = match reproducible {
@@ -117,7 +117,7 @@ pub fn seed(reproducible: Reproducible, clock: Option<FixedClock>) -> Vec<(OsStr
     fixed.chain(epoch).collect()
 }
 
-/// How far the clock of a request will hold on this host.
+/// The reach of a request's clock on this host.
 #[must_use]
 pub fn clock_held(request: &ExecutionRequest) -> Option<ClockHeld> {
     request.clock?;
@@ -127,7 +127,7 @@ pub fn clock_held(request: &ExecutionRequest) -> Option<ClockHeld> {
     })
 }
 
-/// Adds what makes programs see the fixed time, where the host has it and the request preloads nothing itself.
+/// Adds the variables of libfaketime, if the host has it and the request does not set `LD_PRELOAD`.
 #[must_use]
 pub fn with_clock(
     mut variables: Vec<(OsString, OsString)>,
@@ -136,11 +136,11 @@ pub fn with_clock(
     if let (Some(clock), Some(library)) = (request.clock, preload(&request.environment)) {
         variables.push((PRELOAD.into(), library.into()));
         let own = [
-            // Seconds since 1970: a date would be read in whatever time zone the command has.
+            // Seconds since 1970: a date would be interpreted in the time zone of the command.
             ("FAKETIME_FMT", "%s".to_owned()),
             ("FAKETIME", clock.epoch()),
-            // Files have their times, and what waits must come to an end: timers of Node.js, for one, are made of the
-            // clock that only measures.
+            // Files already have fixed times. The monotonic clock stays real so that timers expire: those of Node.js,
+            // for example, use it.
             ("NO_FAKE_STAT", "1".to_owned()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ("DONT_FAKE_MONOTONIC", "1".to_owned()),
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_a_date_or_seconds() {
+    fn a_time_is_rfc_3339_or_seconds() {
         for (text, shown) in [
             ("1980-01-01T00:00:00Z", "1980-01-01T00:00:00Z"),
             ("@315532800", "1980-01-01T00:00:00Z"),

@@ -1,6 +1,6 @@
-//! What `--secret` asks for: a variable, or a file that only the command sees.
+//! Parses `--secret`: a variable, or a file that only the command sees.
 //!
-//! Never tells a value, nor a path that was given for one: people mistake one for the other.
+//! Never shows a value, nor a path given for a secret: users may pass a value where a path is expected.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,28 +13,28 @@ use avfs_types::diagnose::Diagnose;
 
 use crate::environment::EnvChoice;
 
-/// Where secrets that are files are found inside.
+/// The directory of secret files in the sandbox.
 pub const SECRETS_DIR: &str = "/run/secrets";
-/// What tells where one is, behind its name.
+/// The suffix of the variable that holds the path of a secret file.
 const FILE_SUFFIX: &str = "_FILE";
-/// What is asked for where a variable is to be a file.
+/// The value that requests a variable as a file.
 const AS_FILE: &[u8] = b"file";
-/// A key or a token; what is larger is data.
+/// Enough for a key or a token; anything larger is data.
 pub const SECRET_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    #[error("the name of a secret is letters, digits and underscores, and begins with no digit")]
+    #[error("invalid name of a secret: expected letters, digits and underscores, not starting with a digit")]
     BadName,
-    #[error("the file that was given for the secret {name} cannot be read")]
+    #[error("cannot read the file given for the secret {name}")]
     Unreadable {
         name: String,
         #[source]
         source: std::io::Error,
     },
-    #[error("there is no variable {name} to give as a secret")]
+    #[error("cannot pass {name} as a secret: the variable is not set")]
     Unset { name: String },
-    #[error("the secret {name} has more than {SECRET_BYTES_MAX} bytes")]
+    #[error("the secret {name} is longer than {SECRET_BYTES_MAX} bytes")]
     TooLong { name: String },
 }
 
@@ -49,14 +49,14 @@ impl Diagnose for SecretError {
     }
 }
 
-/// One `--secret`, understood.
+/// A parsed `--secret`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretWord {
     /// `NAME`: a variable.
     Variable(OsString),
     /// `NAME=file`: the variable's value as a file.
     InFile(OsString),
-    /// `NAME=PATH`: a file of the host.
+    /// `NAME=PATH`: a host file.
     File { name: OsString, path: PathBuf },
 }
 
@@ -79,7 +79,7 @@ impl SecretWord {
         })
     }
 
-    /// What it hands over, by name; of a file of the host the path counts too.
+    /// The names of everything it hands over, including the path of a host file.
     #[must_use]
     pub fn handed_over(&self, cwd: &Path) -> Vec<String> {
         match self {
@@ -90,7 +90,7 @@ impl SecretWord {
         }
     }
 
-    /// What is given to the command: a file is read now, from where `cwd` leads.
+    /// Returns the value to pass to the command; a file is read now, relative to `cwd`.
     pub fn choice(self, cwd: &Path) -> Result<EnvChoice, SecretError> {
         Ok(match self {
             Self::Variable(name) => EnvChoice::Secret(name),
@@ -109,25 +109,25 @@ impl SecretWord {
     }
 }
 
-/// A link is no other place.
+/// Resolves symlinks, so that a symlink does not count as a different path.
 fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// At most one byte more than is allowed, so that too much is noticed.
+/// Reads one byte more than the maximum, so that the caller detects a file that is too long.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(SECRET_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Where a secret is found inside.
+/// The path of a secret in the sandbox.
 #[must_use]
 pub fn path_inside(name: &OsStr) -> PathBuf {
     Path::new(SECRETS_DIR).join(name)
 }
 
-/// The variable that tells it.
+/// The variable that holds that path.
 #[must_use]
 pub fn file_variable(name: &OsStr) -> OsString {
     let mut variable = name.to_owned();
@@ -135,17 +135,17 @@ pub fn file_variable(name: &OsStr) -> OsString {
     variable
 }
 
-/// A secret that the command finds as a file, which lies in memory only.
+/// A secret that the command gets as a file, which is stored in memory only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretFile {
     pub name: OsString,
     pub bytes: Vec<u8>,
-    /// The file of the host they come from; nothing for a variable.
+    /// The host file that the bytes come from; `None` for a variable.
     pub source: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for SecretFile {
-    /// Its bytes are nobody's business.
+    /// Leaves out the bytes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SecretFile").field("name", &self.name).finish_non_exhaustive()
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_names_a_variable_or_a_file() {
+    fn a_secret_is_a_variable_or_a_file() {
         assert_eq!(parse("A_1").unwrap(), SecretWord::Variable("A_1".into()));
         assert_eq!(parse("_a=file").unwrap(), SecretWord::InFile("_a".into()));
         let file = |path: &str| SecretWord::File { name: "A".into(), path: path.into() };
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_up_to_a_bound() {
+    fn a_secret_file_has_a_maximum_size() {
         let dir = tempfile::tempdir().unwrap();
         let put =
             |name: &str, bytes: usize| std::fs::write(dir.path().join(name), vec![b'x'; bytes]).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_given_in_place_of_a_path_is_not_told() {
+    fn a_value_given_as_a_path_is_not_shown() {
         let error = parse("KEY=hunter2-hunter2").unwrap().choice(Path::new("/nowhere")).unwrap_err();
         let told = format!("{error} {error:?}");
         assert!(told.contains("KEY") && !told.contains("hunter2"), "{told}");

@@ -1,4 +1,4 @@
-//! How long a command may run.
+//! The timeout of a command.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ impl ExecutionTimeout {
         }
     }
 
-    /// The shorter of the two.
+    /// The shorter of the two timeouts.
     #[must_use]
     pub fn at_most(self, max: Self) -> Self {
         match (self, max) {
@@ -42,7 +42,7 @@ impl ExecutionTimeout {
     }
 }
 
-/// `none`, or a span of time with its unit; milliseconds too, since a limit may be short.
+/// `none`, or a duration with its unit; milliseconds too, since a timeout may be short.
 impl FromStr for ExecutionTimeout {
     type Err = UnitError;
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_their_units_and_shown_again() {
+    fn timeouts_round_trip_through_text() {
         for text in ["250ms", "120s", "none"] {
             assert_eq!(text.parse::<ExecutionTimeout>().unwrap().to_string(), text);
         }

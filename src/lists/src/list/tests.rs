@@ -84,14 +84,14 @@ fn what_is_wrong_is_named_with_its_line() {
         (r#"{"command": ["a"]"#, "list.malformed", "line 2, column 17: EOF"),
         (r#"["a"]"#, "list.malformed", "line 2: invalid type: sequence, expected an item"),
         ("make test", "list.malformed", "line 2, column 1: expected value"),
-        (r#"{"id": "b"}"#, "list.malformed", "line 2: command: it is missing"),
+        (r#"{"id": "b"}"#, "list.malformed", "line 2: command: missing"),
         (r#"{"command": []}"#, "list.malformed", "line 2: command: it is empty"),
         (r#"{"command": ["", "x"]}"#, "list.malformed", "line 2: command: it is empty"),
         (r#"{"command": ""}"#, "list.malformed", "line 2: command: it is empty"),
         (
             r#"{"command": ["b"], "net": "all"}"#,
             "list.malformed",
-            "line 2, column 32: net: \"all\" is not a network",
+            "line 2, column 32: net: invalid network \"all\"",
         ),
         (
             r#"{"command": ["b"], "memory": "much"}"#,

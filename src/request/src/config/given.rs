@@ -1,28 +1,28 @@
-//! A value of a setting as a layer gives it: a file, or a variable.
+//! The value of a setting in one layer: a file, or a variable.
 
 use std::str::FromStr;
 
 use super::Setting;
 
-/// A value as a layer gives it.
+/// The value of a setting in one layer.
 pub trait Given {
     type Error;
 
     fn key(&self) -> &str;
 
-    /// A text.
+    /// Parses a string.
     fn one<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, Self::Error>;
 
-    /// A whole number in decimal digits.
+    /// Parses a whole number in decimal digits.
     fn number<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, Self::Error>;
 
-    /// A number, or a text such as `2GiB` or `none`.
+    /// Parses a number, or a string such as `2GiB` or `none`.
     fn amount<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, Self::Error>;
 
-    /// Texts, each of which is good.
+    /// Returns a list of strings, each of which satisfies `good`.
     fn list(&self, good: fn(&str) -> bool, wanted: &'static str)
     -> Result<Vec<Setting<String>>, Self::Error>;
 
-    /// A key that is no setting.
+    /// The error for a key that is not a setting.
     fn unread(&self) -> Self::Error;
 }

@@ -1,8 +1,7 @@
-//! Settings in layers: defaults, the administrator's file, the user's, the bound directory's, variables.
+//! Settings in layers: defaults, the system file, the user's file, the bound directory's file, variables.
 //!
-//! Gives the text of the files a meaning; `avfs-engine` finds and reads them. A key of a
-//! later layer wins over the same key of an earlier one; lists are appended. Nothing here sees the options of a
-//! command, which win over all of it.
+//! Interprets the text of the files; `avfs-engine` finds and reads them. A key in a later layer overrides the same key
+//! in an earlier one; lists are appended. The options of a command, which override all settings, are not handled here.
 
 mod environment;
 mod given;
@@ -32,7 +31,7 @@ pub use avfs_types::toml_source::{Fault, Problem};
 pub(crate) use value::is_path as is_path_in_tests;
 pub(crate) use value::is_variable;
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     Default,
@@ -52,18 +51,20 @@ impl<T> Setting<T> {
     }
 }
 
-/// What the file of a directory, which may come from anybody, may do with a key.
+/// What a directory's file, which may come from an untrusted author, may do with a key.
 enum DirectoryMay<T> {
-    /// Anything: it concerns this workspace alone.
+    /// Set any value: the key affects only this workspace.
     Choose,
-    /// Only ask for less than the user does: true for such a pair of the user's value and the directory's.
+    /// Only tighten the user's value: true if the second value (the directory's) is as strict as the first (the
+    /// user's).
     Tighten(fn(&T, &T) -> bool),
 }
 
-/// Declares every setting once: its field, key, type and default; what it takes; and what a directory may do with it.
+/// Declares every setting once: its field, key, type and default; its accepted values; and what a directory may do with
+/// it.
 macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident $key:literal: $type:ty = $default:expr, $kind:ident($($takes:expr),+), $may:expr;)+) => {
-        /// Everything that can be set.
+        /// All settings.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Config {
             $($(#[$doc])* pub $field: $type,)+
@@ -85,7 +86,7 @@ macro_rules! settings {
                 vec![$(self.$field.shown($key)),+]
             }
 
-            /// Sets what a key stands for; lists are appended to.
+            /// Sets the field of a key; lists are appended to.
             fn set<G: Given>(&mut self, given: &G) -> Result<(), G::Error> {
                 match given.key() {
                     $($key => self.$field.lay(given.$kind($($takes),+)?),)+
@@ -94,7 +95,7 @@ macro_rules! settings {
                 Ok(())
             }
 
-            /// Takes back what a directory may not do; gives the keys.
+            /// Reverts the keys that a directory may not set this way, and returns them.
             fn hold_to(&mut self, own: Self) -> Vec<&'static str> {
                 let mut refused = Vec::new();
                 $(
@@ -109,7 +110,7 @@ macro_rules! settings {
                 refused
             }
 
-            /// True if the file of a directory may only ask for less than the user does.
+            /// True if a directory's file may only tighten the user's value.
             #[must_use]
             pub fn is_held_to(key: &str) -> bool {
                 match key {
@@ -137,54 +138,54 @@ const IMPORT_WARN_FILES: u64 = 100_000;
 const IMPORT_WARN_BYTES: u64 = 2 << 30;
 
 settings! {
-    /// What is never versioned, in gitignore's syntax.
+    /// Patterns of paths that are never versioned, in gitignore syntax.
     capture_exclude "capture.exclude": Vec<Setting<String>> = Vec::new(),
-        list(is_ignore_pattern, "a pattern of gitignore"), Choose;
-    /// Directories that persist between runs outside of the versions; `~/` is the user's home. Those of a directory's
-    /// file lie in the workspace.
+        list(is_ignore_pattern, "a gitignore pattern"), Choose;
+    /// Directories outside of the versions that persist between runs; `~/` is the user's home. Those in a directory's
+    /// file must be in the workspace.
     cache_dirs "cache.dirs": Vec<Setting<String>> = Vec::new(), list(is_path, "a path without '..'"), Choose;
-    /// How large the cache may stay. It is shared by all workspaces of the user, so a directory has no say.
+    /// The maximum size of the cache. All workspaces of the user share it, so a directory cannot change it.
     cache_max "cache.max": Setting<Limit> = Setting::default(Limit(Some(CACHE_BYTES_MAX))),
         amount(SIZE), Tighten(|own, new| new == own);
-    /// From how many files, or bytes, on a first import is announced with what it costs.
+    /// The number of files, or bytes, from which the first import prints its cost in advance.
     import_warn_files "import.warn_files": Setting<Limit> = Setting::default(Limit(Some(IMPORT_WARN_FILES))),
         amount(COUNT), Choose;
     import_warn_bytes "import.warn_bytes": Setting<Limit> = Setting::default(Limit(Some(IMPORT_WARN_BYTES))),
         amount(SIZE), Choose;
     run_timeout "run.timeout": Setting<ExecutionTimeout> = Setting::default(ExecutionTimeout::DEFAULT),
         one("a duration such as 300s, or none"), Tighten(is_shorter);
-    /// Between the polite signal and the last one.
+    /// The time between SIGTERM and SIGKILL.
     run_grace "run.grace": Setting<ExecutionTimeout> = Setting::default(ExecutionTimeout::Millis(5_000)),
         one("a duration such as 5s, or none"), Tighten(is_shorter);
     run_net "run.net": Setting<NetMode> = Setting::default(NetMode::None),
         one("none, host or allow=DOMAIN,…"), Tighten(|own, new| own.value.covers(&new.value));
-    /// What lies beneath a run that starts from the directory.
+    /// The base of a run that starts from the directory.
     run_base "run.base": Setting<BaseChoice> = Setting::default(BaseChoice::Auto),
         one("auto, live, cached or touched"), Choose;
     /// Where the changes of a run are held while it runs.
     run_scratch "run.scratch": Setting<ScratchChoice> = Setting::default(ScratchChoice::Auto),
         one("auto, memory or disk"), Choose;
-    /// Names of further variables that are let through; `NAME*` for all that begin so, credentials left out.
+    /// Names of additional variables to pass; `NAME*` for all with this prefix, except credentials.
     run_env "run.env": Vec<Setting<String>> = Vec::new(),
-        list(is_variable_pattern, "the name of a variable, or NAME*"), Tighten(|own, new| new == own);
-    /// What the tools of a language need: caches, hosts and variables.
+        list(is_variable_pattern, "a variable name, or NAME*"), Tighten(|own, new| new == own);
+    /// Caches, hosts and variables for the tools of a language.
     run_preset "run.preset": Vec<Setting<String>> = Vec::new(),
         list(is_preset, "node, python, rust, go or java"), Tighten(|own, new| new == own);
-    /// Further paths that are visible inside, read-only.
+    /// Additional host paths that are visible, read-only.
     run_ro "run.ro": Vec<Setting<String>> = Vec::new(),
-        list(is_absolute, "an absolute path, or one that begins with ~/"), Tighten(|own, new| new == own);
+        list(is_absolute, "an absolute path, or a path that starts with ~/"), Tighten(|own, new| new == own);
     run_profile "run.profile": Setting<Profile> = Setting::default(Profile::Strict),
         one("strict or host"), Tighten(|own, new| new.value == Profile::Strict || new == own);
-    /// Whose name commits carry where the repository sets none.
+    /// The git identity of commits if the repository sets none.
     run_git_identity "run.git_identity": Setting<GitIdentity> = Setting::default(GitIdentity::Host),
         one("host or none"), Tighten(|own, new| new.value == GitIdentity::None || new == own);
-    /// Which system calls are refused.
+    /// The seccomp filter.
     run_seccomp "run.seccomp": Setting<SeccompProfile> = Setting::default(SeccompProfile::Default),
         one("default, strict or off"), Tighten(|own, new| new.value >= own.value);
-    /// Whether the view is enforced a second time.
+    /// Whether Landlock also enforces file access.
     run_landlock "run.landlock": Setting<LandlockMode> = Setting::default(LandlockMode::Auto),
         one("auto, required or off"), Tighten(|own, new| new.value >= own.value);
-    /// This and those that follow: what a run may use.
+    /// The limits of a run, up to `run.file_size`.
     run_memory "run.memory": Setting<Limit> = Setting::default(Limit(None)),
         amount(SIZE), Tighten(is_lower);
     run_cpus "run.cpus": Setting<CpuLimit> = Setting::default(CpuLimit(None)),
@@ -198,7 +199,7 @@ settings! {
         amount(COUNT), Tighten(is_lower);
     run_file_size "run.file_size": Setting<Limit> = Setting::default(Limit(None)),
         amount(SIZE), Tighten(is_lower);
-    /// Whether remembered results are used: a directory's own vault would have the answers.
+    /// Whether remembered results are used. A directory may not enable it: the results would come from its own vault.
     run_cache "run.cache": Setting<CacheMode> = Setting::default(CacheMode::Off),
         one("off, read or write"), Tighten(|own, new| new.value <= own.value);
     /// How long a result is remembered.
@@ -207,17 +208,17 @@ settings! {
     /// How long the fork of a run is kept for review.
     fork_expires "fork.expires": Setting<Span> = Setting::default(Span(7 * 24 * 60 * 60)),
         one("a duration such as 7d"), Choose;
-    /// How many automatic checkpoints a fork has at most.
+    /// The maximum number of automatic checkpoints of a fork.
     checkpoint_keep "checkpoint.keep": Setting<KeepCount> = Setting::default(KeepCount::DEFAULT),
-        number("a number, 2 or more"), Choose;
-    /// Where a new vault is made.
+        number("a number of at least 2"), Choose;
+    /// Where a new vault is created.
     vault_place "vault.place": Setting<VaultPlace> = Setting::default(VaultPlace::Workspace),
         one("workspace or data"), Tighten(|own, new| new == own);
 }
 
 /// A field of [`Config`]: one value, or a list.
 trait Layered {
-    /// Lays a value over this one; a list is appended to.
+    /// Replaces this value by `new`; a list is appended to.
     fn lay(&mut self, new: Self);
     fn shown(&self, key: &'static str) -> Shown;
 }
@@ -243,7 +244,7 @@ impl Layered for Vec<Setting<String>> {
     }
 }
 
-/// One key as it is shown: its values, each with where it came from.
+/// A key as it is shown: its values, each with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     pub key: &'static str,
@@ -258,20 +259,20 @@ pub enum Arity {
 }
 
 impl Config {
-    /// Lays a file over what is known so far.
+    /// Applies a file on top of these settings.
     pub fn with(mut self, file: &Path, text: &str) -> Result<Self, ConfigError> {
         parse::lay_over(&mut self, file, text)?;
         Ok(self)
     }
 
-    /// Lays the user's variables over it, which may say anything.
+    /// Applies the user's variables, which may set any value.
     pub fn with_variables(mut self, variables: &BTreeMap<OsString, OsString>) -> Result<Self, SettingsError> {
         environment::lay_over(&mut self, variables)?;
         Ok(self)
     }
 
-    /// Lays the file of a directory over it, which may come from anybody: what would let a command see or reach
-    /// more of the host is not taken, and named.
+    /// Applies a directory's file, which may come from an untrusted author: settings that would let a command see or
+    /// reach more of the host are ignored, and their keys are returned.
     pub fn with_directory(self, file: &Path, text: &str) -> Result<(Self, Vec<&'static str>), ConfigError> {
         let mut theirs = self.clone().with(file, text)?;
         let own_dirs = self.cache_dirs.len();
@@ -285,7 +286,7 @@ impl Config {
         Ok((theirs, refused))
     }
 
-    /// What a run may use, unless it says otherwise.
+    /// The default limits of a run.
     #[must_use]
     pub fn limits(&self) -> Limits {
         Limits {
@@ -305,7 +306,7 @@ impl Config {
         self.run_preset.iter().filter_map(|setting| setting.value.parse().ok()).collect()
     }
 
-    /// What a run is confined by, unless it says otherwise.
+    /// The default confinement of a run.
     #[must_use]
     pub fn confinement(&self) -> Confinement {
         Confinement {
@@ -324,7 +325,7 @@ fn is_lower(own: &Setting<Limit>, new: &Setting<Limit>) -> bool {
     is_at_most(new.value.0, own.value.0)
 }
 
-/// True if a limit lets through no more than another one; nothing is no limit.
+/// True if limit `one` is at most limit `other`; `None` is no limit.
 fn is_at_most<T: Ord>(one: Option<T>, other: Option<T>) -> bool {
     match (one, other) {
         (_, None) => true,
@@ -333,7 +334,7 @@ fn is_at_most<T: Ord>(one: Option<T>, other: Option<T>) -> bool {
     }
 }
 
-/// What is wrong with a file, and where.
+/// An error in a settings file, and its position.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(transparent)]
 pub struct ConfigError(#[from] pub Fault);
@@ -353,7 +354,7 @@ impl Diagnose for ConfigError {
     }
 }
 
-/// What is wrong with one of the layers.
+/// An error in one of the layers.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SettingsError {
     #[error(transparent)]
@@ -376,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_cannot_open_its_own_sandbox() {
+    fn a_directory_cannot_loosen_its_own_sandbox() {
         let user = Config::default().with(Path::new("user"), "[run]\nenv = [\"A\"]\n").unwrap();
         let text = "[run]\nnet = \"host\"\ncache = \"read\"\nprofile = \"host\"\nenv = [\"TOKEN\"]\nro = [\"~/.ssh\"]\n\
                     timeout = \"5s\"\n[capture]\nexclude = [\"*.tmp\"]\n";
@@ -388,15 +389,15 @@ mod tests {
         );
         assert_eq!(config.run_timeout.value, ExecutionTimeout::Millis(5_000));
         assert_eq!(config.capture_exclude.len(), 1);
-        // Tighter than the user's is fine.
+        // A stricter value than the user's is accepted.
         let open = Config::default().with(Path::new("user"), "[run]\nnet = \"host\"\n").unwrap();
         let (config, refused) = open.with_directory(Path::new("dir"), "[run]\nnet = \"none\"\n").unwrap();
         assert_eq!((config.run_net.value, refused.len()), (NetMode::None, 0));
     }
 
     #[test]
-    fn every_key_says_what_a_directory_may_do_with_it() {
-        // For each key a value that is wider than the user's below, or simply another.
+    fn every_key_declares_what_a_directory_may_set() {
+        // For each key, a value that is wider than the user's below, or different.
         let user = "[run]\nmemory = '1GiB'\ncpus = 1\npids = 10\ndisk = '1GiB'\nfiles = 10\nfile_size = '1GiB'\n\
                     seccomp = 'strict'\nlandlock = 'required'\ngit_identity = 'none'";
         let wider = [
@@ -430,7 +431,7 @@ mod tests {
             ("vault.place", "'data'"),
         ];
         assert_eq!(Config::KEYS, wider.map(|(key, _)| key));
-        // Of cache directories those of the workspace alone.
+        // Only cache directories in the workspace are accepted.
         let text = "cache.dirs = ['/usr/bin', 'target', '~/.cargo']";
         let (config, refused) = Config::default().with_directory(Path::new("dir"), text).unwrap();
         assert_eq!((config.cache_dirs.len(), refused), (1, vec!["cache.dirs"]));
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_may_shorten_the_list_of_places_and_not_widen_it() {
+    fn a_directory_can_only_narrow_the_allow_list() {
         let user = |net: &str| {
             let text = format!("[run]\nnet = \"{net}\"\n");
             Config::default().with(Path::new("user"), &text).unwrap()

@@ -1,35 +1,35 @@
-//! The values a key may have, and how they are read and shown.
+//! Checks of the values of settings.
 
 use crate::preset::Preset;
 
-/// A pattern of gitignore that means something.
+/// True for a valid gitignore pattern that is not blank.
 pub fn is_ignore_pattern(text: &str) -> bool {
     let meaningful = !text.trim().is_empty() && !text.contains('\n');
     meaningful && ignore::gitignore::GitignoreBuilder::new("").add_line(None, text).is_ok()
 }
 
-/// A name that an environment variable may have.
+/// True for a valid name of an environment variable.
 pub fn is_variable(text: &str) -> bool {
     let first = |b: u8| b.is_ascii_alphabetic() || b == b'_';
     text.bytes().next().is_some_and(first) && text.bytes().all(|b| first(b) || b.is_ascii_digit())
 }
 
-/// The same, or the beginning of one and a `*`.
+/// True for a variable name, or a prefix of one followed by `*`.
 pub fn is_variable_pattern(text: &str) -> bool {
     is_variable(text.strip_suffix('*').unwrap_or(text))
 }
 
-/// An absolute path, or one in the user's home.
+/// True for an absolute path, or a path in the user's home.
 pub fn is_absolute(text: &str) -> bool {
     is_path(text) && (text.starts_with('/') || text.starts_with("~/"))
 }
 
-/// The name of a preset.
+/// True for the name of a preset.
 pub fn is_preset(text: &str) -> bool {
     text.parse::<Preset>().is_ok()
 }
 
-/// A path that stays where it begins.
+/// True for a path without `..`.
 pub fn is_path(text: &str) -> bool {
     !text.is_empty() && !text.contains('\0') && text.split('/').all(|name| name != "..")
 }

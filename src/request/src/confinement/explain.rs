@@ -1,8 +1,8 @@
-//! What a confined command is refused, for people who wonder why: seccomp's table, and what the other layers say.
+//! Explains what a confined command is refused: the table of seccomp, and the rules of the other layers.
 
 use avfs_seccomp::{Nesting, REFUSALS, Refusal, STRICT_CALLS, STRICT_REFUSAL, Telling, UNIX_REFUSAL};
 
-/// One thing that is refused.
+/// One refused operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// `seccomp`, `landlock` or `kernel`.
@@ -11,16 +11,16 @@ pub struct Explanation {
     pub by: &'static [&'static str],
     pub name: &'static str,
     pub calls: &'static [&'static str],
-    /// Calls that are not refused, where `calls` would be all others.
+    /// The only calls that are allowed, if all other calls are refused.
     pub all_but: &'static [&'static str],
-    /// Which of the calls; nothing if all of them.
+    /// Which uses of the calls are refused; `None` for all of them.
     pub which: Option<&'static str>,
-    /// What the program sees.
+    /// The error or signal that the program gets.
     pub answer: &'static str,
     /// Whether it is counted in the result.
     pub told: bool,
     pub why: &'static str,
-    /// What lets it through.
+    /// The option that allows it.
     pub relax: &'static str,
 }
 
@@ -39,7 +39,7 @@ const NOTHING: Explanation = Explanation {
 
 const BOTH: &[&str] = &["default", "strict"];
 
-/// What is not refused by the name of a call.
+/// Refusals that do not depend on the name of a call.
 const OTHERS: [Explanation; 6] = [
     Explanation {
         layer: "seccomp",
@@ -47,7 +47,7 @@ const OTHERS: [Explanation; 6] = [
         name: "other architectures",
         calls: &[],
         answer: "SIGSYS",
-        why: "a call by the numbers of another architecture, such as a 32 bit program's, would not mean what it says",
+        why: "system call numbers of another architecture, such as those of a 32-bit program, name different calls",
         relax: "--seccomp off",
         ..NOTHING
     },
@@ -57,7 +57,7 @@ const OTHERS: [Explanation; 6] = [
         name: "unknown calls",
         calls: &[],
         answer: "ENOSYS",
-        why: "x32's calls, and those that are newer than avfs-run: nobody has judged them",
+        why: "calls of x32, and calls that are newer than avfs-run, have not been reviewed",
         relax: "--seccomp off",
         ..NOTHING
     },
@@ -67,7 +67,7 @@ const OTHERS: [Explanation; 6] = [
         name: "nested user namespaces",
         calls: &["unshare", "clone", "clone3"],
         answer: "ENOSPC",
-        why: "/proc/sys/user/max_user_namespaces is 0 inside, also where no filter refuses the calls",
+        why: "/proc/sys/user/max_user_namespaces is 0 in the sandbox, even if no filter refuses the calls",
         relax: "--allow-userns",
         ..NOTHING
     },
@@ -77,8 +77,8 @@ const OTHERS: [Explanation; 6] = [
         name: "writing elsewhere",
         calls: &[],
         answer: "EACCES",
-        why: "only the workspace, the home, /tmp, /var/tmp, /dev, /proc and what --rw, --tmpfs and caches show can be \
-         written to; most of the rest is mounted read-only as well, and says EROFS",
+        why: "only the workspace, the home, /tmp, /var/tmp, /dev, /proc and the paths of --rw, --tmpfs and caches are \
+         writable; most other paths are also mounted read-only, and fail with EROFS",
         relax: "--rw PATH, or --landlock off",
         ..NOTHING
     },
@@ -88,7 +88,7 @@ const OTHERS: [Explanation; 6] = [
         name: "signals to others",
         calls: &["kill", "tgkill", "pidfd_send_signal"],
         answer: "EPERM",
-        why: "the sandbox's first process is of the same user, and no business of the command's (Linux 6.12)",
+        why: "the init process of the sandbox runs as the same user and must not be signalled (Linux 6.12)",
         relax: "--landlock off",
         ..NOTHING
     },
@@ -98,13 +98,13 @@ const OTHERS: [Explanation; 6] = [
         name: "abstract sockets of others",
         calls: &["connect", "sendto", "sendmsg"],
         answer: "EPERM",
-        why: "with --net host a session bus or X11 is a way out (Linux 6.12)",
+        why: "with --net host, a session bus or X11 would be a way out of the sandbox (Linux 6.12)",
         relax: "--landlock off",
         ..NOTHING
     },
 ];
 
-/// Everything that is refused, by layer.
+/// All refusals, by layer.
 #[must_use]
 pub fn explanations() -> Vec<Explanation> {
     let relax = |nesting: Nesting| match nesting {

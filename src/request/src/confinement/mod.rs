@@ -1,4 +1,4 @@
-//! What a command may ask the kernel for, beside what it sees: asked for, and what was enforced.
+//! The confinement of a command by the kernel, apart from its view: as requested, and as enforced.
 //!
 //! Values only: nothing here talks to the kernel.
 
@@ -9,36 +9,36 @@ pub use explain::{Explanation, explanations};
 use avfs_types::words;
 
 words!(
-    /// Which system calls are refused; each one refuses more than the one before it.
+    /// Which system calls are refused; each profile refuses more than the one before it.
     SeccompProfile, "seccomp profile", {
         Off = "off",
-        /// Those that ordinary programs do not need and that attack the kernel.
+        /// Calls that ordinary programs do not need and that attacks on the kernel use.
         Default = "default",
-        /// All but those that ordinary programs need.
+        /// All calls except those that ordinary programs need.
         Strict = "strict",
     }
 );
 
 words!(
-    /// Whether Landlock holds the command to its view a second time; each one is stricter than the one before it.
+    /// Whether Landlock also enforces file access; each mode is stricter than the one before it.
     LandlockMode, "Landlock mode", {
         Off = "off",
-        /// Where the kernel has it.
+        /// If the kernel supports it.
         Auto = "auto",
-        /// Without it nothing is run.
+        /// The run fails if the kernel does not support it.
         Required = "required",
     }
 );
 
 words!(
-    /// Whether the command may make user namespaces of its own.
-    NestedUserns, "way with user namespaces", {
+    /// Whether the command may create user namespaces.
+    NestedUserns, "user namespace mode", {
         Refused = "refused",
         Allowed = "allowed",
     }
 );
 
-/// What is asked for.
+/// The requested confinement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
     pub seccomp: SeccompProfile,
@@ -53,7 +53,8 @@ impl Confinement {
         userns: NestedUserns::Refused,
     };
 
-    /// The first option that takes away something every command is held by; nothing if none does.
+    /// The first option that removes a protection which every command has by default; `None` if there is no such
+    /// option.
     #[must_use]
     pub const fn opened_by(self) -> Option<&'static str> {
         match (self.seccomp, self.landlock, self.userns) {
@@ -69,22 +70,22 @@ impl Confinement {
     }
 }
 
-/// What was enforced.
+/// The enforced confinement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confined {
     pub seccomp: SeccompProfile,
-    /// The version of Landlock that holds.
+    /// The ABI version of Landlock; `None` if Landlock is not enforced.
     pub landlock_abi: Option<u32>,
     pub userns: NestedUserns,
 }
 
 impl Confined {
-    /// Before anything is.
+    /// Nothing is enforced yet.
     pub const NOTHING: Self =
         Self { seccomp: SeccompProfile::Off, landlock_abi: None, userns: NestedUserns::Allowed };
 }
 
-/// Calls that a note names; the result has all of them.
+/// The maximum number of calls that a note names; the result lists all of them.
 const NOTED_MAX: usize = 5;
 
 /// A system call that was refused.
@@ -94,7 +95,7 @@ pub struct RefusedCall {
     pub count: u64,
 }
 
-/// What was refused, in one line; nothing if nothing was.
+/// Describes the refused calls in one line; `None` if there are no refused calls.
 pub fn refused_text(calls: &[RefusedCall]) -> Option<String> {
     let named = calls.iter().take(NOTED_MAX).map(|RefusedCall { call, count }| match count {
         1 => call.clone(),
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_refused_is_told_in_one_line() {
+    fn refused_calls_are_described_in_one_line() {
         let call = |call: &str, count| RefusedCall { call: call.to_owned(), count };
         assert_eq!(refused_text(&[]), None);
         let text = refused_text(&[call("mount", 2), call("ptrace", 1)]).unwrap();

@@ -1,4 +1,4 @@
-//! What no system can run, found before anything is done for it.
+//! Rejects commands that no system can run, before any work is done for them.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -7,21 +7,21 @@ use avfs_types::diagnose::Diagnose;
 
 use super::ExecutionRequest;
 
-/// The longest word the kernel takes, its end included (MAX_ARG_STRLEN: 32 pages of 4 KiB).
+/// The maximum length of a word, including its NUL byte (MAX_ARG_STRLEN: 32 pages of 4 KiB).
 const WORD_BYTES_MAX: usize = 131_072;
 
-/// What no command can be.
+/// A command that cannot be executed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RequestError {
     #[error("there is no command to run")]
     Empty,
-    #[error("word {number} of the command holds a NUL byte, which no program can be given")]
+    #[error("word {number} of the command contains a NUL byte")]
     Nul { number: usize },
-    #[error("the value of the variable {name} holds a NUL byte, which no program can be given")]
+    #[error("the value of the variable {name} contains a NUL byte")]
     NulInVariable { name: String },
-    #[error("word {number} of the command is {bytes} bytes long; at most {WORD_BYTES_MAX} are possible")]
+    #[error("word {number} of the command is {bytes} bytes long; the kernel allows at most {WORD_BYTES_MAX}")]
     WordTooLong { number: usize, bytes: usize },
-    #[error("the command and its variables are {bytes} bytes long; this system takes at most {max}")]
+    #[error("the command and its variables are {bytes} bytes long; this system allows at most {max}")]
     TooLong { bytes: usize, max: usize },
 }
 
@@ -36,8 +36,8 @@ impl Diagnose for RequestError {
 }
 
 impl ExecutionRequest {
-    /// Refuses what could never be run, before anything is done for it. `arguments_bytes_max` is what the system
-    /// takes for words and variables together.
+    /// Rejects a command that cannot be executed, before any work is done for it. `arguments_bytes_max` is the system's
+    /// limit for arguments and environment together.
     pub fn check(&self, arguments_bytes_max: usize) -> Result<(), RequestError> {
         let words = match &self.command {
             CommandLine::Argv(words) => words.as_slice(),
@@ -59,7 +59,7 @@ impl ExecutionRequest {
         if let Some((name, _)) = variables.iter().find(|(_, value)| value.as_bytes().contains(&0)) {
             return Err(RequestError::NulInVariable { name: name.to_string_lossy().into_owned() });
         }
-        // Each has its end and a pointer.
+        // Each string takes its NUL byte and a pointer.
         let each = 1 + size_of::<usize>();
         let bytes = words.iter().map(|word| word.len() + each).sum::<usize>()
             + variables.iter().map(|(name, value)| name.len() + value.len() + 1 + each).sum::<usize>();

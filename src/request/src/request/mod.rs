@@ -1,7 +1,7 @@
-//! What is asked for, complete: one command, on which fork, with what around it.
+//! A complete request: one command, its fork, and its sandbox.
 //!
-//! A field of [`ExecutionRequest`] is here in five places: its declaration, its default, where an option sets it, its
-//! part of the digest and of the result cache's key, and what envelopes say about it. The compiler asks for each.
+//! A field of [`ExecutionRequest`] appears here in five places: its declaration, its default, the option that sets it,
+//! its part of the digest and of the result cache's key, and its form in envelopes. The compiler checks each.
 
 mod check;
 mod resolve;
@@ -42,7 +42,7 @@ use crate::timeout::ExecutionTimeout;
 pub use check::RequestError;
 pub use resolve::{Outside, ResolveError, Terminal};
 
-/// One request, complete: nothing else decides what happens.
+/// A complete request: nothing else determines what happens.
 #[derive(Clone, Debug)]
 pub struct ExecutionRequest {
     pub command: CommandLine,
@@ -54,9 +54,9 @@ pub struct ExecutionRequest {
     pub backend: BackendChoice,
     pub checkpoint: CheckpointMode,
     pub degradation: Degradation,
-    /// Where the workspace is seen inside; its own path if nothing is said.
+    /// Where the workspace is mounted in the sandbox; `None` for its path on the host.
     pub at: Option<PathBuf>,
-    /// Inside; relative to the workspace.
+    /// The working directory in the sandbox; relative to the workspace.
     pub cwd: Option<PathBuf>,
     pub timeout: ExecutionTimeout,
     pub grace: Duration,
@@ -65,57 +65,57 @@ pub struct ExecutionRequest {
     pub profile: Profile,
     pub git_identity: GitIdentity,
     pub extras: Vec<Extra>,
-    /// Those that the request names and those of the settings; what they add is in the other fields already, but for
-    /// their caches.
+    /// The presets of the request and of the settings. What they add is already in the other fields, except for their
+    /// caches.
     pub presets: Vec<Preset>,
-    /// Whether the fork keeps the home and /tmp of the command; where they are kept is in the extras.
+    /// Whether the fork keeps the home and /tmp of the command; their directories are in `extras`.
     pub home: HomeMode,
     pub tmp: TmpMode,
     pub environment: Environment,
     pub reproducible: Reproducible,
-    /// The time that is the present for it.
+    /// The time at which the clock is frozen.
     pub clock: Option<FixedClock>,
     pub secret_files: Vec<SecretFile>,
-    /// Whether files that hold a secret's value are kept.
+    /// Whether files that contain the value of a secret are kept.
     pub secrets_in_files: SecretsInFiles,
     pub limits: Limits,
     pub confinement: Confinement,
     pub streams: Streams,
-    /// Whether its input and output are a terminal.
+    /// Whether the input and output of the command are a terminal.
     pub terminal: Terminal,
-    /// Whether what the command writes is kept in the vault.
+    /// Whether the output of the command is kept in the vault.
     pub output: OutputRetention,
     pub cache: CacheMode,
-    /// Files and directories of the host that the result depends on.
+    /// Host files and directories that the result depends on.
     pub inputs: Vec<PathBuf>,
     pub purity: Purity,
-    /// How its changes are told.
+    /// How to show the changes.
     pub show: ChangeForm,
-    /// Policy profiles that hold for it beside those of the files.
+    /// Policy profiles that apply in addition to those of the policy files.
     pub policy: Vec<PolicyProfile>,
     pub approval: ApprovalMode,
-    /// An approval that is shown with the request.
+    /// An approval that is presented with the request.
     pub approved: Option<ApprovalPrefix>,
-    /// The item of a batch that it is made for.
+    /// The item of a batch that the request is for.
     pub item: Option<BatchItem>,
     pub named: Named,
 }
 
-/// What a request itself names on the host: not what the settings add.
+/// Host resources that the request itself names, without those that the settings add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// A vault other than the one that would be found.
     pub vault: Option<NamedVault>,
-    /// Real paths of `--ro`, and of `--env-file`.
+    /// Resolved paths of `--ro`, and of `--env-file`.
     pub ro: Vec<PathBuf>,
     pub env_files: Vec<PathBuf>,
-    /// Whether it says itself which network it has, be it none.
+    /// Whether the request itself sets the network, even to none.
     pub net: bool,
     pub presets: Vec<Preset>,
 }
 
 impl ExecutionRequest {
-    /// A request for this command, with everything else as without options.
+    /// A request for this command, with defaults for everything else.
     #[must_use]
     pub fn of(command: CommandLine) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl ExecutionRequest {
         }
     }
 
-    /// The request that a specification stands for, with the settings where it says nothing.
+    /// Resolves a specification to a request; unset fields are taken from the settings.
     pub fn resolve(spec: &RunSpec, outside: &Outside, config: &Config) -> Result<Self, ResolveError> {
         let default = Self::of(spec.command_line()?);
         let set = (config.limits(), config.confinement());
@@ -200,7 +200,7 @@ impl ExecutionRequest {
             net,
             presets,
             profile: spec.profile.unwrap_or(config.run_profile.value),
-            // What comes out must not depend on who runs it.
+            // The result must not depend on the user.
             git_identity: match (reproducible, cache) {
                 (Reproducible::Off, CacheMode::Off) => {
                     spec.git_identity.unwrap_or(config.run_git_identity.value)
@@ -252,18 +252,18 @@ impl ExecutionRequest {
         })
     }
 
-    /// Puts what the settings show beneath what the request itself asks for; what both show is not shown twice.
+    /// Puts the mounts of the settings below those of the request; a mount in both is not repeated.
     pub fn put_beneath(&mut self, mut settings: Vec<Extra>) {
         let own = std::mem::take(&mut self.extras);
         settings.extend(own.into_iter().filter(|extra| !settings.contains(extra)).collect::<Vec<_>>());
         self.extras = settings;
     }
 
-    /// What an approval of this request is bound to: everything that is asked for, in the directory `cwd`. The
-    /// values of secrets are no part of it, since it is written down; how the answer is given is none either.
+    /// The digest that an approval of this request is bound to: everything requested, in the directory `cwd`. The
+    /// values of secrets are not part of it, since the digest is stored; nor is the form of the answer.
     #[must_use]
     pub fn digest(&self, cwd: &Path) -> RequestDigest {
-        // Taken apart, so that a field which is added cannot be forgotten.
+        // Destructured, so that the compiler reports a new field that is not handled.
         let Self {
             command,
             fork,
@@ -275,19 +275,19 @@ impl ExecutionRequest {
             checkpoint,
             degradation,
             at,
-            // Where it leads to is `cwd`.
+            // The directory it resolves to is `cwd`.
             cwd: _,
             timeout,
             grace,
             net,
             proc,
             profile,
-            // A name is no permission.
+            // A name is not a permission.
             git_identity: _,
             extras,
             // What they add is in the other fields.
             presets: _,
-            // What the fork keeps is among the extras.
+            // The directories that the fork keeps are in `extras`.
             home: _,
             tmp: _,
             environment,
@@ -300,7 +300,7 @@ impl ExecutionRequest {
             streams: _,
             terminal: _,
             output: _,
-            // A remembered result is what running the request has given.
+            // A remembered result is the result of running the same request.
             cache: _,
             inputs: _,
             purity: _,
@@ -309,7 +309,7 @@ impl ExecutionRequest {
             approval: _,
             approved: _,
             item: _,
-            // What is shown and set is in here already.
+            // The mounts and variables are already included.
             named: Named { vault, ro: _, env_files: _, net: _, presets: _ },
         } = self;
         let mut bytes = Vec::with_capacity(1024);
@@ -359,7 +359,7 @@ impl ExecutionRequest {
         policy.iter().for_each(|profile| put(profile.word().as_bytes()));
         put_extras(extras, &mut put);
         for (name, value) in environment.pairs() {
-            // A secret must not pass for a variable that is empty: the yes to one is no yes to the other.
+            // A secret must not have the digest of an empty variable: the approval of one does not cover the other.
             let (kind, value) = match environment.is_secret(&name) {
                 true => ("secret", &b""[..]),
                 false => ("value", value.as_bytes()),
@@ -368,7 +368,8 @@ impl ExecutionRequest {
             put(kind.as_bytes());
             put(value);
         }
-        // Behind the variables, in their form and of another kind: without them the digest is what it always was.
+        // After the variables, in the same form but of another kind: a request without them keeps the digest it always
+        // had.
         if let Some(clock) = clock {
             [&b"clock"[..], b"fixed", clock.epoch().as_bytes()].into_iter().for_each(&mut put);
         }
@@ -382,10 +383,10 @@ impl ExecutionRequest {
         RequestDigest(DigestKind::Request.digest(&bytes))
     }
 
-    /// What the result depends on of how it is confined: a part of the key that the result is remembered by.
+    /// The part of the result cache's key that covers the confinement of the command.
     #[must_use]
     pub fn sandbox_key(&self, umask: u32, home: Option<&Path>) -> Vec<u8> {
-        // Taken apart, so that a field which is added cannot be forgotten.
+        // Destructured, so that the compiler reports a new field that is not handled.
         let Self {
             writing,
             scratch,
@@ -397,7 +398,7 @@ impl ExecutionRequest {
             proc,
             profile,
             extras,
-            // What the fork keeps is among the extras.
+            // The directories that the fork keeps are in `extras`.
             home: _,
             tmp: _,
             secrets_in_files,
@@ -405,19 +406,19 @@ impl ExecutionRequest {
             confinement,
             reproducible,
             clock,
-            // Their caches are among the extras.
+            // Their caches are in `extras`.
             presets: _,
-            // Parts of their own.
+            // Separate parts of the key.
             command: _,
             environment: _,
             inputs: _,
-            // Where they lead to is in the places.
+            // The directories they resolve to are in the part for places.
             at: _,
             cwd: _,
-            // What it starts from is the base, wherever that comes from.
+            // The run starts from the base, regardless of its origin.
             fork: _,
             base: _,
-            // What becomes of the changes, and how they are told.
+            // What happens to the changes, and how they are shown.
             item: _,
             retention: _,
             checkpoint: _,
@@ -425,16 +426,16 @@ impl ExecutionRequest {
             terminal: _,
             output: _,
             show: _,
-            // Whether it may be run.
+            // Whether the request may run.
             policy: _,
             approval: _,
             approved: _,
             named: _,
-            // There is none where results are remembered.
+            // Always none if results are remembered.
             git_identity: _,
-            // With one nothing is remembered.
+            // A run with secret files is never remembered.
             secret_files: _,
-            // Whether it may be remembered.
+            // Whether the result may be remembered.
             cache: _,
             purity: _,
         } = self;
@@ -466,7 +467,7 @@ impl ExecutionRequest {
         bytes
     }
 
-    /// The values that nothing may hold which is kept or shown.
+    /// The values that must not appear in stored or displayed data.
     #[must_use]
     pub fn secrets(&self) -> Secrets {
         let variables = self.environment.secret_values();
@@ -475,8 +476,8 @@ impl ExecutionRequest {
         Secrets::new(variables.chain(files))
     }
 
-    /// Names of everything of the caller's own that it hands over. Of a file of the host the path counts too: the name
-    /// for it is the request's to choose.
+    /// Names of everything of the caller that the request hands over. A host file is also listed by its path, since the
+    /// request chooses the name.
     #[must_use]
     pub fn handed_over(&self) -> Vec<String> {
         let mut names = self.environment.handed_over();
@@ -622,6 +623,6 @@ impl RequestObject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedVault {
     pub path: PathBuf,
-    /// Its user made it or trusts it, so approvals in it are the user's.
+    /// The user created or trusts it, so approvals in it are the user's.
     pub is_trusted: bool,
 }

@@ -1,4 +1,4 @@
-//! From what is asked to what is meant: paths, variables and secrets of the caller.
+//! Resolves the paths, variables and secrets of a request against the caller's environment.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -22,16 +22,16 @@ use crate::secret::{SecretError, SecretWord};
 use crate::spec::{REQUEST_BYTES_MAX, RunSpec, SpecError};
 use crate::timeout::ExecutionTimeout;
 
-/// Nothing can be started in less memory.
+/// No program starts with less memory.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// Whoever asks: where they are, and what is set there.
+/// The environment of the caller.
 pub struct Outside {
     pub cwd: PathBuf,
     pub environment: Vec<(OsString, OsString)>,
-    /// Whether a person can be asked.
+    /// Whether the user can be asked.
     pub terminal: Terminal,
-    /// Whether the command's input and output would be a terminal.
+    /// Whether the input and output of the command would be a terminal.
     pub streams: Terminal,
 }
 
@@ -42,14 +42,14 @@ pub enum Terminal {
     None,
 }
 
-/// What a specification asks for that is not there, or means nothing.
+/// A request that names something that does not exist, or has an invalid value.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    #[error("the request: {0}")]
+    #[error("invalid request: {0}")]
     Spec(#[from] SpecError),
-    #[error("there is no {}", path.display())]
+    #[error("{} does not exist", path.display())]
     NoPath { path: PathBuf },
-    #[error("{} has '..' in it", path.display())]
+    #[error("{} contains '..'", path.display())]
     ParentDir { path: PathBuf },
     #[error("{word:?} is neither NAME nor NAME=VALUE")]
     BadEnv { word: OsString },
@@ -61,11 +61,11 @@ pub enum ResolveError {
     },
     #[error("line {line} of {} is not NAME=VALUE", path.display())]
     EnvLine { path: PathBuf, line: usize },
-    #[error("{option} keeps something for the next run on the same fork, and the request names no fork")]
+    #[error("{option} requires a named fork, and the request names none")]
     NoFork { option: &'static str },
     #[error("--base touched records only the paths that a run changes; {option} needs the whole directory")]
     TouchedBase { option: &'static str },
-    #[error("no program runs in {bytes} bytes of memory")]
+    #[error("a memory limit of {bytes} bytes is too small to run any program")]
     LittleMemory { bytes: u64 },
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -102,7 +102,7 @@ pub fn timeout(spec: &RunSpec) -> Option<ExecutionTimeout> {
     spec.timeout.or_else(|| spec.timeout_ms.map(millis))
 }
 
-/// The terminal that the command has: without its input there is none to speak of.
+/// Whether the command has a terminal: without its input it has none that can be used.
 pub fn terminal(outside: &Outside, cache: CacheMode) -> Terminal {
     match cache {
         CacheMode::Off => outside.streams,
@@ -110,7 +110,7 @@ pub fn terminal(outside: &Outside, cache: CacheMode) -> Terminal {
     }
 }
 
-/// How long a command may run if neither the request nor a setting says so. At a terminal, the user can end it.
+/// The timeout if neither the request nor a setting sets one. At a terminal, the user can end the command.
 pub fn timeout_by_default(config: &Config, terminal: Terminal) -> ExecutionTimeout {
     match (&config.run_timeout.origin, terminal) {
         (Origin::Default, Terminal::There) => ExecutionTimeout::None,
@@ -122,7 +122,7 @@ pub fn grace(spec: &RunSpec) -> Option<ExecutionTimeout> {
     spec.grace.or_else(|| spec.grace_ms.map(ExecutionTimeout::Millis))
 }
 
-/// A number alone is bytes, which is seldom what was meant.
+/// Rejects a tiny limit: a number without a unit is bytes, which is rarely intended.
 pub fn check_memory(bytes: Option<u64>) -> Result<(), ResolveError> {
     match bytes {
         Some(bytes) if bytes < MEMORY_BYTES_MIN => Err(ResolveError::LittleMemory { bytes }),
@@ -147,7 +147,7 @@ pub fn fork(spec: &RunSpec, outside: &Outside) -> Result<ForkChoice, NameError> 
     })
 }
 
-/// What lies beneath the run: by the option, else by the setting, which is about runs that start from the directory.
+/// The base of the run: from the option, else from the setting, which applies to runs that start from the directory.
 pub fn base(
     spec: &RunSpec,
     config: &Config,
@@ -174,7 +174,7 @@ pub fn base(
     }
 }
 
-/// Fails where something is to be kept for a fork that ends with the run.
+/// Fails if the request keeps state for a fork that ends with the run.
 pub fn check_kept(spec: &RunSpec, fork: &ForkChoice) -> Result<(), ResolveError> {
     let option = match (spec.home, spec.keep_tmp) {
         (Some(HomeMode::Persistent), _) => "--home persistent",
@@ -188,10 +188,10 @@ fn absolute(cwd: &Path, path: &Path) -> PathBuf {
     cwd.join(path).components().collect()
 }
 
-/// What is shown, put or hidden, and the real paths of what is shown read-only.
+/// The changes to the view, and the resolved paths of `--ro`.
 pub fn extras(spec: &RunSpec, cwd: &Path) -> Result<(Vec<Extra>, Vec<PathBuf>), ResolveError> {
     let all = |paths: &[PathBuf]| paths.iter().map(|path| absolute(cwd, path)).collect::<Vec<_>>();
-    // Where `..` leads inside is not where it leads here: such a path would be judged as another one.
+    // `..` leads elsewhere in the sandbox than here: the policy would judge a different path.
     let climbs = |path: &&PathBuf| path.components().any(|part| part == Component::ParentDir);
     let (tmpfs, hide) = (all(&spec.tmpfs), all(&spec.hide));
     if let Some(path) = tmpfs.iter().chain(&hide).find(climbs) {
@@ -219,7 +219,7 @@ pub fn inputs(spec: &RunSpec, cwd: &Path) -> Result<Vec<PathBuf>, ResolveError> 
     }
 }
 
-/// What the variables of a command depend on beside the specification.
+/// The inputs of the environment besides the specification.
 pub struct Around<'a> {
     pub outside: &'a Outside,
     pub config: &'a Config,
@@ -233,7 +233,7 @@ impl Outside {
     }
 }
 
-/// The presets of the settings and of the request.
+/// The presets from the settings and from the request.
 pub fn presets(spec: &RunSpec, config: &Config) -> Vec<Preset> {
     let mut presets = config.presets();
     presets.extend(&spec.preset);
@@ -242,8 +242,8 @@ pub fn presets(spec: &RunSpec, config: &Config) -> Vec<Preset> {
     presets
 }
 
-/// The network with the hosts of the presets. Whoever says none means it: the request of its own presets too, a setting
-/// of those of the settings.
+/// The network with the hosts of the presets added. `none` in the request excludes all of these hosts, `none` in a
+/// setting excludes the hosts of presets from settings.
 pub fn net(spec: &RunSpec, config: &Config) -> NetMode {
     match &spec.net {
         Some(NetMode::None) => NetMode::None,
@@ -255,8 +255,8 @@ pub fn net(spec: &RunSpec, config: &Config) -> NetMode {
     }
 }
 
-/// What is built and by which job, where the caller is one of CI. Not where a result is remembered: it would be that of
-/// one job.
+/// The variables that describe a CI job, if the caller is one. Not if a result is remembered: the result would be valid
+/// for one job only.
 fn ci_variables(spec: &RunSpec, around: &Around<'_>) -> Vec<EnvChoice> {
     let is_ci = around.outside.environment.iter().any(|(name, value)| name == "CI" && value == "true");
     if !is_ci || spec.reproducible || around.cache != CacheMode::Off {
@@ -266,7 +266,7 @@ fn ci_variables(spec: &RunSpec, around: &Around<'_>) -> Vec<EnvChoice> {
     set.map(|name| EnvChoice::PassBySetting(name.into())).collect()
 }
 
-/// The variables of the presets: those of the request are the request's own, as if `--env` named them.
+/// The variables of the presets. Those of a preset in the request count as named by the request, as with `--env`.
 fn preset_variables(spec: &RunSpec, around: &Around<'_>) -> Vec<EnvChoice> {
     let mut choices = Vec::new();
     let by_setting: &[Preset] = &if spec.reproducible { Vec::new() } else { around.config.presets() };
@@ -288,11 +288,11 @@ fn preset_variables(spec: &RunSpec, around: &Around<'_>) -> Vec<EnvChoice> {
     choices
 }
 
-/// The variables and secrets of the command, and the files that some of them come from. What is said last wins:
-/// settings, files, JSON, options, secrets.
+/// The variables and secrets of the command, and the files that some of them come from. Later sources override earlier
+/// ones: settings, files, JSON, options, secrets.
 pub fn environment(spec: &RunSpec, around: &Around<'_>) -> Result<(Environment, Vec<PathBuf>), ResolveError> {
     let Around { outside, config, .. } = around;
-    // What the settings let in is the caller's too, and nobody named it for this run.
+    // Variables from the settings are also the caller's, and are not named for this run.
     let settings = config.run_env.iter().filter(|_| !spec.reproducible);
     let named = settings.flat_map(|name| {
         expanded(OsStr::new(&name.value), outside).into_iter().map(EnvChoice::PassBySetting)
@@ -308,7 +308,7 @@ pub fn environment(spec: &RunSpec, around: &Around<'_>) -> Result<(Environment, 
     }
     choices.extend(spec.env.iter().map(|(name, value)| EnvChoice::Set(name.into(), value.into())));
     let (reproducible, clock) = (reproducible(spec), clock(spec));
-    // The names in an envelope are those the command had, also of what was fixed for it.
+    // The names in an envelope are those of all variables that the command had, including those with a fixed value.
     let fixed = seed(reproducible, clock);
     let is_passed = |name: &&String| {
         !spec.secrets.contains(name)
@@ -328,7 +328,7 @@ pub fn environment(spec: &RunSpec, around: &Around<'_>) -> Result<(Environment, 
             return Err(bad());
         }
         match expanded(name, outside) {
-            // A pattern that matches nothing gets a note.
+            // A pattern without a match is reported in a note.
             found if found.is_empty() => choices.push(choice),
             found => choices.extend(found.into_iter().map(EnvChoice::Pass)),
         }
@@ -354,7 +354,7 @@ pub fn environment(spec: &RunSpec, around: &Around<'_>) -> Result<(Environment, 
     }
 }
 
-/// Secrets as the option takes them. Envelopes have only the names of those that are files.
+/// Secrets in the form of the option. Envelopes contain only the names of secrets that are files.
 fn secret_words(spec: &RunSpec) -> Vec<OsString> {
     let as_file = |secret: &String| match secret.contains('=') {
         true => secret.into(),
@@ -371,8 +371,8 @@ fn is_pattern(name: &OsStr) -> bool {
     name.to_str().and_then(|name| name.strip_suffix('*')).is_some_and(is_variable)
 }
 
-/// The caller's variables that `NAME*` stands for; any other name stands for itself. What looks
-/// like a credential, by its name or by its value, has to be named in full.
+/// The caller's variables that match `NAME*`; any other name matches itself. A variable that looks like a credential,
+/// by its name or by its value, has to be named in full.
 fn expanded(name: &OsStr, outside: &Outside) -> Vec<OsString> {
     let Some(start) = name.to_str().and_then(|name| name.strip_suffix('*')) else {
         return vec![name.to_owned()];
@@ -385,7 +385,7 @@ fn expanded(name: &OsStr, outside: &Outside) -> Vec<OsString> {
     outside.environment.iter().filter(is_meant).map(|(name, _)| name.clone()).collect()
 }
 
-/// True if a shell may put values of variables into the command.
+/// True if a shell may expand variables in the command.
 pub fn may_use_variables(command: &CommandLine) -> bool {
     match command {
         CommandLine::Shell(line) => line.as_bytes().contains(&b'$'),
@@ -407,9 +407,9 @@ fn env_word(word: &OsStr) -> Option<EnvChoice> {
     }
 }
 
-/// Lines of `NAME=VALUE`; empty ones and those that begin with `#` mean nothing.
+/// Parses lines of `NAME=VALUE`; empty lines and lines that start with `#` are ignored.
 ///
-/// Opened once: the real path, by which it is judged, is that of the file that was read.
+/// Opens the file once: the resolved path, which the policy judges, is that of the file that was read.
 fn env_file(path: &Path) -> Result<(Vec<EnvChoice>, PathBuf), ResolveError> {
     let read = || -> std::io::Result<(Vec<u8>, PathBuf)> {
         let file = std::fs::File::open(path)?;
@@ -417,7 +417,7 @@ fn env_file(path: &Path) -> Result<(Vec<EnvChoice>, PathBuf), ResolveError> {
         // A device or a pipe may never end.
         (&file).take(REQUEST_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
         if text.len() > REQUEST_BYTES_MAX {
-            let problem = format!("it has more than {REQUEST_BYTES_MAX} bytes");
+            let problem = format!("longer than {REQUEST_BYTES_MAX} bytes");
             return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, problem));
         }
         Ok((text, std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?))

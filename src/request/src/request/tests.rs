@@ -1,4 +1,4 @@
-//! Requests: what tells one from another, and what is handed over with them.
+//! Tests of requests: their digest, and the secrets that they hand over.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn host_path(path: &str) -> HostPath {
 }
 
 #[test]
-fn a_yes_to_one_request_is_none_to_another() {
+fn approval_does_not_carry_over_to_other_requests() {
     let fork = |from: Option<&str>| ForkChoice::Persistent {
         name: ForkName::parse("f").unwrap(),
         from: from.map(|from| Reference::parse(from).unwrap()),
@@ -95,16 +95,16 @@ fn a_yes_to_one_request_is_none_to_another() {
     let mut digests: Vec<RequestDigest> = changes.iter().map(digest).collect();
     digests.push(request().digest(Path::new("/srv")));
     for (at, one) in digests.iter().enumerate() {
-        assert!(!digests[..at].contains(one), "number {at} is like an earlier one");
+        assert!(!digests[..at].contains(one), "number {at} equals an earlier one");
     }
-    // How it is asked and told makes no other request of it, nor does the value that a secret has today.
+    // The form of the answer and the current value of a secret do not change the digest.
     assert_eq!(digest(|it| it.approval = ApprovalMode::Wait), digests[0]);
     assert_eq!(digest(|it| it.streams = Streams::Captured { bytes_max: 1 }), digests[0]);
     assert_eq!(digest(|it| it.cache = CacheMode::Write), digests[0]);
 }
 
 #[test]
-fn a_file_is_handed_over_by_its_name_and_by_its_path() {
+fn a_secret_file_is_handed_over_by_name_and_path() {
     let mut request = request();
     let file = |source: Option<&str>| SecretFile {
         name: "KEY".into(),

@@ -1,12 +1,12 @@
-//! Layers of a request: what one of them does not say, the one beneath it says.
+//! Layers of a request: a field that one layer leaves unset is taken from the layer below it.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A value that may be left unsaid.
+/// A value that may be unset.
 pub trait Layer {
-    /// This value, or that of the layer beneath it; of lists and flags both.
+    /// Returns this value, or the value of the layer below if this one is unset; lists and flags are combined.
     #[must_use]
     fn over(self, below: Self) -> Self;
 }
@@ -44,8 +44,8 @@ impl Layer for Value {
 }
 
 /// Declares a struct of options. A field has its documentation, which is its help and its description in the schema;
-/// what clap is told about it, between brackets; and for an option, after `=>`, what the policy makes of it: the keys
-/// that are about it, or why it needs none.
+/// its clap attributes, in brackets; and for an option, after `=>`, its effect on the policy: the policy keys that
+/// apply to it, or why it needs none.
 macro_rules! options {
     (
         $(#[$meta:meta])*
@@ -61,11 +61,11 @@ macro_rules! options {
         }
 
         impl $name {
-            /// Each option, and what the profile `agent` and the caps make of it.
+            /// Each option, and its effect on the policy profile `agent` and the caps.
             pub const EFFECTS: &'static [(&'static str, &'static str)] =
                 &[$($((stringify!($field), $effect),)?)+];
 
-            /// What this says, and where it says nothing what `below` says.
+            /// Returns these options, with unset fields taken from `below`.
             #[must_use]
             pub fn over(self, below: Self) -> Self {
                 Self { $($field: $crate::spec::layer::Layer::over(self.$field, below.$field)),+ }

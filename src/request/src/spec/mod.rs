@@ -1,8 +1,8 @@
-//! How a run is asked for: every option of it, declared once for the command line, JSON and its schema.
+//! The options of a run, declared once for the command line, JSON and the JSON schema.
 //!
-//! [`RunSpec`] is what is asked, every field of it optional: `avfs-run` reads it from its options, `--request` and lists
-//! from JSON. It becomes an [`ExecutionRequest`](crate::ExecutionRequest), complete and checked. [`RequestObject`] is
-//! that request as envelopes and the journal have it; its JSON is a `RunSpec` again.
+//! [`RunSpec`] is a request with every field optional: `avfs-run` parses it from its options, `--request` and lists
+//! parse it from JSON. It resolves to an [`ExecutionRequest`](crate::ExecutionRequest), which is complete and checked.
+//! [`RequestObject`] is the JSON form of that request in envelopes and the journal; it parses as a `RunSpec` again.
 
 mod layer;
 mod object;
@@ -35,255 +35,262 @@ pub(crate) use object::brought;
 pub use read::{REQUEST_BYTES_MAX, SCHEMA_VERSION, SpecError, read_json};
 
 layer::options! {
-/// What is asked for: a request as JSON has it, and the options that say the same.
+/// A request as JSON, and the equivalent command line options.
 ///
-/// Every key is known; what no key says is as without it.
+/// Unknown keys are rejected; a missing key has its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "RequestFile"))]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSpec {
-    /// The version of this format; 1 if nothing is said.
+    /// The version of this format; 1 by default.
     [skip]
     pub schema_version: Option<u32>,
-    /// A list of words, or a line for /bin/sh -c.
+    /// A list of words, or a command line for /bin/sh -c.
     [skip]
     pub command: Value,
-    /// `argv` or `shell`; what `command` looks like if nothing is said.
+    /// `argv` or `shell`; by default it follows from the type of `command`.
     [skip]
     pub command_mode: Option<String>,
-    /// The command's words in Base64, where they are not UTF-8; wins over `command`.
+    /// The words of the command in Base64, if they are not UTF-8; overrides `command`.
     [skip]
     pub command_base64: Option<Vec<String>>,
-    /// A line for /bin/sh -c, in place of a command
+    /// Run LINE with /bin/sh -c instead of COMMAND
     #[serde(skip)]
     [long, value_name = "LINE"]
-    pub shell: Option<OsString> => "the rules are about it",
+    pub shell: Option<OsString> => "matched by the rules",
     /// The command and its arguments
     #[serde(skip)]
     [id = "command", trailing_var_arg = true, value_name = "COMMAND"]
-    pub words: Vec<OsString> => "the rules are about it",
+    pub words: Vec<OsString> => "matched by the rules",
 
-    /// The vault: a path, or the name of one in $XDG_DATA_HOME/avfs/vaults [default: $AVFS_VAULT, else the
-    /// nearest .avfs/vault.db, else a new one in ./.avfs]
+    /// Use this vault: a path, or the name of a vault in $XDG_DATA_HOME/avfs/vaults [default: $AVFS_VAULT, else the
+    /// nearest .avfs/vault.db, else a new vault in ./.avfs]
     [long, value_name = "PATH|NAME", help_heading = "Workspace"]
     pub vault: Option<PathBuf> => "profile.agent.vault caps.vault profile.agent.new_vault caps.new_vault",
-    /// Of no account: it follows from `vault`.
+    /// Ignored: it follows from `vault`.
     [skip]
     pub vault_named: bool,
-    /// Work on this fork, and move it on; made on first use [default: $AVFS_FORK, else one of its own]
+    /// Run on this fork and advance it; created on first use [default: $AVFS_FORK, else a new fork for this run]
     [long, value_name = "NAME", help_heading = "Workspace"]
-    pub fork: Option<ForkName> => "the rules are about it",
-    /// Begin from this version: a fork that is new, or the one of its own that a run without --fork is given [default:
-    /// the directory as it is now]
+    pub fork: Option<ForkName> => "matched by the rules",
+    /// Start from this version (only when the run creates a fork) [default: the current state of the directory]
     [long, value_name = "REF", help_heading = "Workspace"]
     pub from: Option<Reference> => "any version of the vault",
-    /// Where the workspace is seen inside [default: its own path]
+    /// Mount the workspace at DIR in the sandbox [default: its path on the host]
     [long, value_name = "DIR", help_heading = "Workspace"]
     pub at: Option<PathBuf> => "profile.agent.at caps.at",
-    /// The working directory, from the workspace's root [default: the same as outside]
+    /// Set the working directory, relative to the workspace root [default: the same as on the host]
     [long, value_name = "DIR", help_heading = "Workspace"]
-    pub cwd: Option<PathBuf> => "a directory of the view",
-    /// What lies beneath a run without --fork: the directory itself or a copy; touched does not scan the directory and
-    /// records only the paths that the run changes [default: auto] [possible values: auto, live, cached, touched]
+    pub cwd: Option<PathBuf> => "a directory in the sandbox",
+    /// Select the base of a run without --fork. live: the directory itself, read-only; cached: a copy in the cache;
+    /// touched: the directory itself without a scan, recording only the paths that the run changes; auto: live if
+    /// possible, else cached [default: auto] [possible values: auto, live, cached, touched]
     [long, value_name = "BASE", help_heading = "Workspace"]
-    pub base: Option<BaseChoice> => "the same files by another way",
+    pub base: Option<BaseChoice> => "the same files by another method",
 
-    /// Write the changes to the host's directory if the command exits with 0
+    /// Write the changes to the host directory if the command exits with status 0
     #[serde(skip)]
     [long, conflicts_with_all = ["discard", "readonly"], help_heading = "Changes"]
     pub apply: bool => "profile.agent.apply caps.apply",
-    /// Keep nothing but the record of the run
+    /// Drop the changes; keep only the record of the run
     #[serde(skip)]
     [long, help_heading = "Changes"]
     pub discard: bool => "keeps less",
     /// `review`, `apply` or `discard`.
     [skip]
     pub retention: Option<Retention>,
-    /// Refuse every write to the workspace
+    /// Make the workspace read-only
     [long, help_heading = "Changes"]
-    pub readonly: bool => "gives less",
-    /// When to save checkpoints of a run that changed something. auto: after it, and before it unless the policy
-    /// says that it only looks; always: both; never [default: auto] [possible values: auto, always, never]
+    pub readonly: bool => "grants less",
+    /// Choose when to save checkpoints of a run that changes files. auto: after the run, and before it unless the
+    /// policy classifies the command as read-only; always: before and after; never: no checkpoints [default: auto]
+    /// [possible values: auto, always, never]
     #[serde(rename = "checkpoint_mode")]
     [long, value_name = "WHEN", help_heading = "Changes"]
-    pub checkpoint: Option<CheckpointMode> => "what is kept",
+    pub checkpoint: Option<CheckpointMode> => "which versions are pinned",
 
-    /// Whether remembered results are used. read: one that is there is taken, and nothing is executed; write: that,
-    /// and what is executed is remembered. The command's standard input is empty with both. Why one is found or not:
-    /// avfs cache explain [default: off] [possible values: off, read, write]
+    /// Use remembered results. read: take a matching result instead of running the command; write: like read, and
+    /// remember new results. Standard input is empty in both modes. avfs cache explain shows why a result was found or
+    /// not [default: off] [possible values: off, read, write]
     #[serde(rename = "cache_mode")]
     [long, value_name = "HOW", help_heading = "Cache"]
     pub cache: Option<CacheMode> => "a remembered result of the same request",
-    /// Of no account: cache directories come from the settings.
+    /// Ignored: cache directories come from the settings.
     #[serde(rename = "cache")]
     [skip]
     pub cache_dirs: Vec<String>,
-    /// A file or directory of the host that the result depends on: other content is another result
+    /// Declare a host file or directory that the result depends on; its content becomes part of the cache key
     #[serde(rename = "inputs")]
     [long, value_name = "PATH", help_heading = "Cache"]
-    pub input: Vec<PathBuf> => "is compared, and not shown",
-    /// Remember the result although the command may use the network or what is shown of the host: whoever says this
-    /// vouches that they make no difference
+    pub input: Vec<PathBuf> => "compared, but not visible to the command",
+    /// Remember the result even if the command may use the network or visible host paths; you assert that they do not
+    /// affect the result
     [long, help_heading = "Cache"]
     pub pure: bool => "whether a result is remembered",
 
-    /// Hold to this policy profile too. agent: network, secrets, --rw and less of a sandbox only by approval; ci:
-    /// nobody is asked, what would be is denied [possible values: agent, ci]
+    /// Also apply this policy profile. agent: network, secrets, --rw and reduced isolation require approval; ci: deny
+    /// instead of asking for approval [possible values: agent, ci]
     [long, value_name = "PROFILE", help_heading = "Policy"]
-    pub policy: Vec<PolicyProfile> => "only adds strictness",
-    /// What to do where an approval is required. fail: exit with 120; wait: until somebody answers with avfs
-    /// approvals; ask: at the terminal [default: ask on a terminal without --json, else fail] [possible values:
-    /// fail, wait, ask]
+    pub policy: Vec<PolicyProfile> => "can only be stricter",
+    /// Choose what to do when approval is required. fail: exit with status 120; wait: wait for an answer given with
+    /// avfs approvals; ask: prompt on the terminal [default: ask on a terminal without --json, else fail] [possible
+    /// values: fail, wait, ask]
     [long, value_name = "HOW", help_heading = "Policy"]
-    pub approval: Option<ApprovalMode> => "how an answer is waited for",
-    /// Use this approval; exit with 122 if it is not good for this very request
+    pub approval: Option<ApprovalMode> => "how to wait for the answer",
+    /// Use this approval; exit with status 122 if it is not valid for this exact request
     #[serde(rename = "approval_id")]
     [long, value_name = "ID", help_heading = "Policy"]
     pub approved: Option<ApprovalPrefix> => "names an approval, which is checked",
 
-    /// The network: loopback only, the host's, or places of a list through a proxy that programs find by HTTP_PROXY
-    /// and the like. A place is DOMAIN, *.DOMAIN (not DOMAIN itself) or ADDRESS[/PREFIX], with :PORT or else for ports
-    /// 80 and 443; a private address needs a place of its own [default: none] [possible values: none, host,
-    /// allow=PLACE,...]
+    /// Choose the network. none: loopback only; host: the host's network; allow: only the listed places, through a
+    /// proxy that programs find in HTTP_PROXY and related variables. A place is DOMAIN, *.DOMAIN (subdomains only) or
+    /// ADDRESS[/PREFIX], with :PORT, or without it for ports 80 and 443; private addresses must be listed explicitly
+    /// [default: none] [possible values: none, host, allow=PLACE,...]
     [long, value_name = "NET", help_heading = "Sandbox"]
     pub net: Option<NetMode> => "profile.agent.net caps.net",
-    /// Add what the tools of a language need: caches that persist between runs, the hosts of its packages to the list of
-    /// --net, and a few variables; --net none keeps the hosts out [possible values: node, python, rust, go, java]
+    /// Add caches that persist between runs, package hosts and variables for the tools of a language; the hosts are
+    /// added to the list of --net, except with --net none [possible values: node, python, rust, go, java]
     [long, value_name = "PRESET", help_heading = "Sandbox"]
     pub preset: Vec<Preset> => "profile.agent.preset caps.preset profile.agent.net caps.net profile.agent.secrets caps.secrets",
-    /// How much of the host is seen [default: strict] [possible values: strict, host]
+    /// Choose how much of the host is visible. strict: the system and toolchains; host: everything the caller can read,
+    /// read-only [default: strict] [possible values: strict, host]
     [long, value_name = "PROFILE", help_heading = "Sandbox"]
     pub profile: Option<Profile> => "profile.agent.profile caps.profile",
-    /// Show a path of the host, read-only
+    /// Make a host path visible, read-only
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub ro: Vec<PathBuf> => "profile.agent.ro caps.ro",
-    /// Of no account: every path of `ro` is named.
+    /// Ignored: every path in `ro` counts as named by the request.
     [skip]
     pub ro_named: Vec<PathBuf>,
-    /// Show a path of the host, for reading and writing
+    /// Make a host path visible and writable
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub rw: Vec<PathBuf> => "profile.agent.rw caps.rw",
-    /// Of no account: links are followed anew.
+    /// Ignored: symlinks are resolved again.
     [skip]
     pub links: BTreeMap<String, PathBuf>,
-    /// Put an empty directory in memory there
+    /// Mount an empty tmpfs at PATH
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub tmpfs: Vec<PathBuf> => "profile.agent.cover caps.cover",
-    /// Hide a path
+    /// Hide PATH from the command
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub hide: Vec<PathBuf> => "profile.agent.cover caps.cover",
-    /// What the command has as its home: an empty one, or one that the fork keeps between its runs. Needs --fork
-    /// [default: private] [possible values: private, persistent]
+    /// Choose the home directory of the command. private: empty for each run; persistent: kept between runs of the
+    /// fork, needs --fork [default: private] [possible values: private, persistent]
     [long, value_name = "HOME", help_heading = "Sandbox"]
     pub home: Option<HomeMode> => "profile.agent.persist caps.persist",
-    /// Keep /tmp between the runs of the fork. Needs --fork
+    /// Keep /tmp between runs of the fork; needs --fork
     [long, help_heading = "Sandbox"]
     pub keep_tmp: bool => "profile.agent.persist caps.persist",
-    /// Variables and their values.
+    /// Variables to set, with their values.
     [skip]
     pub env: BTreeMap<String, String>,
-    /// Names of variables that are passed on where the caller has them, but for those that are fixed.
+    /// Names of variables to pass if the caller has them, except variables with a fixed value.
     [skip]
     pub environment: Vec<String>,
-    /// Pass a variable on, or set it; NAME* passes all that begin so, but none that looks like a credential
+    /// Pass a variable, or set it; NAME* passes all variables with this prefix except those that look like credentials
     #[serde(skip)]
     [id = "env", long = "env", value_name = "NAME[*]|NAME=VALUE", help_heading = "Sandbox"]
     pub env_words: Vec<OsString> => "profile.agent.secrets caps.secrets",
-    /// Set the variables of a file of NAME=VALUE lines
+    /// Set variables from a file of NAME=VALUE lines
     #[serde(skip)]
     [long, value_name = "FILE", help_heading = "Sandbox"]
     pub env_file: Vec<PathBuf> => "profile.agent.env_file caps.env_file",
-    /// Of no account: what they set is in `env`.
+    /// Ignored: the variables that they set are in `env`.
     [skip]
     pub env_files: Vec<PathBuf>,
-    /// Give a secret: the variable NAME; with =file its value as the file /run/secrets/NAME instead, with =PATH that
-    /// file of the host as one; NAME_FILE tells where it is. It is never written down, taken out of what --json
-    /// captures (what streams is not touched), and files that hold it are not kept
+    /// Pass the variable NAME as a secret; NAME=file passes its value as the file /run/secrets/NAME instead, NAME=PATH
+    /// passes a host file as that file, and the variable NAME_FILE holds the path of the file. A secret is never
+    /// stored, is removed from the output that --json captures (not from streamed output), and files that contain it
+    /// are not kept
     #[serde(skip)]
     [long, value_name = "NAME[=file|=PATH]", help_heading = "Sandbox"]
     pub secret: Vec<OsString> => "profile.agent.secrets caps.secrets",
-    /// Names of variables that are passed on and never written down.
+    /// Names of variables to pass as secrets, which are never stored.
     [skip]
     pub secrets: Vec<String>,
-    /// Secrets that are given as files: `NAME=file`, or `NAME=PATH`.
+    /// Secrets to pass as files: `NAME=file`, or `NAME=PATH`.
     [skip]
     pub secret_files: Vec<String>,
-    /// Keep files in which the value of a secret is found
+    /// Keep files that contain the value of a secret
     [long, help_heading = "Sandbox"]
-    pub allow_secret_files: bool => "keeps what the command was given already",
-    /// Show git the user.name and user.email of the host's global configuration, and nothing else of it; not with
-    /// --reproducible or --cache [default: host] [possible values: host, none]
+    pub allow_secret_files: bool => "stores a value that the command already has",
+    /// Choose the git identity of the command. host: user.name and user.email of the host's global git configuration,
+    /// and nothing else from it; always none with --reproducible or --cache [default: host] [possible values: host,
+    /// none]
     [long, value_name = "WHOSE", help_heading = "Sandbox"]
-    pub git_identity: Option<GitIdentity> => "the name that commits carry",
-    /// Which system calls are refused; avfs doctor --explain-denials lists them [default: default] [possible values:
-    /// default, strict, off]
+    pub git_identity: Option<GitIdentity> => "the author of commits",
+    /// Choose the seccomp filter; avfs doctor --explain-denials lists the refused system calls [default: default]
+    /// [possible values: default, strict, off]
     [long, value_name = "PROFILE", help_heading = "Sandbox"]
     pub seccomp: Option<SeccompProfile> => "profile.agent.confinement caps.seccomp",
-    /// Whether Landlock enforces what is seen a second time [default: auto] [possible values: auto, required, off]
+    /// Also enforce file access with Landlock. auto: if the kernel supports it; required: fail if it does not [default:
+    /// auto] [possible values: auto, required, off]
     [long, value_name = "MODE", help_heading = "Sandbox"]
     pub landlock: Option<LandlockMode> => "profile.agent.confinement caps.landlock",
-    /// Let the command make user namespaces of its own, as nested sandboxes do
+    /// Allow the command to create user namespaces, as nested sandboxes do
     [long, help_heading = "Sandbox"]
     pub allow_userns: bool => "profile.agent.confinement caps.userns",
-    /// Where what the command writes goes first [default: auto] [possible values: auto, memory, disk]
+    /// Hold the changes of the run in memory or on disk [default: auto] [possible values: auto, memory, disk]
     [long, value_name = "SCRATCH", help_heading = "Sandbox"]
-    pub scratch: Option<ScratchChoice> => "where changes wait",
-    /// How the workspace is made writable [default: auto] [possible values: auto, overlay, copy]
+    pub scratch: Option<ScratchChoice> => "where changes are held",
+    /// Make the workspace writable with an overlay or a copy [default: auto] [possible values: auto, overlay, copy]
     [long, value_name = "BACKEND", help_heading = "Sandbox"]
-    pub backend: Option<BackendChoice> => "the same files by another way",
-    /// Make the run come out the same again: a fixed host name, mask and environment (of the caller's only PATH, HOME
-    /// and what --env names) and --clock-fixed. The order of directories, process ids, addresses and the number of
+    pub backend: Option<BackendChoice> => "the same files by another method",
+    /// Make the run reproducible: fixed host name, umask, environment (from the caller only PATH, HOME and variables of
+    /// --env) and clock (--clock-fixed). The order of directory entries, process ids, addresses and the number of
     /// processors are not fixed
     [long, help_heading = "Sandbox"]
-    pub reproducible: bool => "gives less",
-    /// Make this the present: SOURCE_DATE_EPOCH and the times of everything the command writes, and what programs see
-    /// where the host has libfaketime; as 2026-01-31T12:00:00Z or @SECONDS [default: 1980-01-01T00:00:00Z]
+    pub reproducible: bool => "grants less",
+    /// Freeze the clock at TIME, given as 2026-01-31T12:00:00Z or @SECONDS: SOURCE_DATE_EPOCH, the times of all files
+    /// that the command writes, and, if the host has libfaketime, the time that programs see [default:
+    /// 1980-01-01T00:00:00Z]
     [
         long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "@315532800",
         help_heading = "Sandbox"
     ]
     pub clock_fixed: Option<FixedClock> => "a time",
-    /// Run with less isolation where the host refuses a piece, and say so
+    /// Continue with less isolation if the host refuses a feature, and report it
     [long, help_heading = "Sandbox"]
     pub allow_degraded: bool => "profile.agent.degraded caps.degraded",
 
-    /// How long the command may run: 90s, 10m, 2h, or none [default: 300s; none on a terminal]
+    /// Limit the run time of the command: 90s, 10m, 2h, or none [default: 300s; none on a terminal]
     [long, value_name = "TIME", help_heading = "Limits"]
     pub timeout: Option<ExecutionTimeout> => "caps.timeout",
-    /// Milliseconds; null means that it may run for ever, nothing at all the default.
+    /// The timeout in milliseconds; null for no timeout, absent for the default.
     #[serde(deserialize_with = "read::even_null", skip_serializing_if = "Option::is_none")]
     [skip]
     pub timeout_ms: Option<Option<u64>>,
-    /// How long it has to end after SIGTERM [default: 5s]
+    /// Wait this long after SIGTERM before sending SIGKILL [default: 5s]
     [long, value_name = "TIME", help_heading = "Limits"]
     pub grace: Option<ExecutionTimeout> => "caps.timeout",
-    /// The same in milliseconds.
+    /// The time between SIGTERM and SIGKILL in milliseconds.
     [skip]
     pub grace_ms: Option<u64>,
-    /// How much memory all its processes may use together: 512MiB, 2GiB, or none
+    /// Limit the memory of all processes together: 512MiB, 2GiB, or none
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub memory: Option<Limit> => "caps.memory",
-    /// How many processors it may use: 2, 0.5, or none; less than a whole one needs control groups
+    /// Limit the number of processors: 2, 0.5, or none; fractions need control groups
     [long, value_name = "N", help_heading = "Limits"]
     pub cpus: Option<CpuLimit> => "caps.cpus",
-    /// How many processes and threads there may be at once, or none
+    /// Limit the number of processes and threads, or none
     [long, value_name = "N", help_heading = "Limits"]
     pub pids: Option<Limit> => "caps.pids",
-    /// How much it may write to the workspace, and to each file system in memory such as /tmp, or none; what --rw
-    /// and caches take is not counted
+    /// Limit the bytes written to the workspace, and to each tmpfs such as /tmp, or none; writes to --rw paths and
+    /// caches are not counted
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub disk: Option<Limit> => "caps.disk",
-    /// How many files it may make or delete in the workspace, or none; directories and links count
+    /// Limit the number of files created or deleted in the workspace, or none; directories and links count
     [long, value_name = "N", help_heading = "Limits"]
     pub files: Option<Limit> => "caps.files",
-    /// How large one file may become, or none; a file of the workspace that is larger cannot be changed
+    /// Limit the size of each file, or none; a larger file in the workspace cannot be modified
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub file_size: Option<Limit> => "caps.file_size",
-    /// Keep what the command writes in the vault, as long as its changes are kept: avfs runs show --output prints it.
-    /// Values of --secret are taken out
+    /// Store the output of the command in the vault, as long as its changes are kept; avfs runs show --output prints
+    /// it. Values of --secret are removed
     [long, help_heading = "Changes"]
-    pub keep_output: bool => "keeps what the caller is shown anyway",
-    /// Keep this much of each stream with --json or --keep-output, half from its beginning and half from its end [default: 10MiB]
+    pub keep_output: bool => "stores output that the caller sees anyway",
+    /// Keep at most this much of each stream with --json or --keep-output, half from the start and half from the end
+    /// [default: 10MiB]
     #[serde(skip)]
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub output_max: Option<Size> => "how much of the output is kept",
@@ -303,16 +310,16 @@ pub enum CommandText {
 pub struct RequestObject {
     pub command: CommandText,
     pub command_mode: &'static str,
-    /// The command's bytes where they are not UTF-8.
+    /// The words of the command in Base64, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_base64: Option<Vec<String>>,
     pub vault: Option<String>,
-    /// Whether the request named the vault, and another one would have been found.
+    /// Whether the request names a vault other than the one that would be found.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub vault_named: bool,
-    /// Nothing for an ephemeral fork.
+    /// Null for an ephemeral fork.
     pub fork: Option<String>,
-    /// The version that a new fork begins from.
+    /// The version that a new fork starts from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     pub cwd: Option<String>,
@@ -328,27 +335,27 @@ pub struct RequestObject {
     pub scratch: &'static str,
     pub backend: &'static str,
     pub profile: &'static str,
-    /// `none` if the command was to commit without the caller's name.
+    /// `none` if the request asks not to pass the caller's git identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git_identity: Option<&'static str>,
-    /// Whether it may run with less isolation where the host refuses a piece.
+    /// Whether to continue with less isolation than requested when the host refuses a feature.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_degraded: bool,
-    /// What was shown, put or hidden beside the profile.
+    /// Host paths that are visible in addition to the profile, read-only.
     pub ro: Vec<String>,
     pub rw: Vec<String>,
     /// The presets that the request names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preset: Vec<&'static str>,
-    /// Names in `ro` and `rw` that lead elsewhere, and where: that is what was judged and shown.
+    /// Symlinks in `ro` and `rw`, with their targets: the policy judges the target, and the target is mounted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, String>,
-    /// Those of `ro` that the request names itself, as real paths; the others come from the settings.
+    /// The paths in `ro` that the request names, resolved; the others come from the settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ro_named: Vec<String>,
     pub tmpfs: Vec<String>,
     pub hide: Vec<String>,
-    /// `persistent` where the fork keeps the home of the command.
+    /// `persistent` if the fork keeps the home directory of the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub home: Option<&'static str>,
     /// Whether the fork keeps /tmp.
@@ -356,26 +363,26 @@ pub struct RequestObject {
     pub keep_tmp: bool,
     /// Directories that persist between runs.
     pub cache: Vec<String>,
-    /// Variables that the request sets, with their values; without those that hold what looks like a credential.
+    /// Variables that the request sets, with their values, except those that look like credentials.
     pub env: BTreeMap<String, String>,
-    /// The files that some of them come from, as real paths.
+    /// The files that some of these variables come from, as resolved paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_files: Vec<String>,
-    /// Whether the run was to come out the same again.
+    /// Whether the run is reproducible.
     pub reproducible: bool,
-    /// The time that was the present for it.
+    /// The time at which the clock is frozen.
     pub clock_fixed: Option<String>,
-    /// Names of the variables the command is given; never their values.
+    /// Names of the variables passed to the command; never their values.
     pub environment: Vec<String>,
-    /// Those of them that are never written down.
+    /// Names of the variables passed as secrets, which are never stored.
     pub secrets: Vec<String>,
-    /// The secrets that are given as files: a name, or `NAME=PATH` for a file of the host.
+    /// The secrets passed as files: a name, or `NAME=PATH` for a host file.
     pub secret_files: Vec<String>,
-    /// Whether files that hold a secret's value are kept.
+    /// Whether files that contain the value of a secret are kept.
     pub allow_secret_files: bool,
-    /// What the run may use; nothing where there is no limit.
+    /// The memory limit in bytes. This and the other limits are null for no limit.
     pub memory: Option<u64>,
-    /// Such as `1.5`.
+    /// The number of processors, such as `1.5`.
     pub cpus: Option<String>,
     pub pids: Option<u64>,
     pub disk: Option<u64>,
@@ -386,16 +393,16 @@ pub struct RequestObject {
     /// `auto`, `required` or `off`.
     pub landlock: &'static str,
     pub allow_userns: bool,
-    /// Policy profiles that were asked for.
+    /// Policy profiles that the request asks for.
     pub policy: Vec<&'static str>,
     /// `off`, `read` or `write`: whether remembered results are used.
     pub cache_mode: &'static str,
-    /// Paths of the host that the result depends on.
+    /// Host paths that the result depends on.
     pub inputs: Vec<String>,
-    /// Whether what the command wrote is kept in the vault.
+    /// Whether the output of the command is kept in the vault.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_output: bool,
-    /// The caller vouches that the network and what is shown of the host make no difference.
+    /// The caller asserts that the network and visible host paths do not affect the result.
     pub pure: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a request's description leaves out: credentials, and values of secrets.
+//! Removes credentials and the values of secrets from the JSON form of a request.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use super::{CommandText, RequestObject};
 use crate::request::ExecutionRequest;
 
 impl RequestObject {
-    /// As it is written down: what looks like a credential is taken out of the command.
+    /// Returns the form that is stored: anything that looks like a credential is removed from the command.
     #[must_use]
     pub fn redacted(self) -> Self {
         let command = match &self.command {
             CommandText::Argv(words) => CommandText::Argv(redact_words(words)),
             CommandText::Shell(line) => CommandText::Shell(redact(line).into_owned()),
         };
-        // Its bytes would tell what its text does not.
+        // The bytes would reveal what the text does not.
         let command_base64 = self.command_base64.filter(|_| command == self.command);
         Self { command, command_base64, ..self }
     }
 }
 
-/// What the request sets, as far as it may be told. A value that is missing has to be given once more; one that is kept
-/// cannot be taken back.
+/// Returns the variables that the request sets and that may be stored. A value that is missing has to be given again; a
+/// value that is stored cannot be withdrawn.
 pub(crate) fn brought(request: &ExecutionRequest, secrets: &Secrets) -> BTreeMap<String, String> {
     let texts =
         request.environment.brought().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));

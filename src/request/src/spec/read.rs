@@ -1,4 +1,4 @@
-//! A request as JSON: what `avfs-run --request` reads. The `request` of an envelope is one too.
+//! Requests as JSON: the input of `avfs-run --request`. The `request` of an envelope is one too.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,18 +12,18 @@ use avfs_types::base64::from_base64;
 use super::RunSpec;
 use crate::choices::Retention;
 
-/// The version of every JSON document; a change of meaning is another one.
+/// The version of every JSON document; a change of meaning is a new version.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A request is words and paths: more than this is a mistake.
+/// A request consists of words and paths: anything larger is a mistake.
 pub const REQUEST_BYTES_MAX: usize = 16 << 20;
 
-/// What is wrong with a request, and where.
+/// An error in a request, and its position.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {
     #[error("line {line}, column {column}: {problem}")]
     Json { line: usize, column: usize, problem: String },
-    #[error("it has more than {REQUEST_BYTES_MAX} bytes")]
+    #[error("longer than {REQUEST_BYTES_MAX} bytes")]
     TooLong,
     #[error("{key}: {problem}")]
     Key { key: &'static str, problem: String },
@@ -42,11 +42,13 @@ impl RunSpec {
     pub fn check_version(&self) -> Result<(), SpecError> {
         match self.schema_version {
             None | Some(SCHEMA_VERSION) => Ok(()),
-            Some(other) => Err(bad("schema_version", format!("{other} is not known; this avfs knows 1"))),
+            Some(other) => {
+                Err(bad("schema_version", format!("{other} is not supported; this avfs supports 1")))
+            }
         }
     }
 
-    /// The keys that say something: all but those that are as without them.
+    /// Returns the keys whose values differ from their defaults.
     pub fn said(&self) -> serde_json::Result<Map<String, Value>> {
         let keys = |file: &Self| match serde_json::to_value(file)? {
             Value::Object(keys) => Ok(keys),
@@ -58,17 +60,17 @@ impl RunSpec {
         Ok(keys(self)?.into_iter().filter(|(key, value)| unsaid.get(key) != Some(value)).collect())
     }
 
-    /// Refuses what could be run nowhere: for those who check requests long before they are run.
+    /// Rejects requests that cannot run on any host, for callers that check requests long before they run.
     pub fn check(&self) -> Result<(), SpecError> {
         self.check_version()?;
         self.command_line()?;
         if self.kept() == Retention::Apply && self.readonly {
-            return Err(bad("retention", "a run that may not write has nothing to apply".to_owned()));
+            return Err(bad("retention", "a read-only run has no changes to apply".to_owned()));
         }
         Ok(())
     }
 
-    /// What becomes of the changes.
+    /// What to do with the changes.
     #[must_use]
     pub fn kept(&self) -> Retention {
         match (self.apply, self.discard) {
@@ -78,7 +80,7 @@ impl RunSpec {
         }
     }
 
-    /// The command that is meant.
+    /// Returns the command to run.
     pub fn command_line(&self) -> Result<CommandLine, SpecError> {
         if let Some(line) = &self.shell {
             return Ok(CommandLine::Shell(line.clone()));
@@ -88,14 +90,14 @@ impl RunSpec {
         }
         let mode = self.command_mode.as_deref();
         if !matches!(mode, None | Some("argv" | "shell")) {
-            return Err(bad("command_mode", "it is argv or shell".to_owned()));
+            return Err(bad("command_mode", "expected argv or shell".to_owned()));
         }
         if let Some(words) = &self.command_base64 {
             let decoded = words.iter().map(|word| from_base64(word).map(OsString::from_vec));
             let words: Option<Vec<OsString>> = decoded.collect();
             let words = words.ok_or_else(|| bad("command_base64", "a word is not Base64".to_owned()))?;
             return Ok(match (mode, <[OsString; 3]>::try_from(words)) {
-                // As a shell is called: what is meant is the line.
+                // The words that call a shell: the command is the line.
                 (Some("shell"), Ok([_, _, line])) => CommandLine::Shell(line),
                 (_, Ok(words)) => CommandLine::Argv(words.to_vec()),
                 (_, Err(words)) => CommandLine::Argv(words),
@@ -109,23 +111,23 @@ impl RunSpec {
                 let words = words.ok_or_else(|| bad("command", "a word is not a string".to_owned()))?;
                 Ok(CommandLine::Argv(words))
             }
-            (Value::Null, _) => Err(bad("command", "it is missing".to_owned())),
-            (Value::String(_), _) => Err(bad("command", "with argv it is a list of words".to_owned())),
-            (Value::Array(_), _) => Err(bad("command", "with shell it is one line".to_owned())),
+            (Value::Null, _) => Err(bad("command", "missing".to_owned())),
+            (Value::String(_), _) => Err(bad("command", "expected a list of words in argv mode".to_owned())),
+            (Value::Array(_), _) => Err(bad("command", "expected a string in shell mode".to_owned())),
             (Value::Bool(_) | Value::Number(_) | Value::Object(_), _) => {
-                Err(bad("command", "it is neither a list of words nor a line".to_owned()))
+                Err(bad("command", "expected a list of words or a string".to_owned()))
             }
         }
     }
 }
 
-/// Reads JSON. What is wrong is named with its place, and with its key where a value is wrong.
+/// Parses JSON. An error names its position, and the key if a value is invalid.
 pub fn read_json<'d, T: Deserialize<'d>>(text: &'d [u8]) -> Result<T, SpecError> {
     let mut document = serde_json::Deserializer::from_slice(text);
     let problem = |error: &serde_json::Error, key: String| {
         let text = error.to_string();
         let problem = text.split(" at line ").next().unwrap_or_default();
-        // Its name is all that is wrong with a key that is unknown.
+        // The message about an unknown key already names the key.
         let is_named = key.is_empty() || problem.starts_with("unknown field");
         let problem = if is_named { problem.to_owned() } else { format!("{key}: {problem}") };
         SpecError::Json { line: error.line(), column: error.column(), problem }
@@ -138,7 +140,7 @@ pub fn read_json<'d, T: Deserialize<'d>>(text: &'d [u8]) -> Result<T, SpecError>
     Ok(read)
 }
 
-/// Tells null from nothing.
+/// Distinguishes null from an absent key.
 pub(super) fn even_null<'d, D: Deserializer<'d>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::<u64>::deserialize(value).map(Some)
 }
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_words_or_a_line() {
+    fn a_command_is_argv_or_a_shell_line() {
         let argv = |words: &[&str]| CommandLine::Argv(words.iter().map(OsString::from).collect());
         assert_eq!(command(r#"{"command": ["a", "b c"]}"#), Ok(argv(&["a", "b c"])));
         assert_eq!(command(r#"{"command": "a | b"}"#), Ok(CommandLine::Shell("a | b".into())));
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_not_the_default() {
+    fn a_null_timeout_differs_from_an_absent_one() {
         let timeout = |text: &str| RunSpec::parse(text.as_bytes()).unwrap().timeout_ms;
         assert_eq!(timeout("{}"), None);
         assert_eq!(timeout(r#"{"timeout_ms": null}"#), Some(None));
@@ -175,17 +177,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn errors_name_their_position() {
         for (text, told) in [
             ("{\n  \"comand\": []}", "line 2, column 10: unknown field `comand`"),
             ("{\"command\": [}", "line 1, column 14"),
             ("{\"command\": [], \"rw\": 1}", "invalid type: integer `1`, expected a sequence"),
-            ("{}", "command: it is missing"),
+            ("{}", "command: missing"),
             ("{\"command\": [1]}", "command: a word is not a string"),
-            ("{\"command\": {}}", "command: it is neither"),
-            ("{\"command\": \"x\", \"command_mode\": \"argv\"}", "command: with argv it is a list"),
-            ("{\"command\": [\"x\"], \"command_mode\": \"y\"}", "command_mode: it is argv or shell"),
-            ("{\"command\": [\"x\"], \"schema_version\": 2}", "schema_version: 2 is not known"),
+            ("{\"command\": {}}", "command: expected a list of words or a string"),
+            (
+                "{\"command\": \"x\", \"command_mode\": \"argv\"}",
+                "command: expected a list of words in argv mode",
+            ),
+            ("{\"command\": [\"x\"], \"command_mode\": \"y\"}", "command_mode: expected argv or shell"),
+            ("{\"command\": [\"x\"], \"schema_version\": 2}", "schema_version: 2 is not supported"),
             ("{\"command_base64\": [\"?\"]}", "command_base64: a word is not Base64"),
         ] {
             let error = command(text).unwrap_err().to_string();
