@@ -10,18 +10,18 @@ use serde_json::Value;
 pub enum ApprovalStateName {
     /// Nobody has decided yet.
     Pending,
-    /// A person allowed the request; it has not run yet.
+    /// A person approved the request; it has not run yet.
     Approved,
-    /// A person refused the request.
+    /// A person denied the request.
     Denied,
-    /// The request ran. An approval is good for one run.
+    /// The request ran. An approval is valid for one run.
     Used,
-    /// Nobody has decided in time, or nobody has used it in time.
+    /// The approval was not decided, or not used, in time.
     Expired,
 }
 
 impl ApprovalStateName {
-    /// The word that JSON has for the state.
+    /// The word for the state in JSON.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl ApprovalStateName {
     }
 }
 
-/// A request that a person has to decide, or has decided.
+/// A request that waits for a person's decision, or has one.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalObject {
@@ -42,13 +42,13 @@ pub struct ApprovalObject {
     pub id: String,
     /// The state now; expiry is taken into account.
     pub state: ApprovalStateName,
-    /// Why a person is asked.
+    /// Why approval is required.
     pub reason: String,
     /// The command of the request: a list of words, or one string for a shell.
     pub command: Value,
-    /// The only request it is good for.
+    /// The digest of the only request that it is valid for.
     pub request_digest: String,
-    /// The run that asked.
+    /// The run that asked for it.
     pub asked_by: String,
     /// When the request was made, RFC 3339 in UTC.
     pub created_at: String,
@@ -58,7 +58,7 @@ pub struct ApprovalObject {
     pub decided_at: Option<String>,
     /// The user who decided; null while pending.
     pub decided_by: Option<String>,
-    /// The run it let through.
+    /// The run that used it; null if it is unused.
     pub used_by: Option<String>,
 }
 
@@ -79,20 +79,20 @@ pub struct ApprovalsShow {
     /// The approval; its fields are part of this object.
     #[serde(flatten)]
     pub approval: ApprovalObject,
-    /// The whole request, as the journal has it.
+    /// The whole request, as in the journal.
     pub request: Value,
-    /// The decision of the policy that asks for the approval.
+    /// The decision of the policy that requires the approval.
     pub decision: Value,
 }
 
-/// An answer that was given.
+/// The result of `avfs approvals approve` and `avfs approvals deny`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalsAnswer {
     /// The approval after the answer; its fields are part of this object.
     #[serde(flatten)]
     pub approval: ApprovalObject,
-    /// Rules that were written for all later requests like it, and the file they are in.
+    /// Rules that were written for all later requests of the same kind.
     pub rules: Vec<String>,
     /// The policy file with the new rules; null if no rule was written.
     pub policy_file: Option<String>,

@@ -1,5 +1,5 @@
-//! A request as it is shown to the person who has to approve it: the whole command, and every option that differs from
-//! its default.
+//! A request as shown to the person who has to approve it: the whole command, and every option that differs from its
+//! default.
 
 use serde_json::{Map, Value};
 
@@ -7,11 +7,11 @@ use avfs_request::spec::RequestObject;
 use avfs_request::{Environment, ExecutionRequest};
 use avfs_types::CommandLine;
 
-/// Keys that are shown in another way, or say nothing about what is given.
+/// Keys that are shown in another form, or do not grant anything.
 const NOT_LISTED: [&str; 7] =
     ["command", "command_mode", "command_base64", "vault", "vault_named", "ro_named", "environment"];
 
-/// Each line's name and its text, to be printed as one line.
+/// The name and the text of each line; each text is printed on one line.
 #[must_use]
 pub fn asked_for(request: &Value) -> Vec<(String, String)> {
     let mut lines = vec![("command".to_owned(), shown(&request["command"]))];
@@ -39,13 +39,13 @@ pub fn asked_for(request: &Value) -> Vec<(String, String)> {
     lines
 }
 
-/// What a request has where nobody says otherwise.
+/// A request with defaults.
 fn defaults() -> Value {
     let request = ExecutionRequest::of(CommandLine::Argv(Vec::new()));
     serde_json::to_value(RequestObject::of(&request, None)).unwrap_or_default()
 }
 
-/// True for what says as much as a key that is left out.
+/// True for a value that is equivalent to an absent key.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_options_shows_its_command_alone() {
+    fn a_request_without_options_shows_only_its_command() {
         let object = serde_json::to_value(RequestObject::of(&request(), None)).unwrap();
         assert_eq!(asked_for(&object), [("command".to_owned(), "\"make\" \"test\"".to_owned())]);
     }
 
     #[test]
-    fn all_of_what_is_asked_for_is_shown_and_moves_no_cursor() {
+    fn the_whole_request_is_shown_without_control_characters() {
         let long = format!("curl {} \u{1b}[2K\u{202e}", "x".repeat(300));
         let request = json!({
             "command": long, "net": "host", "rw": ["/srv"], "secrets": [], "env": {"A": "b\n"}, "retention": "apply",

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::answer::ErrorBody;
 use crate::records::{RunObject, VersionObject};
 
-/// How one command ended that was run for a verb.
+/// How a command ended that a verb ran.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndedObject {
@@ -22,35 +22,35 @@ pub struct EndedObject {
     pub duration_ms: f64,
 }
 
-/// The first version of a history that a test fails on.
+/// The first version in a history for which a test fails.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bisect {
     /// The fork whose history was searched.
     pub fork: String,
-    /// Where the test passes, and where it fails.
+    /// The older end of the search, where the test passes.
     pub good: VersionObject,
     /// The newer end of the search, where the test fails.
     pub bad: VersionObject,
-    /// How many versions come after `good`, up to `bad`.
+    /// The number of versions after `good`, up to and including `bad`.
     pub versions: u64,
-    /// Null if it is one of several `suspects`.
+    /// The first version for which the test fails; null if it is one of several `suspects`.
     pub first_bad: Option<VersionObject>,
-    /// The run that made it; null if none did.
+    /// The run that made that version; null if no run did.
     pub run: Option<RunObject>,
-    /// The versions that may be it, oldest first: more than one where those before the last cannot be tested.
+    /// The versions that may be the first bad one, oldest first: several if all but the last of them cannot be tested.
     pub suspects: Vec<VersionObject>,
-    /// In the order in which they ended.
+    /// The tested versions, in the order in which the tests ended.
     pub probes: Vec<BisectProbe>,
 }
 
-/// The test was run on a version.
+/// One run of the test on a version.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BisectProbe {
     /// The id of the version.
     pub version: String,
-    /// What the test says of the version.
+    /// The verdict on the version.
     pub verdict: VerdictName,
     /// How the test ended; its fields are part of this object.
     #[serde(flatten)]
@@ -62,27 +62,27 @@ pub struct BisectProbe {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictName {
-    /// The test exited with 0.
+    /// The test exited with status 0.
     Good,
     /// The test failed.
     Bad,
-    /// The test could not judge the version.
+    /// The test could not be applied to the version.
     Skipped,
 }
 
-/// Attempts from the same version, and which of them is kept.
+/// The result of `avfs race`: attempts from the same version, of which one is kept.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Race {
-    /// The version that all of them began with.
+    /// The version that all attempts started from.
     pub base: String,
-    /// The number of the attempt that won.
+    /// The number of the winning attempt; null if no attempt won.
     pub winner: Option<u64>,
-    /// The fork that has its changes; null if it changed nothing and no name was given.
+    /// The fork with the changes of the winner; null if it changed nothing and no name was given.
     pub fork: Option<String>,
-    /// What it made: `base` if it changed nothing.
+    /// The version that the winner made; `base` if it changed nothing.
     pub version: Option<String>,
-    /// By their numbers.
+    /// The attempts, by number.
     pub attempts: Vec<RaceAttempt>,
 }
 
@@ -90,7 +90,7 @@ pub struct Race {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RaceAttempt {
-    /// From 1; what `AVFS_ATTEMPT` is in it.
+    /// The number of the attempt, from 1; the value of `AVFS_ATTEMPT` in it.
     pub attempt: u64,
     /// The command: a list of words, or one string for a shell.
     pub command: Value,
@@ -99,33 +99,33 @@ pub struct RaceAttempt {
     /// How the command ended; its fields are part of this object.
     #[serde(flatten)]
     pub ended: EndedObject,
-    /// Where its changes are kept for review; null if they are not, or if there are none.
+    /// The fork that keeps its changes for review; null if they are not kept or nothing changed.
     pub fork: Option<String>,
-    /// What it made, if that was kept.
+    /// The version that it made, if the changes are kept.
     pub version: Option<String>,
-    /// The number that the scoring command printed; null without one.
+    /// The number that the scoring command printed; null without a scoring command.
     pub score: Option<f64>,
-    /// Why it could not be run, or has no score.
+    /// Why it could not run, or has no score.
     pub error: Option<ErrorBody>,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptState {
-    /// Somebody had won before its turn came.
+    /// Another attempt won before this one started.
     NotBegun,
-    /// Somebody had won, so it was ended.
+    /// It was stopped because another attempt won.
     Stopped,
-    /// It could not be run, or was refused.
+    /// It could not run, or was refused.
     NotRun,
-    /// It ended with another exit code than 0, by a signal or its deadline.
+    /// It ended with an exit status other than 0, by a signal, or by its timeout.
     Failed,
-    /// It exited with 0.
+    /// It exited with status 0.
     Succeeded,
-    /// It exited with 0, but its score is no number.
+    /// It exited with status 0, but its score is not a number.
     Disqualified,
-    /// It is the attempt that is kept.
+    /// It won: its changes are kept.
     Won,
 }

@@ -1,23 +1,23 @@
-//! What is told of a batch: a line for each item, and the `result` of the verb.
+//! The JSON of a batch: a line for each item, and the `result` of the verb.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ItemState {
-    /// It exited with 0.
+    /// It exited with status 0.
     Succeeded,
-    /// It exited with something else, was killed, timed out, or could not be executed.
+    /// It exited with another status, was killed, timed out, or could not be executed.
     Failed,
-    /// The policy did not let it run.
+    /// The policy denied it.
     Denied,
-    /// It could not be run, or what it made could not be kept, for a reason that is not the command's.
+    /// It could not run, or its changes could not be kept, for a reason other than the command itself.
     Error,
-    /// Something that it needs did not succeed.
+    /// An item that it needs did not succeed.
     LeftOut,
-    /// The batch ended before its turn came.
+    /// The batch ended before the item started.
     NotRun,
 }
 
@@ -35,11 +35,11 @@ impl ItemState {
     }
 }
 
-/// One line of `--results`: an item and what became of it.
+/// One line of `--results`: an item and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchItemResult {
-    /// Its number in the list, from 1.
+    /// The number of the item in the list, from 1.
     pub item: u64,
     /// The id of the item, from the list.
     pub id: String,
@@ -47,7 +47,7 @@ pub struct BatchItemResult {
     pub command: String,
     /// How the item ended.
     pub state: ItemState,
-    /// It was not run: a remembered result was taken.
+    /// The item did not run: a remembered result was used.
     #[serde(default)]
     pub cached: bool,
     /// The exit status; null if the command was killed or never ran.
@@ -57,28 +57,28 @@ pub struct BatchItemResult {
     /// The command was killed at its timeout.
     #[serde(default)]
     pub timed_out: bool,
-    /// How often it was run.
+    /// The number of times that the item ran.
     pub attempts: u32,
     /// The run of the last attempt; null if the item never ran.
     pub run_id: Option<String>,
-    /// Where its changes are; null if it made none.
+    /// The fork with its changes; null if it changed nothing.
     pub fork: Option<String>,
-    /// What it left: the version it made, or the one it began with.
+    /// The version after the item: the one it made, or the one it started from.
     pub version: Option<String>,
     /// Wall-clock time of all attempts in milliseconds.
     pub duration_ms: f64,
-    /// The end of what it wrote. Null for an item that a batch which was gone on with had done before.
+    /// The end of standard output. Null for an item that was already done when the batch was resumed.
     pub stdout: Option<String>,
-    /// The end of what it wrote to standard error; null as for `stdout`.
+    /// The end of standard error; null as for `stdout`.
     pub stderr: Option<String>,
-    /// Why it has not succeeded, where its exit code does not say.
+    /// Why the item did not succeed, if the exit status does not show it.
     pub reason: Option<String>,
-    /// Stable: never renamed.
+    /// A stable code; never renamed.
     pub code: Option<String>,
 }
 
 impl BatchItemResult {
-    /// How it ended, in a few words.
+    /// The outcome in a few words.
     #[must_use]
     pub fn ending(&self) -> String {
         match (self.state, self.exit_code, self.signal) {
@@ -87,7 +87,7 @@ impl BatchItemResult {
             (ItemState::Failed, _, Some(signal)) => format!("killed by signal {signal}"),
             (ItemState::Failed, Some(code), None) => format!("exit code {code}"),
             (state, ..) => match &self.reason {
-                // A denial says so itself.
+                // The reason already says that it was denied.
                 Some(reason) if state == ItemState::Denied => reason.clone(),
                 Some(reason) => format!("{}: {reason}", state.word()),
                 None => state.word().to_owned(),
@@ -96,25 +96,25 @@ impl BatchItemResult {
     }
 }
 
-/// How many items came to what.
+/// The number of items by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchCounts {
     /// Items of the list.
     pub items: u64,
-    /// Items that exited with 0.
+    /// Items that exited with status 0.
     pub succeeded: u64,
-    /// Of those that succeeded, how many were not run.
+    /// Items among the successful ones that did not run.
     pub cached: u64,
-    /// Items that failed by themselves.
+    /// Items whose command failed.
     pub failed: u64,
     /// Items that the policy denied.
     pub denied: u64,
-    /// Items that could not be run or whose changes could not be kept.
+    /// Items that could not run, or whose changes could not be kept.
     pub error: u64,
     /// Items that were skipped because an item they need did not succeed.
     pub left_out: u64,
-    /// Items whose turn never came.
+    /// Items that did not start.
     pub not_run: u64,
 }
 
@@ -133,14 +133,14 @@ impl BatchCounts {
         } += 1;
     }
 
-    /// True if no item failed, was denied, or was left out.
+    /// True if every item succeeded.
     #[must_use]
     pub fn all_succeeded(&self) -> bool {
         self.succeeded == self.items
     }
 }
 
-/// A batch that was run.
+/// The result of a batch.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Batch {
@@ -148,23 +148,23 @@ pub struct Batch {
     pub batch_id: String,
     /// `chain`, `fan-out` or `needs`.
     pub mode: &'static str,
-    /// What its first items began from.
+    /// The version that its first items started from.
     pub base: String,
     /// The fork of a chain.
     pub fork: Option<String>,
-    /// How many items ended in which way.
+    /// The number of items by outcome.
     pub counts: BatchCounts,
     /// Wall-clock time in milliseconds.
     pub duration_ms: f64,
-    /// Items that had been done before this batch was gone on with.
+    /// Items that were already done when this batch was resumed.
     pub resumed: u64,
-    /// Why it ended before its end; going on with it may help.
+    /// Why the batch ended early; resuming it may help.
     pub stopped: Option<String>,
-    /// The first of those that have not succeeded.
+    /// The first items that did not succeed.
     pub unsuccessful: Vec<BatchItemResult>,
 }
 
-/// What `avfs batch` answers: what it ran, or with `--list` what there is.
+/// The result of `avfs batch`: the batch that ran, or with `--list` all batches.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -191,12 +191,12 @@ pub struct BatchObject {
     pub id: String,
     /// When it started, RFC 3339 in UTC.
     pub started_at: String,
-    /// Null as long as something is left to do.
+    /// When it ended; null while items are left to run.
     pub ended_at: Option<String>,
     /// The digest of its list.
     pub list: String,
     /// The version that its first items started from.
     pub base: String,
-    /// How it is run.
+    /// The settings with which it runs.
     pub plan: serde_json::Value,
 }

@@ -1,4 +1,4 @@
-//! What the cache had to do with a run, and the `result` of the verbs about it.
+//! The use of the result cache by a run, and the `result` of the verbs about the cache.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,29 @@ use serde_json::Value;
 use avfs_types::Zone;
 use avfs_types::clock::Timestamp;
 
-/// Why a result is not remembered, or why none was found.
+/// Why a result is not remembered, or why no remembered result was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReasonObject {
-    /// Stable: never renamed.
+    /// A stable code; never renamed.
     pub code: String,
     /// The reason in words, for people.
     pub text: String,
 }
 
-/// What the cache had to do with a run; the journal has it too.
+/// The use of the result cache by a run; also stored in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheObject {
     /// `read` or `write`.
     pub mode: String,
-    /// What its result is found by; null if it cannot be remembered.
+    /// The key of its result; null if the result cannot be remembered.
     pub key: Option<String>,
-    /// The run whose result was taken.
+    /// The run whose result was used.
     pub cached_from: Option<String>,
-    /// Why none was.
+    /// Why no remembered result was used.
     pub missed: Vec<ReasonObject>,
-    /// Why what came of it is not remembered, with `write`.
+    /// Why the result of this run is not remembered, with `write`.
     pub not_remembered: Vec<ReasonObject>,
 }
 
@@ -38,13 +38,13 @@ pub struct CacheObject {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoObject {
-    /// The key that the result is found by, in hex digits.
+    /// The key of the result, in hex digits.
     pub key: String,
     /// The run that made the result.
     pub run_id: String,
-    /// As the request has it; null if the journal does not know the run.
+    /// The command of the request; null if the run is not in the journal.
     pub command: Value,
-    /// The exit status that the run ended with.
+    /// The exit status of the run.
     pub exit_code: i32,
     /// BLAKE3 of standard output.
     pub stdout_digest: String,
@@ -52,15 +52,15 @@ pub struct MemoObject {
     pub stderr_digest: String,
     /// The version that the run started from.
     pub version_before: Option<String>,
-    /// Null if it changed nothing.
+    /// The version after the run; null if it changed nothing.
     pub version_after: Option<String>,
     /// When the result was stored, RFC 3339 in UTC.
     pub created_at: String,
     /// When the result expires, RFC 3339 in UTC.
     pub expires_at: String,
-    /// Why it cannot be had any more: `expired`, `version-gone` or `output-gone`. It goes with the next gc.
+    /// Why the result is no longer available: `expired`, `version-gone` or `output-gone`. The next gc deletes it.
     pub lost: Option<&'static str>,
-    /// What it depends on: digests by name.
+    /// The digests of everything that the result depends on, by name.
     pub parts: BTreeMap<String, String>,
 }
 
@@ -82,29 +82,29 @@ pub struct CacheForget {
     pub forgotten: Vec<MemoObject>,
 }
 
-/// Whether a remembered result was taken for a run, or would be for a request, and why not.
+/// Whether a remembered result was used for a run, or would be used for a request, and why not.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheExplain {
-    /// The run that this is about; null for a request.
+    /// The run; null for a request.
     pub run_id: Option<String>,
-    /// `hit`, `miss`, or `not_asked` of a run without `--cache`.
+    /// `hit`, `miss`, or `not_asked` for a run without `--cache`.
     pub outcome: &'static str,
-    /// The run whose result was, or would be, taken.
+    /// The run whose result was, or would be, used.
     pub cached_from: Option<String>,
-    /// The key that a result is looked up by; null if the run cannot be remembered.
+    /// The key of the lookup; null if the result cannot be remembered.
     pub key: Option<String>,
     /// Why no remembered result was, or would be, used.
     pub missed: Vec<ReasonObject>,
-    /// Of a run: its own result can be found now. Of a request: it would be remembered with `--cache write`.
+    /// For a run: its own result is remembered now. For a request: its result would be remembered with `--cache write`.
     pub remembered: bool,
     /// Why the run's own result is not, or would not be, remembered.
     pub not_remembered: Vec<ReasonObject>,
-    /// Of the result that would be taken for a request.
+    /// The result that would be used for a request.
     pub found: Option<FoundObject>,
 }
 
-/// A result that would be taken.
+/// A remembered result that would be used.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FoundObject {
@@ -114,9 +114,9 @@ pub struct FoundObject {
     pub stdout_digest: String,
     /// BLAKE3 of standard error.
     pub stderr_digest: String,
-    /// Whether it changed files.
+    /// Whether the run changed files.
     pub changed: bool,
-    /// The files after it: with the times of the remembered run, and without any.
+    /// The digest of the tree after the run, with the times of the remembered run.
     pub tree: String,
     /// The digest of the tree without modification times.
     pub content: String,
@@ -124,19 +124,19 @@ pub struct FoundObject {
     pub created_at: String,
     /// When the result expires, RFC 3339 in UTC.
     pub expires_at: String,
-    /// The same, for people.
+    /// When the result expires, for display.
     #[serde(skip)]
     pub expires: Timestamp,
 }
 
 impl CacheExplain {
-    /// In words, for people in this zone.
+    /// The explanation in words; times are in this zone.
     #[must_use]
     pub fn lines(&self, zone: &Zone) -> Vec<String> {
         let about = self.run_id.as_ref().map_or_else(|| "this request".to_owned(), |id| format!("run:{id}"));
         let past = self.run_id.is_some();
         let mut lines = vec![match (self.outcome, &self.cached_from) {
-            ("not_asked", _) => format!("not asked: {about} was run without --cache"),
+            ("not_asked", _) => format!("not asked: {about} ran without --cache"),
             (_, Some(from)) => format!("hit: the result of run:{from}"),
             (_, None) => "miss:".to_owned(),
         }];
@@ -153,10 +153,11 @@ impl CacheExplain {
             ));
         }
         match (past, self.remembered, self.not_remembered.is_empty()) {
-            (true, true, _) => lines.push("remembered: its own result can be found".to_owned()),
+            (true, true, _) => lines.push("remembered: its own result is in the cache".to_owned()),
             (false, true, _) if self.found.is_none() => {
                 lines.push(
-                    "with --cache write its result would be remembered, unless its end forbids it".to_owned(),
+                    "with --cache write its result would be remembered, unless the outcome prevents it"
+                        .to_owned(),
                 );
             }
             (_, false, false) => {

@@ -1,4 +1,4 @@
-//! The compact envelope: what `avfs-run --json=compact` prints, for a reader with little room, such as a model.
+//! The compact envelope: the output of `avfs-run --json=compact`, for a reader with little room, such as a model.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use crate::answer::ErrorBody;
 use crate::execution::StateName;
 use crate::result_object::OmittedObject;
 
-/// Bytes that a compact envelope has at most.
+/// The maximum size of a compact envelope, in bytes.
 pub const COMPACT_BYTES_MAX: usize = 16 * 1024;
 
-/// A run in few words. What is null, false or empty elsewhere is absent here.
+/// A run in brief. Fields that would be null, false or empty are absent.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactEnvelope {
-    /// The version of the JSON; a change of meaning is another version.
+    /// The version of the JSON; a change of meaning is a new version.
     pub schema_version: u32,
     /// Always `execution.compact`.
     pub kind: &'static str,
-    /// The command ran, exited with 0, and its changes are kept as was asked.
+    /// The command ran and exited with status 0, and its changes are kept as requested.
     pub success: bool,
-    /// What became of the request.
+    /// The outcome of the request.
     pub state: StateName,
-    /// What the journal has it as.
+    /// The id of the run in the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     /// The exit status; absent if the command was killed.
@@ -35,20 +35,20 @@ pub struct CompactEnvelope {
     /// The command was killed at its timeout.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
-    /// The limit the command was ended for.
+    /// The limit for which the command was killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<&'static str>,
-    /// Nothing was executed: the result of another run was taken.
+    /// Nothing was executed: a remembered result was used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
     /// Wall-clock time of the command in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<f64>,
-    /// Standard output, its beginning and its end; bytes that are not UTF-8 as `\xff`. A line in brackets stands where
-    /// something was omitted.
+    /// The start and the end of standard output; bytes that are not UTF-8 as `\xff`. A line in brackets marks an
+    /// omitted part.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stdout: String,
-    /// Standard error, in the same way.
+    /// Standard error, in the same form.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stderr: String,
     /// The part of the output that `stdout` lacks.
@@ -57,31 +57,31 @@ pub struct CompactEnvelope {
     /// The part of the output that `stderr` lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_omitted: Option<OmittedObject>,
-    /// What the command changed.
+    /// The changes of the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<CompactChanges>,
     /// The fork with the changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fork: Option<String>,
-    /// When changes that are not applied by then are dropped, RFC 3339 in UTC.
+    /// When changes that are not applied are dropped, RFC 3339 in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_until: Option<String>,
     /// Paths written to the bound directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<u64>,
-    /// What the command left outside of the workspace, which is dropped: how much, and the first paths.
+    /// Files that the command left outside of the workspace, which are dropped: totals, and the first paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outside_writes: Vec<String>,
-    /// Changes that tools of the host execute or read by themselves once they are applied.
+    /// Changes that tools on the host execute or read automatically once they are applied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs_on_host: Vec<String>,
-    /// What the command left in the workspace that is in no version, and why.
+    /// Files that the command left in the workspace but that are not in the version, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
     /// Connections that were refused, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused_connections: Vec<String>,
-    /// What else the caller should know.
+    /// Notes for the caller.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The approval that the request waits for.
@@ -90,35 +90,35 @@ pub struct CompactEnvelope {
     /// Why the request failed or did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<CompactError>,
-    /// How many entries of all lists were left off.
+    /// The number of entries that were left off from all lists.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_off: u64,
 }
 
-/// Changes in few words.
+/// Changes in brief.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactChanges {
-    /// How many changes there are of each kind: `added`, `modified` and so on.
+    /// The number of changes of each kind: `added`, `modified` and so on.
     pub counts: BTreeMap<&'static str, u64>,
     /// The first changes that git does not ignore, as `A src/new.rs`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// How many of the changes that git does not ignore lie in which directory; only if `paths` does not have them all.
+    /// The number of changes that git does not ignore, by directory; only if `paths` does not list them all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dirs: Vec<CompactDir>,
-    /// What git ignores, with `.git` itself, and how many changes are at or beneath each path.
+    /// The paths that git ignores, and `.git` itself, with the number of changes at or below each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<CompactDir>,
 }
 
-/// A directory or an ignored path, and how many changes it stands for.
+/// A directory or an ignored path, and the number of changes in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactDir {
     /// The path, `.` for the workspace itself.
     pub path: String,
-    /// How many changes.
+    /// The number of changes.
     pub changes: u64,
 }
 
@@ -126,7 +126,7 @@ pub struct CompactDir {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactError {
-    /// Stable: never renamed.
+    /// A stable code; never renamed.
     pub code: String,
     /// What failed.
     pub message: String,

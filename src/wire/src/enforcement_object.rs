@@ -1,18 +1,18 @@
-//! What was enforced in a run, as an envelope tells it.
+//! The enforcement part of an envelope.
 
 use serde::Serialize;
 
-/// Where the changes of a run were kept while it ran.
+/// Where the changes of a run were held while it ran.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScratchObject {
     /// `memory` or `disk`.
     pub kind: &'static str,
-    /// The bound of a scratch in memory.
+    /// The maximum size of a scratch in memory.
     pub size_bytes: Option<u64>,
 }
 
-/// A limit that held.
+/// An enforced limit.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitObject {
@@ -20,7 +20,7 @@ pub struct LimitObject {
     pub limit: &'static str,
     /// Bytes, a count, or thousandths of a processor.
     pub value: u64,
-    /// What held it: `cgroup2`, `cgroup1`, `rlimit`, `pid_max`, `tmpfs`, `affinity` or `watch`.
+    /// The mechanism: `cgroup2`, `cgroup1`, `rlimit`, `pid_max`, `tmpfs`, `affinity` or `watch`.
     pub mechanism: &'static str,
 }
 
@@ -32,30 +32,30 @@ pub struct LandlockObject {
     pub abi: u32,
 }
 
-/// What was enforced during a run, which may be less than what was asked for.
+/// The restrictions that were enforced during a run, which may be fewer than requested.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnforcementObject {
-    /// How the command was confined.
+    /// How the workspace was made writable: `overlay` or `copy`.
     pub backend: &'static str,
-    /// The kinds of namespaces that the command had of its own, such as `pid`.
+    /// The kinds of namespaces created for the command, such as `pid`.
     pub namespaces: Vec<&'static str>,
     /// `default`, `strict` or `off`.
     pub seccomp: &'static str,
-    /// The version of Landlock that held; null if none did.
+    /// The version of Landlock that was enforced; null without Landlock.
     pub landlock: Option<LandlockObject>,
-    /// Whether the command could make user namespaces of its own.
+    /// Whether the command could create user namespaces.
     pub nested_userns: bool,
-    /// The network that the command had, as `--net` takes it.
+    /// The network of the command, in the form of `--net`.
     pub net: String,
-    /// How far a fixed clock held: `files`, `files+programs`, or null.
+    /// The reach of a fixed clock: `files`, `files+programs`, or null.
     pub clock: Option<&'static str>,
-    /// The limits that were in force.
+    /// The enforced limits.
     pub limits: Vec<LimitObject>,
-    /// `live`, `reused`, `layered` or `materialized`.
+    /// `live`, `touched`, `reused`, `layered` or `materialized`.
     pub base: &'static str,
-    /// Where the changes were kept while the command ran.
+    /// Where the changes were held while the command ran.
     pub scratch: ScratchObject,
-    /// What could not be enforced and was not required, one text each.
+    /// Restrictions that could not be enforced and were not required, one text each.
     pub degraded: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Entries of a tree and changes between trees on the wire.
+//! JSON forms of the entries of a tree and of changes between trees.
 
 use serde::Serialize;
 
@@ -28,23 +28,23 @@ pub struct EntryObject {
     pub path: PathText,
     /// The type of the entry.
     pub kind: NodeKind,
-    /// Four octal digits; null for a symlink, which has no mode of its own.
+    /// Four octal digits; null for a symlink, which has no mode.
     pub mode: Option<String>,
-    /// Bytes of a file, or of all files beneath a directory.
+    /// Bytes of a file, or of all files below a directory.
     pub size: u64,
     /// The modification time, RFC 3339 in UTC.
     pub mtime: String,
     /// The modification time in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// BLAKE3 of a file's bytes (of the chunk list for a large one); for a directory the digest of its content.
+    /// BLAKE3 of a file's bytes (of the chunk list for a large file); for a directory the digest of its content.
     pub digest: Option<String>,
-    /// What a symlink points to.
+    /// The target of a symlink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Only for a target that is not UTF-8.
+    /// The target in Base64; only if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_base64: Option<String>,
-    /// The same for every name of one file.
+    /// An id that all hard links to one file share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardlink: Option<String>,
 }
@@ -58,15 +58,15 @@ pub enum ChangeKindName {
     Added,
     /// The content differs.
     Modified,
-    /// The path is gone.
+    /// The path was deleted.
     Deleted,
-    /// The file is at another path.
+    /// The file was moved to another path.
     Renamed,
-    /// Mode, extended attributes or hardlinks, but not the content.
+    /// Mode, extended attributes or hard links differ, but not the content.
     Mode,
-    /// A file became a directory, a link became a file, and so on.
+    /// The type differs: a file became a directory, a symlink became a file, and so on.
     Type,
-    /// Nothing but the modification time.
+    /// Only the modification time differs.
     Time,
 }
 
@@ -74,28 +74,28 @@ pub enum ChangeKindName {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeObject {
-    /// The path, which is the new one of a renamed file; its fields are part of this object.
+    /// The path (the new path of a renamed file); its fields are part of this object.
     #[serde(flatten)]
     pub path: PathText,
     /// What happened to the path.
     pub kind: ChangeKindName,
-    /// Where a renamed file was before.
+    /// The old path of a renamed file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Only for an old path that is not UTF-8.
+    /// The old path in Base64; only if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_base64: Option<String>,
     /// Bytes before; null if the path is new.
     pub size_before: Option<u64>,
-    /// Bytes after; null if the path is gone.
+    /// Bytes after; null if the path was deleted.
     pub size_after: Option<u64>,
-    /// The digest of the content before; null if there was none.
+    /// The digest of the content before; null for a path without content.
     pub digest_before: Option<String>,
-    /// The digest of the content after; null if there is none.
+    /// The digest of the content after; null for a path without content.
     pub digest_after: Option<String>,
     /// Four octal digits; null if the path is new.
     pub mode_before: Option<String>,
-    /// Four octal digits; null if the path is gone.
+    /// Four octal digits; null if the path was deleted.
     pub mode_after: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The execution envelope: what `avfs-run --json` prints, for runs, denials and errors alike.
+//! The execution envelope: the output of `avfs-run --json`, for runs, denials and errors alike.
 
 use serde::Serialize;
 
@@ -9,41 +9,41 @@ use crate::answer::ErrorBody;
 use crate::enforcement_object::EnforcementObject;
 use crate::result_object::ResultObject;
 
-/// The whole answer.
+/// The output of `avfs-run --json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionEnvelope {
-    /// The version of the JSON; a change of meaning is another version.
+    /// The version of the JSON; a change of meaning is a new version.
     pub schema_version: u32,
     /// Always `execution`.
     pub kind: &'static str,
-    /// The command ran, exited with 0, and its changes are kept as was asked.
+    /// The command ran and exited with status 0, and its changes are kept as requested.
     pub success: bool,
-    /// What became of the request.
+    /// The outcome of the request.
     pub state: StateName,
-    /// What the journal has it as; null if it never came to be a run.
+    /// The id of the run in the journal; null if no run was recorded.
     pub run_id: Option<String>,
-    /// Null if what was asked for could not be understood.
+    /// The request; null if it could not be parsed.
     pub request: Option<RequestObject>,
-    /// What the policy decided; null if it was never asked.
+    /// The decision of the policy; null if the policy was not consulted.
     pub decision: Option<DecisionObject>,
-    /// What the command did; null unless it ran.
+    /// The result of the command; null if it did not run.
     pub result: Option<ResultObject>,
-    /// What was enforced while the command ran; null unless it ran.
+    /// The restrictions that were enforced while the command ran; null if it did not run.
     pub enforcement: Option<EnforcementObject>,
     /// Why the request failed or did not run.
     pub error: Option<ErrorBody>,
-    /// The code of what the error came from, where that says more: of `capture.failed`, why.
+    /// The code of the error's cause, if it is more specific, as for `capture.failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_cause: Option<String>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StateName {
-    /// The command ran; its exit status may be anything.
+    /// The command ran, with any exit status.
     Completed,
     /// The policy denied the request.
     Denied,
@@ -51,17 +51,17 @@ pub enum StateName {
     ApprovalRequired,
     /// avfs could not run the command, or could not keep its changes.
     Failed,
-    /// Only with `--dry-run`.
+    /// The request was only planned, with `--dry-run`.
     Planned,
 }
 
-/// What the policy decided about a request.
+/// The decision of the policy about a request.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DecisionObject {
     /// `allow`, `allow_with_checkpoint`, `require_approval` or `deny`.
     pub action: &'static str,
-    /// What the command was found to do, such as `mutating`.
+    /// The categories of the command, such as `mutating`.
     pub categories: Vec<String>,
     /// The rule that decided; null for a built-in default.
     pub rule: Option<String>,
@@ -69,21 +69,21 @@ pub struct DecisionObject {
     pub reason: String,
     /// What the caller can do about it.
     pub hint: Option<String>,
-    /// Rules with which your own policy.toml would let a denied request through.
+    /// Rules that would allow a denied request if added to your own policy.toml.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_rule: Option<String>,
-    /// The approval that let the request through, or that it waits for.
+    /// The approval that allowed the request, or that it waits for.
     pub approval_id: Option<String>,
 }
 
 impl ExecutionEnvelope {
-    /// One that could not even be asked for.
+    /// The envelope of a request that failed before it was resolved.
     #[must_use]
     pub fn failed(request: Option<RequestObject>, error: ErrorBody) -> Self {
         Self { request, error: Some(error), ..Self::empty(StateName::Failed) }
     }
 
-    /// One that says nothing but its state.
+    /// An envelope that contains only a state.
     #[must_use]
     pub fn empty(state: StateName) -> Self {
         Self {

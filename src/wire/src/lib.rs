@@ -1,11 +1,11 @@
-//! The JSON of avfs: what `avfs --json` and `avfs-run --json` print, what command lists and workers read, and the JSON
-//! schema of all of it.
+//! The JSON of avfs: the output of `avfs --json` and `avfs-run --json`, the input of command lists and workers, and the
+//! JSON schema of all of it.
 //!
-//! The types mirror those of the other crates, so that those can change while the JSON stays: fields are only added, a
-//! change of meaning is another [`SCHEMA_VERSION`]. Doc comments of these types are the descriptions in the schema.
-//! Times are RFC 3339 in UTC, digests and ids are hex digits, and a field without a value is null.
+//! The types mirror those of the other crates, so that those can change while the JSON stays the same: fields are only
+//! added, and a change of meaning is a new [`SCHEMA_VERSION`]. The doc comments of these types are the descriptions in
+//! the schema. Times are RFC 3339 in UTC, digests and ids are hex digits, and a field without a value is null.
 //!
-//! This crate never opens a vault and never decides anything; `avfs-present` fills the types in.
+//! This crate never opens a vault and makes no decisions; `avfs-present` fills in the types.
 //!
 //! ```
 //! use avfs_wire::{Envelope, SCHEMA_VERSION, VaultDelete};
@@ -93,5 +93,5 @@ pub use upkeep::{
 };
 pub use work_item::{Inspection, InspectionHit, WorkItem, WorkItemOfBatch};
 
-/// The JSON Schema of everything that `--json` prints, as `avfs schema` prints it. A test compares it with the types.
+/// The JSON Schema of all `--json` output, as printed by `avfs schema`. A test compares it with the types.
 pub const SCHEMA: &str = include_str!("../schema.json");

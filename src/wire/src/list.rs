@@ -1,7 +1,7 @@
-//! The lines of a command list (docs/LISTS.md): its header, and its items, each a request file with what belongs to the
-//! list around it.
+//! The lines of a command list (docs/LISTS.md): a header, and items, each of which is a request with additional keys of
+//! the list.
 //!
-//! Every key is known; a key that is added is another [`LIST_VERSION`].
+//! Unknown keys are rejected; adding a key requires a new [`LIST_VERSION`].
 
 use std::fmt;
 
@@ -14,53 +14,53 @@ use avfs_request::spec::RunSpec;
 /// The version of the format.
 pub const LIST_VERSION: u64 = 1;
 
-/// The first line of a list that was recorded.
+/// The first line of a recorded list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListHeader {
     /// The version of the format.
     pub avfs_list: u64,
-    /// The vault the list was recorded in, in hex digits.
+    /// The id of the vault in which the list was recorded, in hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vault_id: Option<String>,
     /// When the list was recorded, RFC 3339 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_at: Option<String>,
-    /// Where the commands saw the workspace, unless an item says otherwise.
+    /// The path at which the commands saw the workspace, unless an item sets another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// What the list was made from, in the words of whoever asked for it.
+    /// The source of the list, as named in the command that recorded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
-/// One command of a list: every key of a request file, and these.
+/// One command of a list: every key of a request, and these.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(deny_unknown_fields))]
 pub struct ListItem {
-    /// Unique in the list; the item's number, from 1, if nothing is said.
+    /// Unique in the list; by default the number of the item, from 1.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "IdForm"))]
     pub id: String,
-    /// The items that have to be done before.
+    /// The items that must succeed before this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<IdForm>"))]
     pub needs: Vec<String>,
-    /// The state that the command started from when it was recorded.
+    /// The state that the recorded command started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<ListStart>,
-    /// The outcome that was recorded.
+    /// The recorded outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<ListExpected>,
-    /// How often it is tried again if it fails.
+    /// How often to retry the item if it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// Differences that do not count when the item is replayed.
+    /// Differences that are ignored when the item is replayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<ListNoise>,
-    /// The run it was recorded from.
+    /// The recorded run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The request; its keys are part of this object.
@@ -68,7 +68,7 @@ pub struct ListItem {
     pub request: RunSpec,
 }
 
-/// What a command began from, each in hex digits.
+/// The state that a command started from; digests in hex digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
@@ -77,11 +77,11 @@ pub struct ListStart {
     pub version: Option<String>,
     /// The digest of the tree.
     pub tree: Option<String>,
-    /// The digest of the tree without times.
+    /// The digest of the tree without modification times.
     pub content: Option<String>,
 }
 
-/// What came of a command. What is null is not known, and nothing is compared with it.
+/// The outcome of a command. A null field is unknown, and is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
@@ -92,51 +92,51 @@ pub struct ListExpected {
     /// The signal that killed the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<u8>,
-    /// BLAKE3 of what it wrote.
+    /// BLAKE3 of standard output.
     pub stdout: Option<String>,
-    /// BLAKE3 of what it wrote to standard error.
+    /// BLAKE3 of standard error.
     pub stderr: Option<String>,
-    /// The digest of the tree it left.
+    /// The digest of the tree after the command.
     pub tree: Option<String>,
-    /// The digest of that tree without times.
+    /// The digest of that tree without modification times.
     pub content: Option<String>,
-    /// The version it made; where it began if it changed nothing.
+    /// The version that the command made; the version it started from if it changed nothing.
     pub version: Option<String>,
 }
 
-/// In what a run may differ from another and still be the same.
+/// Differences between two runs that are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ListNoise {
-    /// Modification times are not compared.
+    /// Ignore modification times.
     pub mtimes: bool,
-    /// Paths beneath the workspace that are not compared, as globs.
+    /// Paths in the workspace to ignore, as globs.
     pub paths: Vec<String>,
-    /// What is done to both outputs before they are compared.
+    /// Replacements in both outputs before they are compared.
     pub output: Vec<OutputNoise>,
 }
 
-/// Every match of a pattern is replaced.
+/// Replaces every match of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OutputNoise {
     /// A regular expression.
     pub pattern: String,
-    /// What stands in place of a match; `$1` is its first group.
+    /// The replacement of a match; `$1` is its first group.
     #[serde(default)]
     pub replace: String,
 }
 
-/// What a request says, and nothing of what it does not.
+/// Serializes only the keys of a request that are set.
 pub(super) fn said_only<S: Serializer>(request: &RunSpec, serializer: S) -> Result<S::Ok, S::Error> {
     request.said().map_err(serde::ser::Error::custom)?.serialize(serializer)
 }
 
 impl<'de> Deserialize<'de> for ListItem {
-    /// What is not a key of the list is the request's, which refuses what it does not know. serde cannot flatten what
-    /// denies unknown keys, and would lose the place of a mistake.
+    /// Passes all keys that are not the list's to the request, which rejects unknown keys. serde cannot flatten a type
+    /// that denies unknown keys, and would lose the position of an error.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ItemVisitor)
     }
@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for ItemVisitor {
     }
 }
 
-/// The keys of an item that are not its request's.
+/// The keys of an item that are not part of its request.
 #[derive(Default)]
 struct Own {
     id: Option<IdText>,
@@ -180,7 +180,7 @@ struct Own {
     run: Option<Option<String>>,
 }
 
-/// Takes the list's own keys out of an object on its way to the request.
+/// Removes the list's keys from an object while it is passed to the request.
 struct Split<'o, A> {
     map: A,
     own: &'o mut Own,
@@ -223,17 +223,17 @@ fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// How an id is written.
+/// The forms of an id.
 #[cfg(feature = "schema")]
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it is there for the schema")]
+#[expect(dead_code, reason = "used only for the schema")]
 enum IdForm {
     Text(String),
     Number(u64),
 }
 
-/// An id is a text; a number stands for its digits.
+/// An id is a string; a number stands for its digits.
 #[derive(Default)]
 struct IdText(String);
 

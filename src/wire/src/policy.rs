@@ -1,4 +1,4 @@
-//! What `avfs policy` answers with.
+//! The `result` of `avfs policy`.
 
 use serde::Serialize;
 
@@ -6,19 +6,19 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCheck {
-    /// What the policy decides about the command.
+    /// The decision of the policy about the command.
     pub decision: PolicyDecision,
-    /// The policy files that were looked for.
+    /// The policy files that were searched for.
     pub files: Vec<PolicyFile>,
 }
 
-/// What was decided.
+/// A decision of the policy.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyDecision {
     /// `allow`, `allow_with_checkpoint`, `require_approval` or `deny`.
     pub action: &'static str,
-    /// What the command was found to do: `read_only`, `mutating`, `destructive`, `networked`, `host_escape_risk`.
+    /// The categories of the command: `read_only`, `mutating`, `destructive`, `networked`, `host_escape_risk`.
     pub categories: Vec<&'static str>,
     /// The rule that decided; null for a built-in default.
     pub rule: Option<String>,
@@ -26,16 +26,16 @@ pub struct PolicyDecision {
     pub reason: String,
     /// What the caller can do about it.
     pub hint: Option<String>,
-    /// Rules with which your own policy.toml would let a denied request through.
+    /// Rules that would allow a denied request if added to your own policy.toml.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_rule: Option<String>,
-    /// What becomes of a run that was said to look only, and wrote: `keep` or `discard`.
+    /// What to do with the changes of a run that was classified read-only but wrote: `keep` or `discard`.
     pub on_violation: &'static str,
-    /// No command may run for longer; null where there is no such cap.
+    /// The maximum timeout of a command; null without a cap.
     pub timeout_max_ms: Option<u64>,
-    /// No command may use more.
+    /// The maximum limits of a command.
     pub limits_max: Vec<LimitMax>,
-    /// How long an approval waits before it expires, in seconds.
+    /// How long a request waits for approval before it expires, in seconds.
     pub approval_seconds: i64,
 }
 
@@ -49,7 +49,7 @@ pub struct LimitMax {
     pub value: u64,
 }
 
-/// A place where a policy may be.
+/// A possible location of a policy file.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyFile {
@@ -65,37 +65,37 @@ pub struct PolicyFile {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyExplain {
-    /// What the policy decides about the whole command.
+    /// The decision of the policy about the whole command.
     pub decision: PolicyDecision,
-    /// One for each simple command.
+    /// The simple commands in it.
     pub commands: Vec<PolicyCommand>,
-    /// Why it cannot be told what will be run.
+    /// Why the programs that will run cannot be determined.
     pub doubts: Vec<String>,
-    /// What was said of the doubts.
+    /// The verdict on the doubts; null without doubts.
     pub in_doubt: Option<PolicyCommand>,
-    /// `agent`, `ci`.
+    /// The policy profiles in effect: `agent`, `ci`.
     pub profiles: Vec<&'static str>,
-    /// What the profiles say of what the request hands over.
+    /// The verdicts of the profiles on what the request hands over.
     pub handed_over: Vec<PolicyVerdict>,
-    /// The caps of all layers, and which of them the request breaks.
+    /// The caps of all layers, and which of them the request exceeds.
     pub caps: Vec<PolicyCap>,
-    /// The policy files that were looked for.
+    /// The policy files that were searched for.
     pub files: Vec<PolicyFile>,
 }
 
-/// A simple command and how the policy came to its verdict.
+/// A simple command and how the policy reached its verdict.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCommand {
     /// The words of the command, expanded as far as possible.
     pub words: Vec<PolicyWord>,
-    /// What the command was found to do.
+    /// The categories of the command.
     pub categories: Vec<&'static str>,
-    /// Why each category holds.
+    /// Why each category applies.
     pub findings: Vec<PolicyFinding>,
-    /// What holds where no file says anything.
+    /// The verdict without any policy file.
     pub baseline: PolicyVerdict,
-    /// What each matching rule and profile says, in order.
+    /// The verdict of each matching rule and profile, in order.
     pub said: Vec<PolicySaid>,
     /// The verdict on this command.
     pub verdict: PolicyVerdict,
@@ -107,11 +107,11 @@ pub struct PolicyCommand {
 pub struct PolicyWord {
     /// The text of the word.
     pub text: String,
-    /// False for a word that only the shell will know.
+    /// False for a word that only the shell can expand.
     pub known: bool,
 }
 
-/// Why a category holds.
+/// Why a category applies.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyFinding {
@@ -121,7 +121,7 @@ pub struct PolicyFinding {
     pub why: String,
 }
 
-/// An action and where it comes from.
+/// An action and its source.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyVerdict {
@@ -135,7 +135,7 @@ pub struct PolicyVerdict {
     pub hint: Option<String>,
 }
 
-/// What a rule, or a profile, said of a command.
+/// The verdict of a rule or a profile on a command.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicySaid {
@@ -143,33 +143,33 @@ pub struct PolicySaid {
     pub layer: &'static str,
     /// The name of the rule.
     pub rule: String,
-    /// Null for a profile.
+    /// The file of the rule; null for a profile.
     pub file: Option<String>,
     /// The line of the rule in `file`, from 1.
     pub line: Option<u64>,
     /// The action of the rule.
     pub action: &'static str,
-    /// `sure`, or `may` where a word that only the shell knows decides it.
+    /// `sure`, or `may` if it depends on a word that only the shell can expand.
     pub fit: &'static str,
     /// `counts`, `outweighed`, `may_not_loosen` or `unsure`.
     pub effect: &'static str,
 }
 
-/// A cap: a bound that no later layer loosens.
+/// A cap: a bound that no later layer can loosen.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCap {
     /// `system`, `user` or `vault`.
     pub layer: &'static str,
-    /// Such as `caps.net`.
+    /// The key of the cap, such as `caps.net`.
     pub cap: &'static str,
-    /// The value of the cap, as the file has it.
+    /// The value of the cap, as in the file.
     pub value: String,
     /// The file that sets the cap.
     pub file: String,
     /// The line of the cap in `file`, from 1.
     pub line: u64,
-    /// What is said of a request that goes beyond it.
+    /// The verdict on the request if it exceeds the cap; null if it does not.
     pub broken: Option<PolicyVerdict>,
 }
 
@@ -177,13 +177,13 @@ pub struct PolicyCap {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyTest {
-    /// The files whose examples were tried.
+    /// The files whose examples were checked.
     pub files: Vec<PolicyTested>,
-    /// The examples that do not do what their rule says.
+    /// The examples that contradict their rule.
     pub failures: Vec<PolicyFailure>,
 }
 
-/// A file whose examples were tried.
+/// A file whose examples were checked.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyTested {

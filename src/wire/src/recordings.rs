@@ -1,4 +1,4 @@
-//! What `avfs record` answers.
+//! The `result` of `avfs record`.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use serde_json::Value;
 pub struct RecordingObject {
     /// The name of the recording.
     pub name: String,
-    /// The fork whose runs are recorded; null for all of them.
+    /// The fork whose runs are recorded; null for all forks.
     pub fork: Option<String>,
     /// Whether runs are still added.
     pub open: bool,
-    /// The `seq` of the last run before it began, and of the last before it ended.
+    /// The `seq` of the last run before the recording started.
     pub after_run: i64,
     /// The `seq` of its last run; null while it is open.
     pub last_run: Option<i64>,
@@ -39,7 +39,7 @@ pub struct RecordOne {
 pub struct RecordStop {
     /// The recording, which is no longer open.
     pub recording: RecordingObject,
-    /// How many runs it holds, those that a list leaves out included.
+    /// The number of runs in it, including those that a list leaves out.
     pub runs: u64,
 }
 
@@ -55,16 +55,16 @@ pub struct RecordList {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordExport {
-    /// The file that was written.
+    /// The file that was written; null without one.
     pub output: Option<String>,
-    /// Without one the lines of the list, the header first.
+    /// The lines of the list, the header first; null if a file was written.
     pub list: Option<Vec<Value>>,
     /// Items of the list.
     pub items: u64,
-    /// Runs that are not in the list, by what they are instead: a state, or `unreadable`.
+    /// The number of runs that are not in the list, by reason: their state, or `unreadable`.
     pub left_out: BTreeMap<String, u64>,
-    /// Items without digests, since their versions are gone.
+    /// Items without digests, because their versions no longer exist.
     pub without_versions: u64,
-    /// Items whose command was written down without a credential that it had.
+    /// Items whose command was stored with a credential removed.
     pub redacted: u64,
 }

@@ -1,4 +1,4 @@
-//! Versions, forks, checkpoints and audit rows on the wire.
+//! JSON forms of versions, forks, checkpoints and audit rows.
 
 use serde::Serialize;
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 pub struct VersionObject {
     /// The digest of the version's record, in hex digits.
     pub id: String,
-    /// Digest of the tree, times included.
+    /// The digest of the tree, including times.
     pub root: String,
-    /// Digest of the tree without modification times: equal for equal content.
+    /// The digest of the tree without modification times: equal for equal content.
     pub content: String,
     /// The ids of its parents; the first is the version it replaced on its fork.
     pub parents: Vec<String>,
-    /// The run that made it; null if none did.
+    /// The run that made it; null if no run did.
     pub run: Option<String>,
-    /// What the version is for, in words.
+    /// The message of the version.
     pub message: String,
     /// The user who made it.
     pub author: String,
@@ -28,9 +28,9 @@ pub struct VersionObject {
     pub at_ns: i64,
     /// Entries of the tree.
     pub entries: u64,
-    /// Bytes of all files, each hardlinked name counted.
+    /// Bytes of all files, counting each hard link.
     pub bytes: u64,
-    /// Set when the files were given up by a prune.
+    /// When a prune removed its files; null if it did not.
     pub pruned_at: Option<String>,
     /// True if it holds only the paths that a run with `--base touched` changed; left out otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -56,9 +56,9 @@ pub struct ForkObject {
     pub name: String,
     /// The version at its head.
     pub head: String,
-    /// The version it began at.
+    /// The version that it started from.
     pub base: String,
-    /// The fork that version was taken from.
+    /// The fork that this version was taken from.
     pub parent: Option<String>,
     /// When it was created, RFC 3339 in UTC.
     pub created_at: String,
@@ -78,9 +78,9 @@ pub struct CheckpointObject {
     pub name: String,
     /// The id of the version that it pins.
     pub version: String,
-    /// Made by a run, not by hand: a prune may take it.
+    /// Saved by a run, not by hand: a prune may remove it.
     pub automatic: bool,
-    /// What the checkpoint is for, in words.
+    /// The message of the checkpoint.
     pub message: String,
     /// When it was saved, RFC 3339 in UTC.
     pub at: String,
@@ -91,7 +91,7 @@ pub struct CheckpointObject {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunStateName {
-    /// The command ran to its end.
+    /// The command ended.
     Completed,
     /// avfs could not run the command, or could not keep its changes.
     Failed,
@@ -109,17 +109,17 @@ pub enum RunStateName {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunObject {
-    /// Its place in the journal; later runs have larger numbers.
+    /// The position in the journal; later runs have larger numbers.
     pub seq: i64,
     /// The id of the run: 10 hex digits.
     pub id: String,
-    /// Where its changes went.
+    /// The fork with its changes.
     pub fork: String,
-    /// How it stands.
+    /// The state of the run.
     pub state: RunStateName,
     /// The version that it started from; null if it did not start.
     pub version_before: Option<String>,
-    /// Null if it changed nothing.
+    /// The version after the run; null if it changed nothing.
     pub version_after: Option<String>,
     /// When it started, RFC 3339 in UTC.
     pub started_at: String,
@@ -131,15 +131,15 @@ pub struct RunObject {
     pub signal: Option<i32>,
     /// When its changes were applied to the directory; null if they were not.
     pub applied_at: Option<String>,
-    /// `applied`, `partly_applied` or `unapplied`: what has become of its changes in the bound directory. Only `avfs runs`
-    /// says so; null if they never were written.
+    /// The state of its changes in the bound directory: `applied`, `partly_applied` or `unapplied`; null if they were
+    /// never written. Only in the output of `avfs runs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_directory: Option<String>,
     /// When its changes were discarded; null if they were not.
     pub discarded_at: Option<String>,
-    /// The run whose result was taken for it.
+    /// The run whose remembered result was used.
     pub cached_from: Option<String>,
-    /// As the request has it: a list of words, or one string for a shell.
+    /// The command of the request: a list of words, or one string for a shell.
     pub command: Value,
 }
 
@@ -153,17 +153,17 @@ pub struct AuditRow {
     pub at: String,
     /// When it was written, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// The user who did it.
+    /// The user who acted.
     pub actor: String,
-    /// What was done, such as `fork.create`.
+    /// The action, such as `fork.create`.
     pub action: String,
-    /// What it was done to, such as the name of a fork.
+    /// The object of the action, such as the name of a fork.
     pub subject: String,
     /// The state before, such as the id of a version.
     pub before: Option<String>,
     /// The state after.
     pub after: Option<String>,
-    /// More about it, in words; may be empty.
+    /// Details in words; may be empty.
     pub detail: String,
     /// The digest of this row, which covers the row before it.
     pub digest: String,
@@ -176,6 +176,6 @@ pub struct AuditLine {
     /// The row; its fields are part of this object.
     #[serde(flatten)]
     pub row: AuditRow,
-    /// The digest of the row before, which this row's covers; zeros for the first.
+    /// The digest of the row before, which the digest of this row covers; zeros for the first row.
     pub previous: String,
 }

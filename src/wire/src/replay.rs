@@ -1,4 +1,4 @@
-//! What is told of a replay: a line for each run, and the `result` of the verb.
+//! The JSON of a replay: a line for each run, and the `result` of the verb.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use avfs_types::words;
 
 use crate::entry::ChangeObject;
 
-/// One thing in which a run differs from what was recorded.
+/// One difference between a run and its recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DifferenceObject {
@@ -14,42 +14,42 @@ pub struct DifferenceObject {
     pub what: &'static str,
     /// The difference in words.
     pub text: String,
-    /// Declared noise explains it.
+    /// True if it is declared noise.
     pub noise: bool,
 }
 
-/// One line of `--results`: a run that was replayed.
+/// One line of `--results`: a replayed run.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayItemResult {
-    /// Its number in the list, from 1.
+    /// The number of the item in the list, from 1.
     pub item: u64,
     /// The id of the item, from the list.
     pub id: String,
     /// The command on one line.
     pub command: String,
-    /// `identical`, `equivalent`, `diverged`, `unrecorded`, or `error` if it could not be run.
+    /// `identical`, `equivalent`, `diverged`, `unrecorded`, or `error` if it could not run.
     pub verdict: &'static str,
-    /// It was not run: a remembered result was compared.
+    /// The item did not run: a remembered result was compared.
     pub cached: bool,
-    /// In what the run differs from what was recorded, noise included.
+    /// The differences from the recording, noise included.
     pub differences: Vec<DifferenceObject>,
-    /// The run that replayed it.
+    /// The run of the replay.
     pub run_id: Option<String>,
-    /// What it left; kept for a week where it diverged.
+    /// The version after the run; kept for a week if it diverged.
     pub version: Option<String>,
-    /// The version that was recorded; null if it is not known.
+    /// The recorded version; null if it is unknown.
     pub expected_version: Option<String>,
     /// Wall-clock time in milliseconds.
     pub duration_ms: f64,
-    /// Why it could not be run.
+    /// Why it could not run.
     pub reason: Option<String>,
-    /// Stable: never renamed.
+    /// A stable code; never renamed.
     pub code: Option<String>,
 }
 
 impl ReplayItemResult {
-    /// What came of it, in a few words.
+    /// The outcome in a few words.
     #[must_use]
     pub fn ending(&self) -> String {
         let mut text = self.verdict.to_owned();
@@ -69,20 +69,20 @@ impl ReplayItemResult {
 }
 
 words!(
-    /// How a run compares with the one it repeats.
+    /// The comparison of a replayed run with its recording.
     ReplayVerdict, "verdict", {
-        /// Exit code, outputs and every bit of the tree are the same.
+        /// Exit status, outputs and every bit of the tree are equal.
         Identical = "identical",
-        /// They differ in nothing but declared noise.
+        /// They differ only in declared noise.
         Equivalent = "equivalent",
         /// They differ in more than declared noise.
         Diverged = "diverged",
-        /// There was nothing recorded to compare with.
+        /// Nothing was recorded to compare with.
         Unrecorded = "unrecorded",
     }
 );
 
-/// How many runs came to what.
+/// The number of runs by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayCounts {
@@ -90,22 +90,22 @@ pub struct ReplayCounts {
     pub items: u64,
     /// Runs that are identical.
     pub identical: u64,
-    /// Runs that differ in declared noise alone.
+    /// Runs that differ only in declared noise.
     pub equivalent: u64,
     /// Runs that diverged.
     pub diverged: u64,
-    /// Runs that have nothing recorded.
+    /// Runs without a recording to compare with.
     pub unrecorded: u64,
-    /// Runs that could not be run.
+    /// Runs that could not run.
     pub error: u64,
-    /// It ended before they were come to, or what they wait for could not be run.
+    /// Runs that the replay did not reach, or that depend on a run that could not run.
     pub not_run: u64,
-    /// Those that were not run, whatever came of them.
+    /// Runs that did not run because a remembered result was compared.
     pub cached: u64,
 }
 
 impl ReplayCounts {
-    /// Counts one more run; `None` is one that could not be run.
+    /// Counts one more run; `None` for a run that could not run.
     pub fn add(&mut self, verdict: Option<ReplayVerdict>, cached: bool) {
         self.items += 1;
         self.cached += u64::from(cached);
@@ -118,7 +118,7 @@ impl ReplayCounts {
         } += 1;
     }
 
-    /// The verdict on all of them.
+    /// The overall verdict.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         match self {
@@ -132,26 +132,26 @@ impl ReplayCounts {
     }
 }
 
-/// A replay.
+/// The result of a replay.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replay {
     /// The list, fork or run that was replayed.
     pub source: String,
-    /// The verdict on all: the worst one.
+    /// The overall verdict: the worst one.
     pub verdict: &'static str,
-    /// How many runs came to which verdict.
+    /// The number of runs by verdict.
     pub counts: ReplayCounts,
     /// Wall-clock time in milliseconds.
     pub duration_ms: f64,
     /// The first run that diverged.
     pub first_diverged: Option<ReplayItemResult>,
-    /// What differs between its tree and the recorded one, noise left out.
+    /// The differences between the tree of that run and the recorded one, without noise.
     pub changes: Vec<ChangeObject>,
     /// Changes that are not listed.
     pub changes_left_off: usize,
-    /// The first of those that diverged or could not be run; with `--exact` of all that are not identical.
+    /// The first runs that diverged or could not run; with `--exact`, the first that are not identical.
     pub others: Vec<ReplayItemResult>,
-    /// Why it ended before its end.
+    /// Why the replay ended early.
     pub stopped: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What came of a run, as an envelope tells it.
+//! The result part of an envelope.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use crate::cache::CacheObject;
 use crate::entry::{ChangeObject, ChangeTotals};
 use crate::text::{LongText, PathText};
 
-/// Changes that are listed; the counts tell of all.
+/// The maximum number of listed changes; the counts include all of them.
 pub const CHANGES_MAX: usize = 1000;
 
-/// What the command used, its children included.
+/// The resource usage of the command, including its children.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageObject {
@@ -25,13 +25,13 @@ pub struct UsageObject {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhasesObject {
-    /// Finding the vault and the version, and asking the policy.
+    /// Finding the vault and the version, and consulting the policy.
     pub resolve: f64,
     /// Building the sandbox.
     pub mount: f64,
     /// The command itself.
     pub execute: f64,
-    /// Reading what the command changed.
+    /// Reading the changes of the command.
     pub capture: f64,
     /// Writing the new version.
     pub commit: f64,
@@ -48,7 +48,7 @@ pub struct LeftOutObject {
     pub reason: String,
 }
 
-/// A change that tools of the host execute or read by themselves once it is applied.
+/// A change that tools on the host execute or read automatically once it is applied.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsOnHostObject {
@@ -57,27 +57,27 @@ pub struct RunsOnHostObject {
     pub path: PathText,
     /// `executed`, or `read_by_agents`.
     pub kind: &'static str,
-    /// What it is, such as `a git hook`.
+    /// The kind of file, such as `a git hook`.
     pub why: &'static str,
-    /// The symlink by which it is that, if its own path is not.
+    /// The symlink through which tools find it, if not by its own path.
     pub link: Option<PathText>,
 }
 
-/// What a command left outside of the workspace, in directories that go with the sandbox.
+/// Files that a command left outside of the workspace, in directories that are deleted with the sandbox.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutsideWritesObject {
-    /// Everything that is not a directory.
+    /// Files, including everything that is not a directory.
     pub files: u64,
     /// Directories.
     pub dirs: u64,
-    /// The sizes of the files together.
+    /// The total size of the files in bytes.
     pub bytes: u64,
-    /// The first paths, nearest to the top first.
+    /// The first paths, topmost first.
     pub paths: Vec<OutsideWriteObject>,
     /// Paths that are not listed.
     pub left_off: u64,
-    /// False if a bound was met or a directory could not be read: there may be more.
+    /// False if a limit was reached or a directory could not be read: there may be more.
     pub complete: bool,
 }
 
@@ -87,10 +87,10 @@ pub struct OutsideWritesObject {
 pub struct OutsideWriteObject {
     /// The absolute path as the command saw it.
     pub path: String,
-    /// Only for a path that is not UTF-8.
+    /// The path in Base64; only if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_base64: Option<String>,
-    /// Its size in bytes; null of a directory that could not be looked into.
+    /// The size in bytes; null for a directory that could not be read.
     pub size: Option<u64>,
 }
 
@@ -100,19 +100,19 @@ pub struct OutsideWriteObject {
 pub struct RefusedCallObject {
     /// The name of the system call.
     pub call: String,
-    /// How often it was refused.
+    /// The number of times that it was refused.
     pub count: u64,
 }
 
-/// A connection that the command asked its proxy for.
+/// A connection that the command requested from its proxy.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectionObject {
-    /// The host that was asked for: a name or an address.
+    /// The requested host: a name or an address.
     pub host: String,
-    /// The port that was asked for.
+    /// The requested port.
     pub port: u16,
-    /// The address that was dialled, or that it was refused for.
+    /// The address that was dialled, or that caused the refusal.
     pub address: Option<String>,
     /// `allowed`, `refused` or `failed`.
     pub verdict: &'static str,
@@ -122,17 +122,17 @@ pub struct ConnectionObject {
     pub bytes_up: u64,
     /// Bytes that the command received.
     pub bytes_down: u64,
-    /// Since the command began.
+    /// When it was requested, in milliseconds since the command started.
     pub began_ms: f64,
     /// How long the connection was open, in milliseconds.
     pub lasted_ms: f64,
 }
 
-/// Something the caller should know that is not an error.
+/// Information for the caller that is not an error.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoteObject {
-    /// Stable: never renamed.
+    /// A stable code; never renamed.
     pub code: String,
     /// The note in words.
     pub text: String,
@@ -146,33 +146,33 @@ pub struct ChangeReportObject {
     pub form: &'static str,
     /// The changes in this form.
     pub text: String,
-    /// Changes that are not in it.
+    /// Changes that are not in the text.
     pub left_off: u64,
-    /// Paths of which only a headline is in it.
+    /// Paths of which only a headline is in the text.
     pub shortened: u64,
 }
 
-/// A part of a stream that was omitted: the beginning and the end are there.
+/// The omitted middle part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OmittedObject {
-    /// Where it would be, in bytes from the start of the text, or of what Base64 stands for.
+    /// The position of the omitted part, in bytes from the start of the text, or of the decoded Base64.
     pub offset: u64,
-    /// How many bytes of the stream were omitted.
+    /// The number of omitted bytes.
     pub bytes: u64,
 }
 
-/// What came of a command that ran.
+/// The result of a command that ran.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultObject {
     /// The id of the run: 10 hex digits.
     pub run_id: String,
-    /// Where the changes are; null if there are none.
+    /// The fork with the changes; null without changes.
     pub fork: Option<String>,
     /// The version that the command started from.
     pub version_before: Option<String>,
-    /// The version with the changes; null if there are none.
+    /// The version with the changes; null without changes.
     pub version_after: Option<String>,
     /// The checkpoint that was saved before the command ran.
     pub checkpoint_before: Option<String>,
@@ -184,16 +184,16 @@ pub struct ResultObject {
     pub signal: Option<i32>,
     /// The command was killed at its timeout.
     pub timed_out: bool,
-    /// The limit the command was ended for: `memory`, `disk`, `files` or `file_size`.
+    /// The limit for which the command was killed: `memory`, `disk`, `files` or `file_size`.
     pub stopped_by: Option<&'static str>,
     /// When the command started, RFC 3339 in UTC.
     pub started_at: String,
     /// Wall-clock time of the command in milliseconds.
     pub duration_ms: f64,
-    /// Standard output, as far as it was kept.
+    /// Standard output, as far as kept.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stdout: LongText,
-    /// Standard error, as far as it was kept.
+    /// Standard error, as far as kept.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stderr: LongText,
     /// Whether `stdout` lacks a part of the output.
@@ -208,56 +208,57 @@ pub struct ResultObject {
     pub stdout_encoding: &'static str,
     /// `utf-8` or `base64`.
     pub stderr_encoding: &'static str,
-    /// BLAKE3 of what is in `stdout` and `stderr`; null where it streamed and was not kept.
+    /// BLAKE3 of the output in `stdout`; null if the output was streamed and not kept.
     pub stdout_digest: Option<String>,
-    /// BLAKE3 of what is in `stderr`; null as for `stdout_digest`.
+    /// BLAKE3 of the output in `stderr`; null as for `stdout_digest`.
     pub stderr_digest: Option<String>,
-    /// The changes, at most 1000 of them.
+    /// The changes, at most 1000.
     pub changes: Vec<ChangeObject>,
-    /// How many changes there are of each kind, those not listed included.
+    /// The number of changes of each kind, including those not listed.
     pub change_counts: ChangeTotals,
     /// Changes that are not listed.
     pub changes_left_off: usize,
-    /// The changes as text, where a form was asked for.
+    /// The changes as text, if requested.
     pub change_report: Option<ChangeReportObject>,
-    /// What the command left in the workspace that no version can hold, or should not.
+    /// Files that the command left in the workspace but that a version cannot, or should not, contain.
     pub left_out: Vec<LeftOutObject>,
     /// `nothing`, `advanced`, `rebased` or `diverted`.
     pub landing: &'static str,
-    /// The command was taken for one that only looks, and it changed files.
+    /// The command was classified read-only, but it changed files.
     pub classification_violated: bool,
-    /// Changed paths that tools of the host execute by themselves once they are applied.
+    /// Changed paths that tools on the host execute or read automatically once they are applied.
     pub runs_on_host: Vec<RunsOnHostObject>,
-    /// What the command asked of the network, with `--net allow=`.
+    /// The connections that the command requested, with `--net allow=`.
     pub connections: Vec<ConnectionObject>,
     /// Connections that are not listed.
     pub connections_left_off: u64,
-    /// System calls the command was refused, as far as the kernel tells.
+    /// System calls that the command was refused, as far as the kernel reports them.
     pub refused_calls: Vec<RefusedCallObject>,
-    /// What the command left outside of the workspace, in its private home and in /tmp, which are dropped; null if nothing.
+    /// Files that the command left outside of the workspace, in its private home and in /tmp, which are dropped; null
+    /// without such files.
     pub outside_writes: Option<OutsideWritesObject>,
-    /// Paths written to the bound directory; null if that was not asked for.
+    /// Paths written to the bound directory; null if the changes were not applied.
     pub applied: Option<u64>,
-    /// When changes that are not applied by then are dropped, RFC 3339 in UTC; null if they do not expire.
+    /// When changes that are not applied are dropped, RFC 3339 in UTC; null if they do not expire.
     pub kept_until: Option<String>,
-    /// Nothing was executed: the result of another run was taken.
+    /// Nothing was executed: a remembered result was used.
     pub cached: bool,
-    /// That run.
+    /// The run whose result was used.
     pub cached_from: Option<String>,
-    /// The result can be taken for a run like this one.
+    /// The result can be used for a run with the same request.
     pub remembered: bool,
-    /// What the cache had to do with it; null if it was not asked for.
+    /// The use of the result cache; null if the cache was not requested.
     pub cache: Option<CacheObject>,
-    /// What the command used.
+    /// The resource usage of the command.
     pub usage: UsageObject,
     /// Where the time went, in milliseconds.
     pub phases_ms: PhasesObject,
-    /// What else the caller should know.
+    /// Notes for the caller.
     pub notes: Vec<NoteObject>,
 }
 
 impl ResultObject {
-    /// Only the end of each output; of what is no text nothing.
+    /// Keeps only the end of each output; drops output that is not UTF-8.
     pub fn keep_tails(&mut self, bytes: usize) {
         for (text, encoding) in
             [(&mut self.stdout, self.stdout_encoding), (&mut self.stderr, self.stderr_encoding)]

@@ -19,7 +19,7 @@ pub struct Init {
     pub id: String,
     /// The directory the vault is bound to.
     pub bound: String,
-    /// False if the vault was there already.
+    /// False if the vault already existed.
     pub made: bool,
     /// The first version; null if nothing was imported.
     pub imported: Option<Import>,
@@ -37,11 +37,11 @@ pub struct VaultList {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultListed {
-    /// Null for a vault that is found by its place.
+    /// The name; null for a vault that is found by its location.
     pub name: Option<String>,
     /// The path of the vault file.
     pub vault: String,
-    /// True for the one that is used in the working directory.
+    /// True for the vault that is used in the working directory.
     pub nearest: bool,
     /// Bytes of the vault file.
     pub file_bytes: u64,
@@ -79,7 +79,7 @@ pub struct VaultTrust {
     pub vault: String,
     /// The id of the vault.
     pub id: String,
-    /// The directory whose files it keeps.
+    /// The directory that the vault is bound to.
     pub bound: Option<String>,
 }
 
@@ -101,17 +101,17 @@ pub struct VaultCopy {
 pub struct VaultDelete {
     /// The path of the vault file that was deleted.
     pub vault: String,
-    /// Bytes of the cache that were freed with it.
+    /// Bytes of the cache that were freed.
     pub cache_freed_bytes: u64,
 }
 
-/// A version was added to a fork, unless nothing changed.
+/// A version that was added to a fork, unless nothing changed.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Edited {
     /// The name of the fork.
     pub fork: String,
-    /// False if the tree was the same already, and no version was added.
+    /// False if the tree was already the same, and no version was added.
     pub changed: bool,
     /// The fork's head now.
     pub version: VersionObject,
@@ -128,19 +128,19 @@ pub struct Import {
     pub edited: Edited,
     /// The directory that was imported.
     pub dir: String,
-    /// Files that had to be read, since they were not known unchanged.
+    /// Files that were read, because they were not known to be unchanged.
     pub files_read: u64,
     /// Bytes of those files.
     pub bytes_read: u64,
-    /// Blobs that were damaged in the vault and are whole again, since the directory has their content.
+    /// Damaged blobs in the vault that were repaired with the content in the directory.
     pub mended: u64,
-    /// Null if what was before cannot be compared: it was pruned, or is damaged.
+    /// The changes by kind; null if the previous version cannot be compared because it is pruned or damaged.
     pub change_counts: Option<ChangeTotals>,
-    /// Paths that were not imported as they are.
+    /// Paths that were not imported unchanged.
     pub troubles: Vec<TroubleObject>,
 }
 
-/// A path that is not in the version as it was on the host.
+/// A path whose state in the version differs from the host.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TroubleObject {
@@ -161,24 +161,24 @@ pub struct Export {
     pub version: String,
     /// The directory that was written to.
     pub dest: String,
-    /// Files and their bytes that were written.
+    /// Files that were written.
     pub files: u64,
     /// Bytes of those files.
     pub bytes: u64,
-    /// With --keep-going: what is damaged or missing in the vault.
+    /// Paths whose content is damaged or missing in the vault, with --keep-going.
     pub left_out: Vec<LeftOutObject>,
     /// Files that were written without their setuid and setgid bits.
     pub set_ids_stripped: Vec<PathText>,
 }
 
-/// A path that was not written, or not whole.
+/// A path that was not written, or not completely.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOutObject {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
     pub path: PathText,
-    /// That of the error it would have been.
+    /// The code of the error without --keep-going.
     pub code: String,
     /// The reason in words.
     pub message: String,
@@ -190,7 +190,7 @@ pub struct LeftOutObject {
 pub struct Materialize {
     /// The id of the version.
     pub version: String,
-    /// The directory with its files, which must not be changed.
+    /// The directory with its files, which must not be modified.
     pub dir: String,
     /// One of `reused`, `new`, `rebuilt`.
     pub built: String,
@@ -202,7 +202,7 @@ pub struct Materialize {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkOne {
-    /// The fork; as it was, if it was deleted.
+    /// The fork; its last state, if it was deleted.
     pub fork: ForkObject,
 }
 
@@ -214,7 +214,7 @@ pub struct ForkList {
     pub forks: Vec<ForkUseObject>,
 }
 
-/// Forks in the order of a tree: each after its parent, `depth` levels below the first.
+/// Forks as a tree: each after its parent, `depth` levels below the first.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkTree {
@@ -229,13 +229,13 @@ pub struct ForkUseObject {
     /// The fork; its fields are part of this object.
     #[serde(flatten)]
     pub fork: ForkObject,
-    /// Levels below a fork that came from no other.
+    /// Levels below a fork without a parent.
     pub depth: u64,
-    /// Versions since the fork began.
+    /// Versions since the start of the fork.
     pub versions_ahead: u64,
-    /// The last run on the fork; null if there was none.
+    /// The last run on the fork; null if no run used it.
     pub last_run: Option<RunObject>,
-    /// Bytes that deleting it and a gc would give back; with `--size`.
+    /// Bytes that deleting the fork, followed by a gc, would free; with `--size`.
     pub held_bytes: Option<u64>,
 }
 
@@ -243,7 +243,7 @@ pub struct ForkUseObject {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointOne {
-    /// The checkpoint; as it was, if it was deleted.
+    /// The checkpoint; its last state, if it was deleted.
     pub checkpoint: CheckpointObject,
 }
 
@@ -271,9 +271,9 @@ pub struct CheckpointInfo {
 pub struct Log {
     /// The versions, newest first.
     pub versions: Vec<VersionObject>,
-    /// True when older ones were left off.
+    /// True if older versions were left off.
     pub more: bool,
-    /// Versions whose files were given up, so that they could not be searched for the path.
+    /// Versions that were not searched for the path because their files are pruned.
     pub pruned_skipped: u64,
 }
 
@@ -287,13 +287,13 @@ pub struct Show {
     pub forks: Vec<String>,
     /// Checkpoints that pin it, as `fork@name`.
     pub checkpoints: Vec<String>,
-    /// Against its first parent; null where one of the two was pruned.
+    /// The changes since its first parent; null if one of the two is pruned.
     pub changes: Option<Vec<ChangeObject>>,
     /// The changes by kind; null where `changes` is.
     pub change_counts: Option<ChangeTotals>,
 }
 
-/// Of `ls`, `tree` and `find`.
+/// The result of `avfs ls`, `avfs tree` and `avfs find`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entries {
@@ -309,18 +309,18 @@ pub struct Entries {
 pub struct Cat {
     /// The id of the version that was read.
     pub version: String,
-    /// The files in the order they were asked for.
+    /// The files in the order of the arguments.
     pub files: Vec<CatFile>,
 }
 
-/// How bytes are written as a JSON string.
+/// The encoding of bytes in a JSON string.
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum TextEncoding {
     /// As text.
     #[serde(rename = "utf-8")]
     Utf8,
-    /// As base64, because they are not UTF-8.
+    /// As Base64, because they are not UTF-8.
     #[serde(rename = "base64")]
     Base64,
 }
@@ -334,7 +334,7 @@ pub struct CatFile {
     pub path: PathText,
     /// Bytes of the file.
     pub size: u64,
-    /// How `content` is written.
+    /// The encoding of `content`.
     pub encoding: TextEncoding,
     /// The content, in `encoding`.
     pub content: String,
@@ -365,7 +365,7 @@ pub struct Grep {
     pub files: Vec<PathText>,
     /// Files with a match that are not text: their lines are not shown.
     pub binary: Vec<PathText>,
-    /// Files that are too large to be searched.
+    /// Files that are too large to search.
     pub skipped: Vec<PathText>,
 }
 
@@ -378,15 +378,15 @@ pub struct GrepMatch {
     pub path: PathText,
     /// The number of the line, from 1.
     pub line: u64,
-    /// The line without its end; escaped if it is not UTF-8.
+    /// The line without its terminator; invalid bytes replaced if it is not UTF-8.
     pub text: String,
-    /// Only for a line that is not UTF-8.
+    /// The line in Base64; only if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text_base64: Option<String>,
 }
 
 impl GrepMatch {
-    /// A line that matches, without its end.
+    /// A line that matches, without its terminator.
     #[must_use]
     pub fn of(path: &TreePath, line: u64, text: &[u8]) -> Self {
         let (text, text_base64) = text_or_base64(text);
@@ -398,7 +398,7 @@ impl GrepMatch {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diff {
-    /// The two versions that were compared.
+    /// The id of the older version.
     pub before: String,
     /// The id of the newer version.
     pub after: String,
@@ -406,20 +406,20 @@ pub struct Diff {
     pub changes: Vec<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
-    /// With `--tree`: names in the order of a tree.
+    /// The changes as a tree, with `--tree`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<Vec<DiffTreeLine>>,
-    /// With `--stat`.
+    /// Changed lines per file, with `--stat`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stat: Option<Vec<FileStat>>,
-    /// With `--patch`: a patch for `git apply`; content that is not UTF-8 is in it as binary content.
+    /// A patch for `git apply`, with `--patch`; content that is not UTF-8 is included as binary content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
-    /// Changes that `tree`, `stat` or `patch` does not tell; `changes` has all of them.
+    /// Changes that `tree`, `stat` or `patch` leaves out; `changes` has all of them.
     pub left_off: u64,
-    /// Paths of which `patch` tells only that they differ, because their part is too long.
+    /// Paths for which `patch` only states that they differ, because their part is too long.
     pub shortened: u64,
-    /// Paths with something that a git patch cannot express; comments in `patch` say what.
+    /// Paths with changes that a git patch cannot express; comments in `patch` describe them.
     pub beyond_git: u64,
 }
 
@@ -429,13 +429,13 @@ pub struct Diff {
 pub struct DiffTreeLine {
     /// Levels below the root.
     pub depth: usize,
-    /// Directories end in a slash.
+    /// The name; directories end in a slash.
     pub name: String,
-    /// Null for a directory that only leads to changes.
+    /// The kind of change; null for a directory that only contains changes.
     pub kind: Option<ChangeKindName>,
-    /// Bytes before; null if there was no file.
+    /// Bytes before; null if the file did not exist.
     pub size_before: Option<u64>,
-    /// Bytes after; null if there is no file.
+    /// Bytes after; null if the file does not exist.
     pub size_after: Option<u64>,
 }
 
@@ -446,13 +446,13 @@ pub struct FileStat {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
     pub path: PathText,
-    /// Lines that are new.
+    /// Added lines.
     pub lines_added: u64,
-    /// Lines that are gone.
+    /// Deleted lines.
     pub lines_deleted: u64,
-    /// The lines were not counted: it is not text, or too large.
+    /// The lines were not counted: the file is not text, or too large.
     pub binary: bool,
-    /// Too large to be compared, be it text or not.
+    /// The file is too large to compare, text or not.
     pub too_large: bool,
 }
 
@@ -472,6 +472,6 @@ pub struct Status {
     pub changes: Vec<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
-    /// Paths that could not be read as they are.
+    /// Paths that could not be read completely.
     pub troubles: Vec<TroubleObject>,
 }

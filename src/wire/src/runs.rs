@@ -13,7 +13,7 @@ use crate::text::PathText;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsList {
-    /// Those that the journal does not have as they stand: that run now, or died on the way.
+    /// Runs whose end is not in the journal: they are still running, or died.
     pub unsettled: Vec<UnsettledRun>,
     /// Newest first.
     pub runs: Vec<RunObject>,
@@ -21,7 +21,7 @@ pub struct RunsList {
     pub more: bool,
 }
 
-/// A run that is not in the journal as it stands.
+/// A run whose end is not in the journal.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnsettledRun {
@@ -31,7 +31,7 @@ pub struct UnsettledRun {
     pub fork: String,
     /// `running`, `dead` or `recoverable`.
     pub life: &'static str,
-    /// The state it is in, or was in when its process went.
+    /// The state of the run, or its last state if its process died.
     pub stands: &'static str,
     /// When it started, RFC 3339 in UTC.
     pub started_at: String,
@@ -43,20 +43,20 @@ pub struct UnsettledRun {
     pub decision: Value,
 }
 
-/// One run, in the journal or on its way there.
+/// One run, settled or not.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum RunShown {
-    /// The journal has its end.
+    /// Its end is in the journal.
     Settled(Box<RunsShow>),
-    /// It is running, or it died.
+    /// It is still running, or it died.
     Unsettled(UnsettledRun),
-    /// With `--output`.
+    /// Its output, with `--output`.
     Output(RunOutput),
 }
 
-/// What a run wrote, as far as it was kept.
+/// The output of a run, as far as kept.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunOutput {
@@ -91,14 +91,14 @@ pub struct RunsShow {
     pub decision: Value,
     /// The result; null if the command did not run.
     pub result: Value,
-    /// What its versions hold: `full` for the whole directory, `touched` for the paths that it changed; null if it stood on
-    /// no version.
+    /// The extent of its versions: `full` for the whole directory, `touched` for the paths that it changed; null if it
+    /// did not start from a version.
     pub base_kind: Option<&'static str>,
-    /// What it changed; null if its versions are no longer kept.
+    /// The changes of the run; null if its versions are no longer kept.
     pub changes: Option<Vec<ChangeObject>>,
     /// The changes by kind; null where `changes` is.
     pub change_counts: Option<ChangeTotals>,
-    /// When changes that are not applied by then are dropped, RFC 3339 in UTC; null if they do not expire.
+    /// When changes that are not applied are dropped, RFC 3339 in UTC; null if they do not expire.
     pub kept_until: Option<String>,
 }
 
@@ -108,13 +108,13 @@ pub struct RunsShow {
 pub struct Doctor {
     /// True if everything that a run needs works.
     pub ready: bool,
-    /// Everything that was tried.
+    /// All checks.
     pub checks: Vec<DoctorCheck>,
-    /// What a confined command is refused, with `--explain-denials`.
+    /// The operations that a confined command is refused, with `--explain-denials`.
     pub denials: Option<Vec<DenialObject>>,
 }
 
-/// Something that is refused, and why.
+/// A refused operation, and why.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DenialObject {
@@ -126,31 +126,31 @@ pub struct DenialObject {
     pub name: &'static str,
     /// The system calls that are refused.
     pub calls: &'static [&'static str],
-    /// Calls that are let through, where every other one is refused.
+    /// The only calls that are allowed, if all other calls are refused.
     pub all_but: &'static [&'static str],
-    /// Which uses of the calls; null if all of them.
+    /// Which uses of the calls are refused; null for all of them.
     pub which: Option<&'static str>,
-    /// What the program sees: an errno, or a signal.
+    /// The error or signal that the program gets.
     pub answer: &'static str,
     /// Whether it is counted in `refused_calls`.
     pub told: bool,
-    /// Why they are refused.
+    /// Why it is refused.
     pub why: &'static str,
-    /// What lets it through.
+    /// The option that allows it.
     pub relax: &'static str,
 }
 
-/// One thing that was tried.
+/// One check of the host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DoctorCheck {
     /// The name of the check.
     pub name: String,
-    /// Whether it works.
+    /// Whether the check passed.
     pub ok: bool,
     /// Whether a run needs it.
     pub required: bool,
-    /// Stable: never renamed.
+    /// A stable code; never renamed.
     pub code: Option<String>,
     /// What failed.
     pub detail: Option<String>,
@@ -159,13 +159,13 @@ pub struct DoctorCheck {
 }
 
 impl DoctorCheck {
-    /// A check that works.
+    /// A check that passed.
     #[must_use]
     pub fn passed(name: &str, required: bool) -> Self {
         Self { name: name.to_owned(), ok: true, required, code: None, detail: None, hint: None }
     }
 
-    /// A check that does not work, with the code, the cause and a hint.
+    /// A check that failed, with the code, the cause and a hint.
     #[must_use]
     pub fn failed(name: &str, required: bool, code: &str, detail: String, hint: Option<String>) -> Self {
         let (name, code) = (name.to_owned(), Some(code.to_owned()));
@@ -177,9 +177,9 @@ impl DoctorCheck {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recover {
-    /// The runs that died, and what was done about them.
+    /// The runs that died, with the action performed on each.
     pub runs: Vec<RecoverOne>,
-    /// Runs that cannot be recovered, since it cannot be read how their commands ended.
+    /// Runs that cannot be recovered, because the state of their command cannot be read.
     pub unreadable: Vec<RecoverUnreadable>,
 }
 
@@ -193,7 +193,7 @@ pub struct RecoverUnreadable {
     pub problem: String,
 }
 
-/// A dead run and what was done about it.
+/// A dead run and the action performed on it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecoverOne {
@@ -203,11 +203,11 @@ pub struct RecoverOne {
     pub scratch: String,
     /// `listed`, `captured` or `discarded`.
     pub action: &'static str,
-    /// Where the changes are now; null if there are none.
+    /// The fork with the changes; null without changes.
     pub fork: Option<String>,
-    /// The version with the recovered changes; null if there is none.
+    /// The version with the recovered changes; null without changes.
     pub version_after: Option<String>,
-    /// Paths that no version can hold, or should not.
+    /// Paths that a version cannot, or should not, contain.
     pub left_out: usize,
 }
 
@@ -215,7 +215,7 @@ pub struct RecoverOne {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Discard {
-    /// The fork that went; null for a run whose changes never were in the vault.
+    /// The deleted fork; null for a run whose changes were never in the vault.
     pub fork: Option<ForkObject>,
     /// The runs whose changes were discarded.
     pub runs: Vec<RunObject>,
@@ -228,7 +228,7 @@ pub struct Undo {
     /// The version that was added; its fields are part of this object.
     #[serde(flatten)]
     pub edited: Edited,
-    /// The version that was taken back.
+    /// The version that was undone.
     pub undone: VersionObject,
 }
 
@@ -239,11 +239,11 @@ pub struct Redo {
     /// The version that was added; its fields are part of this object.
     #[serde(flatten)]
     pub edited: Edited,
-    /// The version that was brought back.
+    /// The version that was restored.
     pub redone: VersionObject,
 }
 
-/// What was written to the bound directory, or (`dry_run`) would be; or, with `apply.conflict`, what is in the way.
+/// The changes written to the bound directory, or to be written (`dry_run`); or the conflicts, with `apply.conflict`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Apply {
@@ -259,47 +259,48 @@ pub struct Apply {
     pub version_after: String,
     /// True if nothing was written.
     pub dry_run: bool,
-    /// The changes that were asked for, those of nothing but a time left out.
+    /// The requested changes, without those of a modification time only.
     pub changes: Vec<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
-    /// Changes that the directory had already, times included.
+    /// Changes that the directory already had, including times.
     pub already: u64,
     /// Changes that --include and --exclude left out.
     pub left_out: u64,
-    /// Directories that should have gone, but hold files that are not versioned.
+    /// Directories that should have been deleted, but contain files that are not versioned.
     pub kept_dirs: Vec<PathText>,
-    /// Files of which setuid and setgid bits are not applied.
+    /// Files whose setuid and setgid bits were not applied.
     pub set_ids_stripped: Vec<PathText>,
-    /// What is in the way; nothing was written if there are any.
+    /// Conflicts; if there are any, nothing was written.
     pub conflicts: Vec<ApplyConflict>,
-    /// Those of the changes that tools of the host execute by themselves.
+    /// Changes that tools on the host execute or read automatically.
     pub runs_on_host: Vec<RunsOnHostObject>,
 }
 
-/// What was taken out of the bound directory, or (`dry_run`) would be; or, with `unapply.conflict`, what is in the way.
+/// The changes reverted in the bound directory, or to be reverted (`dry_run`); or the conflicts, with
+/// `unapply.conflict`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unapply {
-    /// The runs whose changes they were.
+    /// The runs that made the changes.
     pub runs: Vec<String>,
     /// The directory that is written to.
     pub dir: String,
     /// True if nothing was written.
     pub dry_run: bool,
-    /// What changes in the directory, changes of nothing but a time left out.
+    /// The changes to the directory, without those of a modification time only.
     pub changes: Vec<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
-    /// Changes that were gone from the directory already.
+    /// Changes that were already reverted in the directory.
     pub already: u64,
-    /// Directories that should have gone, but hold files that are not versioned.
+    /// Directories that should have been deleted, but contain files that are not versioned.
     pub kept_dirs: Vec<PathText>,
-    /// What is in the way; nothing was written if there are any.
+    /// Conflicts; if there are any, nothing was written.
     pub conflicts: Vec<ApplyConflict>,
 }
 
-/// What a sync merged into a fork; or, with `sync.conflict`, the paths that both sides changed.
+/// The changes that a sync merged into a fork; or, with `sync.conflict`, the paths that both sides changed.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sync {
@@ -307,27 +308,27 @@ pub struct Sync {
     pub fork: String,
     /// The directory.
     pub dir: String,
-    /// The directory's present state, as a version of main.
+    /// The current state of the directory, as a version of main.
     pub directory_version: String,
-    /// The fork's head.
+    /// The head of the fork.
     pub version: String,
     /// True if a version was added to the fork.
     pub merged: bool,
-    /// What the fork gained, changes of nothing but a time left out.
+    /// The changes to the fork, without those of a modification time only.
     pub changes: Vec<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
-    /// Paths that both sides changed in different ways; nothing was merged if there are any.
+    /// Paths that both sides changed in different ways; if there are any, nothing was merged.
     pub conflicts: Vec<PathText>,
 }
 
-/// A path that was changed in the directory as well.
+/// A path that also changed in the directory.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApplyConflict {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
     pub path: PathText,
-    /// What is in the way.
+    /// The cause of the conflict.
     pub reason: String,
 }

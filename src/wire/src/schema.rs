@@ -14,7 +14,7 @@ use crate::list::{ListHeader, ListItem};
 use crate::replay::{Replay, ReplayItemResult};
 use crate::{approvals, attempts, cache, policy, recordings, results, runs, upkeep};
 
-/// A kind and how the schema of its result is made.
+/// A kind and the generator of its result's schema.
 pub struct Kind {
     /// The verb, such as `fork.create`.
     pub name: &'static str,
@@ -25,7 +25,7 @@ const fn kind<T: JsonSchema>(name: &'static str) -> Kind {
     Kind { name, result: |generator| generator.subschema_for::<T>() }
 }
 
-/// Every kind of answer there is.
+/// All kinds of answers.
 pub const KINDS: &[Kind] = &[
     kind::<results::Init>("init"),
     kind::<results::VaultList>("vault.list"),
@@ -105,11 +105,11 @@ pub const KINDS: &[Kind] = &[
     kind::<upkeep::SchemaResult>("schema"),
     kind::<upkeep::Completions>("completions"),
     kind::<upkeep::Man>("man"),
-    // Of words that are no verb.
+    // For unknown verbs.
     kind::<()>("usage"),
 ];
 
-/// The whole document. `$defs` holds `fork.create` and so on beside the types they use.
+/// The whole document. `$defs` holds `fork.create` and so on next to the types they use.
 #[must_use]
 pub fn document() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
@@ -118,10 +118,10 @@ pub fn document() -> Value {
         .iter()
         .map(|kind| (kind.name, envelope(kind.name, &(kind.result)(&mut generator), &error)))
         .collect();
-    // What avfs-run prints has more to tell than a result.
+    // The envelopes of avfs-run have more fields than a result.
     let execution = generator.subschema_for::<ExecutionEnvelope>();
     let compact = generator.subschema_for::<CompactEnvelope>();
-    // Lines of avfs batch --results, and of avfs replay --results.
+    // The lines of avfs batch --results, and of avfs replay --results.
     generator.subschema_for::<BatchItemResult>();
     generator.subschema_for::<ReplayItemResult>();
     let mut definitions = generator.take_definitions(true);
@@ -133,13 +133,13 @@ pub fn document() -> Value {
     definitions.extend(envelopes.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What avfs prints with --json",
+        "title": "The output of avfs with --json",
         "oneOf": choices,
         "$defs": definitions,
     })
 }
 
-/// What is read: no envelope refers to it, and what may be left out of it is another matter.
+/// The schemas of the input: no envelope refers to them, and they differ in which fields are optional.
 fn inputs() -> serde_json::Map<String, Value> {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     generator.subschema_for::<RunSpec>();
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_up_to_date() {
+    fn schema_json_is_up_to_date() {
         let now = format!("{:#}\n", document());
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.json");
         if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() {
@@ -175,11 +175,11 @@ mod tests {
         }
         let written = std::fs::read_to_string(&file).unwrap();
         let again = "AVFS_GOLDEN_REGENERATE=1 cargo test -p avfs-wire --features schema";
-        assert!(written == now, "the types have changed; write src/wire/schema.json again with: {again}");
+        assert!(written == now, "the types have changed; regenerate src/wire/schema.json with: {again}");
     }
 
     #[test]
-    fn every_kind_has_a_definition_of_its_own() {
+    fn every_kind_has_its_own_definition() {
         let document = document();
         for kind in KINDS {
             assert!(document["$defs"][kind.name].is_object(), "{} has no definition", kind.name);

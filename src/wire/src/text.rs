@@ -1,4 +1,4 @@
-//! Bytes and times as JSON can say them.
+//! Bytes and texts in JSON.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 use avfs_types::base64::base64;
 use avfs_types::path::TreePath;
 
-/// A path: as it is where it is UTF-8; otherwise escaped, with its bytes beside it.
+/// A path: verbatim if it is UTF-8; otherwise escaped, with its bytes in Base64.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathText {
     /// The path relative to the root, without a leading slash; `.` for the root.
     pub path: String,
-    /// Only for a path that is not UTF-8.
+    /// The path in Base64; only if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_base64: Option<String>,
 }
@@ -38,7 +38,7 @@ impl From<&TreePath> for PathText {
     }
 }
 
-/// Bytes that are usually text: as text where they are UTF-8, otherwise replaced characters and base64.
+/// Bytes that are usually text: a string if they are UTF-8, otherwise a string with replaced characters, and Base64.
 #[must_use]
 pub(crate) fn text_or_base64(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
@@ -47,10 +47,10 @@ pub(crate) fn text_or_base64(bytes: &[u8]) -> (String, Option<String>) {
     }
 }
 
-/// Gives a text in pieces.
+/// Passes on a text in pieces.
 type Pieces = dyn Fn(&mut dyn FnMut(&str) -> std::fmt::Result) -> std::fmt::Result + Send + Sync;
 
-/// A text that may be large: it is written in pieces, and never held as a whole.
+/// A text that may be large: it is written in pieces, and never held in memory as a whole.
 #[derive(Clone)]
 pub struct LongText(Arc<Pieces>);
 
@@ -62,11 +62,11 @@ impl LongText {
         Self(Arc::new(pieces))
     }
 
-    /// The end of it: so many bytes at most.
+    /// The last `bytes` bytes of the text, at most.
     #[must_use]
     pub fn tail(&self, bytes: usize) -> Self {
         let mut end = String::new();
-        // Nothing here fails.
+        // The closure never fails.
         let _ = (self.0)(&mut |piece| {
             end.push_str(piece);
             if end.len() > bytes.saturating_mul(2) {
@@ -102,7 +102,7 @@ impl Serialize for LongText {
     }
 }
 
-/// The end of a text: so many bytes at most.
+/// The last `bytes` bytes of a text, at most; never splits a character.
 #[must_use]
 pub fn tail(text: &str, bytes: usize) -> &str {
     let mut from = text.len().saturating_sub(bytes);
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_are_not_text_keep_their_bytes() {
+    fn paths_that_are_not_utf8_keep_their_bytes() {
         let odd = PathText::of(&TreePath::parse(b"a\xff").unwrap());
         assert_eq!((odd.path.as_str(), odd.path_base64.as_deref()), ("a\\xff", Some("Yf8=")));
         assert_eq!(PathText::of(&TreePath::parse(b"a\nb").unwrap()).path, "a\nb");

@@ -1,4 +1,4 @@
-//! The `result` of the verbs that look after a vault, its settings and the command itself.
+//! The `result` of the verbs that maintain a vault, its settings and the command itself.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct AuditList {
     pub left_off: u64,
 }
 
-/// With `--json`; without it each row is a line of its own.
+/// The result of `avfs audit export` with `--json`; without it each row is a separate line.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditExport {
@@ -30,7 +30,7 @@ pub struct AuditVerify {
     pub rows: u64,
     /// The newest row; null for an empty log. Note it elsewhere to detect a log that was cut off.
     pub head: Option<AuditVerifyHead>,
-    /// What is wrong with the chain; empty if it is whole.
+    /// The problems of the chain; empty if it is intact.
     pub problems: Vec<String>,
 }
 
@@ -44,19 +44,19 @@ pub struct AuditVerifyHead {
     pub digest: String,
 }
 
-/// The result of `avfs gc`. Counts what was removed.
+/// The result of `avfs gc`. Counts the removed objects.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gc {
-    /// Forks that had expired.
+    /// Expired forks.
     pub forks: u64,
-    /// Versions that nothing led to.
+    /// Unreachable versions.
     pub versions: u64,
     /// Trees that no version needs.
     pub trees: u64,
     /// Blobs that no tree needs.
     pub blobs: u64,
-    /// Remembered results that had expired, or lost a version.
+    /// Remembered results that expired, or lost a version.
     pub results: u64,
     /// Bytes of the vault file before.
     pub file_bytes_before: u64,
@@ -76,7 +76,7 @@ pub struct Prune {
     pub checkpoints: Vec<PruneCheckpoint>,
 }
 
-/// An automatic checkpoint that went with its version.
+/// An automatic checkpoint that was removed with its version.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PruneCheckpoint {
@@ -96,7 +96,7 @@ pub struct Compact {
     pub file_bytes_after: u64,
 }
 
-/// The result of `avfs fsck`. Counts what was checked.
+/// The result of `avfs fsck`. Counts the checked objects.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fsck {
@@ -112,32 +112,32 @@ pub struct Fsck {
     pub runs: u64,
     /// Remembered results.
     pub results: u64,
-    /// What is damaged; empty if the vault is whole.
+    /// The damage found; empty if the vault is intact.
     pub findings: Vec<FsckFinding>,
-    /// What was put back from a directory, with --heal: the findings are those that are left.
+    /// The objects restored from a directory, with --heal: the findings are those that remain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healed: Option<FsckHealed>,
 }
 
-/// What `avfs fsck --heal` put back.
+/// The objects that `avfs fsck --heal` restored.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FsckHealed {
     /// The directory that had the content.
     pub from: String,
-    /// Blobs that are whole again.
+    /// Restored blobs.
     pub blobs: u64,
-    /// Trees that are whole again.
+    /// Restored trees.
     pub trees: u64,
 }
 
-/// One thing that is damaged.
+/// One damaged object.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FsckFinding {
     /// The stable code of the damage.
     pub code: String,
-    /// What is damaged, in words.
+    /// The damage in words.
     pub message: String,
 }
 
@@ -159,9 +159,9 @@ pub struct Stats {
     pub tree_bytes: u64,
     /// Blobs.
     pub blobs: u64,
-    /// Bytes of the blobs as stored, and of the content they stand for.
+    /// Bytes of the blobs as stored.
     pub blob_stored_bytes: u64,
-    /// Bytes of the content that the blobs stand for.
+    /// Bytes of the content of the blobs.
     pub blob_content_bytes: u64,
     /// Rows of the audit log.
     pub audit_rows: u64,
@@ -169,11 +169,11 @@ pub struct Stats {
     pub runs: u64,
     /// Bytes of the vault file.
     pub file_bytes: u64,
-    /// Bytes within the file that are not in use.
+    /// Unused bytes in the file.
     pub free_bytes: u64,
 }
 
-/// The result of `avfs du`. Sizes are bytes on the disk.
+/// The result of `avfs du`. Sizes are bytes on disk.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Du {
@@ -181,7 +181,7 @@ pub struct Du {
     pub vault: Option<DuVault>,
     /// The cache directory, which all vaults of a user share.
     pub cache: DuCache,
-    /// What runs have written and no vault has yet; in the cache directory too.
+    /// Changes of runs that are not in a vault yet; also in the cache directory.
     pub scratch: DuScratch,
 }
 
@@ -191,7 +191,7 @@ pub struct Du {
 pub struct DuVault {
     /// The path of the vault file.
     pub path: String,
-    /// Bytes of the vault file and of the files beside it that belong to it.
+    /// Bytes of the vault file and of the files that belong to it.
     pub bytes: u64,
 }
 
@@ -205,17 +205,17 @@ pub struct DuCache {
     pub bytes: u64,
     /// The setting `cache.max`; null for no limit.
     pub max_bytes: Option<u64>,
-    /// Versions as directories.
+    /// Versions materialized as directories.
     pub bases: DuPart,
-    /// Layers over them.
+    /// Layers over these bases.
     pub layers: DuPart,
     /// The directories of the setting `cache.dirs`.
     pub dirs: DuPart,
-    /// What forks keep between their runs (`--home persistent`, `--keep-tmp`).
+    /// Directories that forks keep between runs (`--home persistent`, `--keep-tmp`).
     pub fork_dirs: DuPart,
-    /// What imports know of the files they read.
+    /// Stat caches of imports.
     pub stat_caches: DuPart,
-    /// What processes are building or removing, or left when they were killed.
+    /// Directories that processes are building or removing, or left when they were killed.
     pub unfinished: DuPart,
 }
 
@@ -223,59 +223,59 @@ pub struct DuCache {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DuScratch {
-    /// Of runs that are executed now.
+    /// Scratches of runs in progress.
     pub running: DuPart,
-    /// Of runs whose changes `avfs recover` can keep.
+    /// Scratches of runs whose changes `avfs recover` can capture.
     pub recoverable: DuPart,
-    /// Those of them whose vault is gone.
+    /// Recoverable scratches whose vault no longer exists.
     pub orphaned: DuPart,
-    /// Of runs that were killed with their command.
+    /// Scratches of runs that were killed together with their command.
     pub dead: DuPart,
 }
 
-/// How many of something there are, and what they take.
+/// A number of objects, and their size.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DuPart {
-    /// How many there are.
+    /// The number of objects.
     pub count: u64,
-    /// Bytes on the disk.
+    /// Bytes on disk.
     pub bytes: u64,
 }
 
-/// The result of `avfs clean`. Counts what was removed.
+/// The result of `avfs clean`. Counts the removed objects.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Clean {
-    /// True if nothing was removed, but only counted.
+    /// True if nothing was removed, only counted.
     pub dry_run: bool,
     /// Bytes that were freed.
     pub freed_bytes: u64,
-    /// Bytes that are left: in use, or changes that `avfs recover` can keep.
+    /// Bytes that remain: in use, or changes that `avfs recover` can capture.
     pub kept_bytes: u64,
-    /// Versions as directories.
+    /// Versions materialized as directories.
     pub bases: u64,
-    /// Layers over them.
+    /// Layers over these bases.
     pub layers: u64,
     /// Directories of the setting `cache.dirs`.
     pub dirs: u64,
-    /// What imports knew of the files they had read.
+    /// Stat caches of imports.
     pub stat_caches: u64,
-    /// Scratches of runs that were killed; with `--orphans` also of runs whose vault is gone.
+    /// Scratches of runs that were killed; with `--orphans` also of runs whose vault no longer exists.
     pub scratches: u64,
-    /// What other killed processes had not finished.
+    /// Unfinished directories of other killed processes.
     pub leftovers: u64,
 }
 
-/// The result of `avfs quota show` and `avfs quota set`. A limit is null if there is none.
+/// The result of `avfs quota show` and `avfs quota set`. A limit is null if it is not set.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuotaShow {
-    /// The most bytes in use in the vault file.
+    /// The maximum number of bytes in use in the vault file.
     pub bytes: Option<u64>,
-    /// The most versions whose content is kept.
+    /// The maximum number of versions whose content is kept.
     pub versions: Option<u64>,
-    /// The most entries of one version.
+    /// The maximum number of entries of one version.
     pub files: Option<u64>,
     /// Bytes in use in the vault file.
     pub bytes_used: u64,
@@ -287,11 +287,11 @@ pub struct QuotaShow {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigShow {
-    /// In the order in which they are laid over each other.
+    /// The files, in the order in which they are applied.
     pub files: Vec<ConfigFile>,
     /// Every setting and its value.
     pub settings: Vec<ConfigSetting>,
-    /// Keys that the directory's file sets and a run does not take: they would open its sandbox.
+    /// Keys in the directory's file that a run ignores, because they would loosen its sandbox.
     pub not_taken: Vec<String>,
 }
 
@@ -299,7 +299,7 @@ pub struct ConfigShow {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigFile {
-    /// Whose it is: `system`, `user` or `directory`.
+    /// The layer: `system`, `user` or `directory`.
     pub layer: &'static str,
     /// The path of the file.
     pub path: String,
@@ -311,7 +311,7 @@ pub struct ConfigFile {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigSetting {
-    /// Such as `run.timeout`.
+    /// The key, such as `run.timeout`.
     pub key: String,
     /// True if it may have any number of values, false if it has exactly one.
     pub list: bool,
@@ -319,15 +319,15 @@ pub struct ConfigSetting {
     pub values: Vec<ConfigValue>,
 }
 
-/// A value and what set it.
+/// A value and its source.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigValue {
     /// The value as text.
     pub value: String,
-    /// What set it: `default`, `file` or `variable`.
+    /// The source: `default`, `file` or `variable`.
     pub origin: &'static str,
-    /// The file that set it, and the line of the file.
+    /// The file that set it.
     pub file: Option<String>,
     /// The line in `file`, from 1.
     pub line: Option<u64>,
@@ -365,9 +365,9 @@ pub struct Man {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ManPage {
-    /// Such as `avfs-fork-create.1`.
+    /// The name of the page, such as `avfs-fork-create.1`.
     pub name: String,
-    /// Where it was written; with `--dir`.
+    /// The file that was written; with `--dir`.
     pub file: Option<String>,
     /// Its roff text; without `--dir`.
     pub text: Option<String>,

@@ -1,4 +1,4 @@
-//! What a worker (`avfs-run --serve`) is told to do: a request, and what it is for.
+//! The input of a worker (`avfs-run --serve`): a request, and the batch item that it is for.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,30 +10,30 @@ use crate::list::said_only;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkItem {
-    /// As `avfs-run --request` takes it.
+    /// The request, as for `avfs-run --request`.
     #[serde(serialize_with = "said_only")]
     pub request: RunSpec,
-    /// The item of a batch that it is for. Its version may not be on the disk when the worker answers: whoever gave the
-    /// order waits for that before it acknowledges the item.
+    /// The item of a batch that the request is for. Its version may not be on disk when the worker answers: the process
+    /// that sent the work item waits for that before it acknowledges the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<WorkItemOfBatch>,
-    /// Only look whether a result is remembered; the answer is [`Inspection`], else it is an execution envelope.
+    /// Only look up a remembered result; the answer is an [`Inspection`] instead of an execution envelope.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub look: bool,
-    /// How many bytes of each output the answer has, from its end; everything if nothing is said. Output that is no text
-    /// is left out then.
+    /// The number of bytes of each output in the answer, from its end; all if absent. If set, output that is not UTF-8
+    /// is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail_bytes: Option<usize>,
 }
 
-/// What is remembered for a request.
+/// The remembered result for a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inspection {
     /// Null if no result is remembered.
     pub found: Option<InspectionHit>,
 }
 
-/// A result that would be taken, digests in hex digits.
+/// A remembered result that would be used; digests in hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InspectionHit {
     /// The run that made the result.
@@ -44,26 +44,26 @@ pub struct InspectionHit {
     pub stdout_digest: String,
     /// BLAKE3 of standard error.
     pub stderr_digest: String,
-    /// The digest of the tree after the run, times included.
+    /// The digest of the tree after the run, including times.
     pub tree: String,
     /// The digest of that tree without modification times.
     pub content: String,
-    /// The version with these files; null if the command left what it found.
+    /// The version with these files; null if the command changed nothing.
     pub version: Option<String>,
 }
 
-/// The item of a batch that an order belongs to.
+/// The item of a batch that a work item belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkItemOfBatch {
     /// The id of the batch.
     pub batch: String,
-    /// The item's place in the list, from 0.
+    /// The position of the item in the list, from 0.
     pub number: u64,
 }
 
 impl WorkItem {
-    /// Reads one line. Fails on invalid JSON, an unknown key, or a schema version that is not supported.
+    /// Parses one line. Fails on invalid JSON, an unknown key, or an unsupported schema version.
     pub fn parse(line: &str) -> Result<Self, SpecError> {
         let order: Self = read_json(line.as_bytes())?;
         order.request.check_version()?;
