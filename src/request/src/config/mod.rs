@@ -55,8 +55,8 @@ impl<T> Setting<T> {
 enum DirectoryMay<T> {
     /// Set any value: the key affects only this workspace.
     Choose,
-    /// Only tighten the user's value: true if the second value (the directory's) is as strict as the first (the
-    /// user's).
+    /// Only tighten the user's value: true if the second value (the directory's) is at least as strict as the first
+    /// (the user's).
     Tighten(fn(&T, &T) -> bool),
 }
 
@@ -147,7 +147,7 @@ settings! {
     /// The maximum size of the cache. All workspaces of the user share it, so a directory cannot change it.
     cache_max "cache.max": Setting<Limit> = Setting::default(Limit(Some(CACHE_BYTES_MAX))),
         amount(SIZE), Tighten(|own, new| new == own);
-    /// The number of files, or bytes, from which the first import prints its cost in advance.
+    /// The number of files, or bytes, from which a first import is announced with its cost.
     import_warn_files "import.warn_files": Setting<Limit> = Setting::default(Limit(Some(IMPORT_WARN_FILES))),
         amount(COUNT), Choose;
     import_warn_bytes "import.warn_bytes": Setting<Limit> = Setting::default(Limit(Some(IMPORT_WARN_BYTES))),

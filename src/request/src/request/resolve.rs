@@ -25,7 +25,7 @@ use crate::timeout::ExecutionTimeout;
 /// No program starts with less memory.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// The environment of the caller.
+/// The caller: its working directory, environment and terminal.
 pub struct Outside {
     pub cwd: PathBuf,
     pub environment: Vec<(OsString, OsString)>,

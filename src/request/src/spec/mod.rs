@@ -198,10 +198,9 @@ pub struct RunSpec {
     /// Ignored: the variables that they set are in `env`.
     [skip]
     pub env_files: Vec<PathBuf>,
-    /// Pass the variable NAME as a secret; NAME=file passes its value as the file /run/secrets/NAME instead, NAME=PATH
-    /// passes a host file as that file, and the variable NAME_FILE holds the path of the file. A secret is never
-    /// stored, is removed from the output that --json captures (not from streamed output), and files that contain it
-    /// are not kept
+    /// Pass the variable NAME as a secret. NAME=file: pass it as the file /run/secrets/NAME instead; NAME=PATH: pass a
+    /// host file that way; the variable NAME_FILE holds the path of the file. Secrets are never stored, are removed
+    /// from output captured by --json (not from streamed output), and files that contain one are not kept
     #[serde(skip)]
     [long, value_name = "NAME[=file|=PATH]", help_heading = "Sandbox"]
     pub secret: Vec<OsString> => "profile.agent.secrets caps.secrets",
@@ -241,8 +240,8 @@ pub struct RunSpec {
     /// processors are not fixed
     [long, help_heading = "Sandbox"]
     pub reproducible: bool => "grants less",
-    /// Freeze the clock at TIME, given as 2026-01-31T12:00:00Z or @SECONDS: SOURCE_DATE_EPOCH, the times of all files
-    /// that the command writes, and, if the host has libfaketime, the time that programs see [default:
+    /// Freeze the clock at TIME (2026-01-31T12:00:00Z or @SECONDS). Sets SOURCE_DATE_EPOCH, the times of all files
+    /// that the command writes and, if the host has libfaketime, the time that programs see [default:
     /// 1980-01-01T00:00:00Z]
     [
         long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "@315532800",
@@ -272,17 +271,17 @@ pub struct RunSpec {
     /// Limit the number of processors: 2, 0.5, or none; fractions need control groups
     [long, value_name = "N", help_heading = "Limits"]
     pub cpus: Option<CpuLimit> => "caps.cpus",
-    /// Limit the number of processes and threads, or none
+    /// Limit the number of processes and threads; none for no limit
     [long, value_name = "N", help_heading = "Limits"]
     pub pids: Option<Limit> => "caps.pids",
-    /// Limit the bytes written to the workspace, and to each tmpfs such as /tmp, or none; writes to --rw paths and
-    /// caches are not counted
+    /// Limit the bytes written to the workspace, and to each tmpfs such as /tmp; none for no limit. Writes to --rw
+    /// paths and caches are not counted
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub disk: Option<Limit> => "caps.disk",
-    /// Limit the number of files created or deleted in the workspace, or none; directories and links count
+    /// Limit the number of files created or deleted in the workspace; none for no limit. Directories and links count
     [long, value_name = "N", help_heading = "Limits"]
     pub files: Option<Limit> => "caps.files",
-    /// Limit the size of each file, or none; a larger file in the workspace cannot be modified
+    /// Limit the size of each file; none for no limit. A larger file in the workspace cannot be modified
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub file_size: Option<Limit> => "caps.file_size",
     /// Store the output of the command in the vault, as long as its changes are kept; avfs runs show --output prints
