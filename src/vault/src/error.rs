@@ -1,4 +1,4 @@
-//! What a vault can refuse, in one enum: the failed thing, its operands, and what to do next.
+//! The errors of a vault, in one enum: the failed operation, its operands, and a stable code.
 
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{
@@ -20,7 +20,7 @@ pub enum VaultError {
     /// The store failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// A text is not a path inside a tree.
+    /// Invalid path inside a tree.
     #[error(transparent)]
     Path(#[from] PathError),
     /// An import failed.
@@ -36,7 +36,7 @@ pub enum VaultError {
     /// An object that something refers to is not in the vault.
     #[error("{kind} {id} is missing from the vault")]
     MissingObject {
-        /// What it is, such as `blob` or `symlink`.
+        /// The kind of object, such as `blob` or `symlink`.
         kind: &'static str,
         /// The id.
         id: String,
@@ -44,11 +44,11 @@ pub enum VaultError {
     /// An object does not match its digest, or cannot be decoded.
     #[error("{kind} {id} is damaged: {detail}")]
     DamagedObject {
-        /// What it is, such as `blob` or `symlink`.
+        /// The kind of object, such as `blob` or `symlink`.
         kind: &'static str,
         /// The id.
         id: String,
-        /// What is wrong, in words.
+        /// Description of the damage.
         detail: String,
     },
     /// The content of a file cannot be read.
@@ -56,37 +56,37 @@ pub enum VaultError {
     InFile {
         /// The path of the file.
         path: TreePath,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<Self>,
     },
 
-    /// A reference leads to nothing.
+    /// A reference does not resolve.
     #[error("there is no fork, version or run {reference:?}")]
     UnknownRef {
-        /// The reference as it was typed.
+        /// The reference as typed.
         reference: String,
     },
-    /// A prefix of an id fits several versions.
-    #[error("{reference:?} could be any of {count} versions, among them {examples}")]
+    /// An id prefix matches several versions.
+    #[error("{reference:?} is ambiguous: it matches {count} versions, among them {examples}")]
     AmbiguousRef {
-        /// The reference as it was typed.
+        /// The reference as typed.
         reference: String,
-        /// How many there are.
+        /// Number of matches.
         count: usize,
-        /// Some of them, separated by commas.
+        /// Some of the matches, separated by commas.
         examples: String,
     },
-    /// A text is not a reference.
+    /// Invalid syntax of a reference.
     #[error(transparent)]
     BadRef(#[from] BadReference),
     /// A reference such as `main~9` has more steps than the fork has versions.
-    #[error("{reference:?} reaches back before the first version")]
+    #[error("{reference:?} goes back past the first version")]
     BeforeFirst {
-        /// The reference as it was typed.
+        /// The reference as typed.
         reference: String,
     },
-    /// The content of the version was given up by a prune.
+    /// The content of the version was removed by a prune.
     #[error("version {} was pruned: its files are no longer kept", id.short())]
     Pruned {
         /// The id.
@@ -94,7 +94,7 @@ pub enum VaultError {
     },
 
     /// The version holds only the paths that one run touched.
-    #[error("version {} holds only what a run with --base touched changed; this needs the whole directory", id.short())]
+    #[error("version {} has only the paths changed by a run with --base touched, not the whole directory", id.short())]
     Partial {
         /// The id.
         id: VersionId,
@@ -107,7 +107,7 @@ pub enum VaultError {
         name: ForkName,
     },
     /// The name of a new fork is taken.
-    #[error("there is a fork {name} already")]
+    #[error("fork {name} already exists")]
     ForkExists {
         /// The name.
         name: ForkName,
@@ -118,38 +118,38 @@ pub enum VaultError {
         /// The name.
         name: ForkName,
     },
-    /// A fork with checkpoints that were saved by hand is not deleted without force.
+    /// A fork with checkpoints that were saved by hand is deleted only with force.
     #[error("fork {name} holds checkpoints that were saved by hand ({count})")]
     ForkHasCheckpoints {
         /// The name.
         name: ForkName,
-        /// How many there are.
+        /// Number of these checkpoints.
         count: usize,
     },
     /// Only the fork of a run can be discarded.
-    #[error("fork {name} is not the fork of a run: it is there to stay")]
+    #[error("fork {name} is a persistent fork, not the fork of a run")]
     PersistentFork {
         /// The name.
         name: ForkName,
     },
-    /// The head of a fork is not where the caller expects it.
-    #[error("fork {fork} moved to {} while this was prepared for {}", found.short(), expected.short())]
+    /// The head of a fork is not the version that the caller expects.
+    #[error("fork {fork} moved to {} during the operation, which expected {}", found.short(), expected.short())]
     ForkMoved {
         /// The fork.
         fork: ForkName,
-        /// The version that was expected at the head.
+        /// The expected head.
         expected: VersionId,
-        /// The version that is at the head.
+        /// The actual head.
         found: VersionId,
     },
     /// The fork has no version that can be undone.
-    #[error("there is nothing to undo on fork {fork}: it is where it began")]
+    #[error("nothing to undo on fork {fork}: it is at the version it started from")]
     NothingToUndo {
         /// The fork.
         fork: ForkName,
     },
     /// The last change of the fork is not an undo.
-    #[error("there is nothing to redo on fork {fork}")]
+    #[error("nothing to redo on fork {fork}")]
     NothingToRedo {
         /// The fork.
         fork: ForkName,
@@ -163,7 +163,7 @@ pub enum VaultError {
         name: CheckpointName,
     },
     /// The name of a new checkpoint is taken.
-    #[error("there is a checkpoint {name} on fork {fork} already")]
+    #[error("checkpoint {name} already exists on fork {fork}")]
     CheckpointExists {
         /// The fork.
         fork: ForkName,
@@ -184,12 +184,12 @@ pub enum VaultError {
         id: RunPrefix,
     },
     /// A version has no common ancestor with the others.
-    #[error("version {} was made of nothing that the others were made of", version.short())]
+    #[error("version {} has no common ancestor with the others", version.short())]
     NotRelated {
         /// The version.
         version: VersionId,
     },
-    /// A join was asked for without versions.
+    /// A join was requested without versions.
     #[error("there are no versions to join")]
     NothingToJoin,
     /// There is no such batch.
@@ -198,34 +198,34 @@ pub enum VaultError {
         /// The id.
         id: BatchPrefix,
     },
-    /// A prefix of an id fits several batches.
-    #[error("{id} could be any of several batches")]
+    /// An id prefix matches several batches.
+    #[error("{id} is ambiguous: it matches several batches")]
     AmbiguousBatch {
         /// The id.
         id: BatchPrefix,
     },
-    /// A prefix of an id fits several runs.
-    #[error("{id:?} could be any of {count} runs, among them {examples}", id = id.as_str())]
+    /// An id prefix matches several runs.
+    #[error("{id:?} is ambiguous: it matches {count} runs, among them {examples}", id = id.as_str())]
     AmbiguousRun {
         /// The id.
         id: RunPrefix,
-        /// How many there are.
+        /// Number of matches.
         count: usize,
-        /// Some of them, separated by commas.
+        /// Some of the matches, separated by commas.
         examples: String,
     },
-    /// The changes of a run are captured once.
-    #[error("run {id} is in the vault already: a run is captured once")]
+    /// The run is already captured.
+    #[error("run {id} is already in the vault: a run is captured only once")]
     RunCaptured {
         /// The id.
         id: RunId,
     },
-    /// A run has no version that a reference could lead to.
-    #[error("run {id} leads to no version: {reason}")]
+    /// The run has no version that a reference could resolve to.
+    #[error("run {id} has no version: {reason}")]
     RunWithoutVersion {
         /// The id.
         id: RunId,
-        /// Why not, in words.
+        /// The reason, as text.
         reason: &'static str,
     },
 
@@ -235,22 +235,22 @@ pub enum VaultError {
         /// The id.
         id: ApprovalPrefix,
     },
-    /// A prefix of an id fits several approvals.
-    #[error("{id:?} could be any of {count} approvals, among them {examples}", id = id.as_str())]
+    /// An id prefix matches several approvals.
+    #[error("{id:?} is ambiguous: it matches {count} approvals, among them {examples}", id = id.as_str())]
     AmbiguousApproval {
         /// The id.
         id: ApprovalPrefix,
-        /// How many there are.
+        /// Number of matches.
         count: usize,
-        /// Some of them, separated by commas.
+        /// Some of the matches, separated by commas.
         examples: String,
     },
-    /// An approval was decided or used before.
-    #[error("approval {id} is {} already", state.word())]
+    /// The approval was already decided or used.
+    #[error("approval {id} is already {}", state.word())]
     ApprovalSettled {
         /// The id.
         id: ApprovalId,
-        /// The state that it has.
+        /// Its state.
         state: ApprovalState,
     },
     /// An approval expired before it was decided.
@@ -267,21 +267,21 @@ pub enum VaultError {
         name: RecordingName,
     },
     /// The name of a new recording is taken.
-    #[error("there is a recording {name} already")]
+    #[error("recording {name} already exists")]
     RecordingExists {
         /// The name.
         name: RecordingName,
     },
-    /// A recording is stopped once.
-    #[error("recording {name} has ended already")]
+    /// The recording was already stopped.
+    #[error("recording {name} has already ended")]
     RecordingStopped {
         /// The name.
         name: RecordingName,
     },
     /// No recording is open.
-    #[error("nothing is recorded at present")]
+    #[error("no recording is open")]
     NotRecording,
-    /// Several recordings are open, and none was named.
+    /// Several recordings are open, and the caller named no recording.
     #[error("several recordings are open: {names}")]
     SeveralRecordings {
         /// Their names, separated by commas.
@@ -299,59 +299,59 @@ pub enum VaultError {
     NotADirectory {
         /// The path.
         path: TreePath,
-        /// What it is, such as `blob` or `symlink`.
+        /// The kind of object, such as `blob` or `symlink`.
         kind: &'static str,
     },
-    /// A directory stands where a file is needed.
+    /// A directory, where a file is required.
     #[error("{path} is a directory")]
     IsADirectory {
         /// The path.
         path: TreePath,
     },
-    /// A path is in the directory that avfs keeps for itself.
-    #[error("{path} is avfs's own, which is never part of a version")]
+    /// A path in the directory that avfs reserves for itself.
+    #[error("{path} is reserved for avfs and is never part of a version")]
     OwnPath {
         /// The path.
         path: TreePath,
     },
-    /// Something that is not a regular file stands where a file is needed.
+    /// An entry of another kind, where a regular file is required.
     #[error("{path} is a {kind}, not a file")]
     NotAFile {
         /// The path.
         path: TreePath,
-        /// What it is, such as `blob` or `symlink`.
+        /// The kind of object, such as `blob` or `symlink`.
         kind: &'static str,
     },
     /// The path of a new entry is taken.
-    #[error("{path} exists already")]
+    #[error("{path} already exists")]
     PathExists {
         /// The path.
         path: TreePath,
     },
-    /// A directory was to be moved or copied into itself.
+    /// Attempt to move or copy a directory into itself.
     #[error("{}", cycle(from, to))]
     PathCycle {
-        /// The path that was to be moved or copied.
+        /// The source path.
         from: TreePath,
-        /// The path it was to get.
+        /// The target path.
         to: TreePath,
     },
 
     /// A tree has more entries than [`ENTRIES_MAX`](crate::tree::ENTRIES_MAX).
-    #[error("a version of {entries} entries; at most {} are kept or read", crate::tree::ENTRIES_MAX)]
+    #[error("the version has {entries} entries; the limit is {}", crate::tree::ENTRIES_MAX)]
     TooManyEntries {
         /// Entries of the version.
         entries: u64,
     },
-    /// An operation on directories that are shared many times would take too much memory.
-    #[error("the changes in shared directories take more than {} MiB of memory", max_bytes >> 20)]
+    /// An operation on directories that occur many times in a tree would need too much memory.
+    #[error("the changes in shared directories need more than {} MiB of memory", max_bytes >> 20)]
     SharedTooOften {
-        /// The most bytes that are used.
+        /// The memory limit in bytes.
         max_bytes: u64,
     },
-    /// A path has too many components or bytes. It comes shortened.
+    /// A path has too many components or bytes. The message shows it shortened.
     #[error(
-        "{path} lies too deep: at most {} levels and {} bytes of a path are read",
+        "{path} is too deep: a path can have at most {} levels and {} bytes",
         avfs_types::path::DEPTH_MAX,
         avfs_types::path::PATH_BYTES_MAX
     )]
@@ -360,37 +360,37 @@ pub enum VaultError {
         path: String,
     },
     /// A file is larger than a version can hold.
-    #[error("the file is {size} bytes long; at most {max} can be kept")]
+    #[error("the file is {size} bytes long; the limit is {max} bytes")]
     FileTooLarge {
-        /// Bytes of the file.
+        /// Size of the file in bytes.
         size: u64,
-        /// The most bytes that are kept.
+        /// The limit in bytes.
         max: u64,
     },
-    /// The content to be stored cannot be read.
-    #[error("cannot read the content to be stored")]
+    /// Reading the content to store failed.
+    #[error("cannot read the content to store")]
     Input(#[source] std::io::Error),
-    /// Content cannot be written to where the caller wants it.
-    #[error("cannot write the content out")]
+    /// Writing content to the caller's destination failed.
+    #[error("cannot write the content")]
     Output(#[source] std::io::Error),
     /// A thread cannot be started.
     #[error("cannot start a thread")]
     Threads(#[source] std::io::Error),
 
     /// A limit of the vault would be exceeded.
-    #[error("this would exceed the vault's quota of {limit} {what}: it would be {would_be}")]
+    #[error("this would exceed the vault's quota of {limit} {what}: the total would be {would_be}")]
     Quota {
-        /// What the limit counts, such as `versions`.
+        /// The unit of the limit, such as `versions`.
         what: &'static str,
         /// The limit.
         limit: u64,
-        /// What the count would be.
+        /// The resulting total.
         would_be: u64,
     },
 }
 
 impl VaultError {
-    /// True if the vault does not hold what it should, and may well hold the rest.
+    /// True if an object is missing or damaged; other objects of the vault may be intact.
     pub(crate) fn is_damage(&self) -> bool {
         if let Self::InFile { source, .. } = self {
             return source.is_damage();
@@ -407,7 +407,7 @@ impl VaultError {
         Self::DamagedObject { kind, id: id.to_owned(), detail: error.to_string() }
     }
 
-    /// What is wrong with an object, told of the file it belongs to.
+    /// Attributes a missing or damaged object to the file that it belongs to.
     #[must_use]
     pub fn in_file(self, path: &TreePath) -> Self {
         if matches!(self, Self::MissingObject { .. } | Self::DamagedObject { .. }) {
@@ -421,7 +421,7 @@ fn cycle(from: &TreePath, to: &TreePath) -> String {
     if from == to {
         return format!("source and target are the same: {from}");
     }
-    format!("{to} lies beneath {from}: nothing can be put into itself")
+    format!("{to} is inside {from}: a directory cannot be moved or copied into itself")
 }
 
 impl Diagnose for VaultError {

@@ -1,16 +1,16 @@
 //! A vault: a versioned workspace in one SQLite file.
 //!
-//! Blobs and trees are immutable and named by their digests. A version records a root tree and the versions it was made
-//! from. Forks and checkpoints lead to versions, and the audit log says how they got there. The [`backend`] stores
-//! rows; everything else here gives them their meaning.
+//! Blobs and trees are immutable and named by their digests. A version records a root tree and its parent versions.
+//! Forks and checkpoints point to versions, and the audit log records every change to them. The [`backend`] stores
+//! rows; the rest of this crate interprets them.
 //!
 //! - [`Vault`] opens a vault; its methods change it, each in one transaction.
 //! - [`import`], [`capture`], [`export`] and [`materialize`] move files between a vault and the file system.
-//! - [`page`], [`tree`] and [`diff`] read what a version holds.
-//! - [`gc`], [`fsck`] and [`quota`] keep a vault small and whole.
+//! - [`page`], [`tree`] and [`diff`] read the content of a version.
+//! - [`gc`], [`fsck`] and [`quota`] keep a vault small and intact.
 //!
-//! This crate never runs a command and never decides what may run. It prints nothing, and it reads the clock and the
-//! user's name from its [`Context`] only.
+//! This crate never runs a command and never decides which commands are allowed. It prints nothing, and takes the clock
+//! and the user's name only from its [`Context`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,7 +27,7 @@
 //! let context = Context { clock: Arc::new(SystemClock), actor: "user".to_owned() };
 //! let vault = Vault::create(&dir.path().join("vault.db"), None, OpenOptions::default(), context)?;
 //!
-//! // Each write is a version; an older one stays as it was.
+//! // Each write creates a version; older versions stay unchanged.
 //! let path = TreePath::parse(b"docs/note.txt")?;
 //! vault.write_file(&ForkName::main(), &path, &b"first"[..], None, "write a note")?;
 //! vault.write_file(&ForkName::main(), &path, &b"second"[..], None, "write it again")?;
@@ -35,7 +35,7 @@
 //! let reader = vault.read()?;
 //! let (before, _) = version::resolve(&*reader, &Reference::parse("main~1")?)?;
 //! let Some(Node::File(file)) = tree::lookup(&&*reader, &version::root_of(&before)?, &path)? else {
-//!     panic!("the file is there")
+//!     panic!("the file exists")
 //! };
 //! assert_eq!(read_content(&*reader, &file)?, b"first");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,45 +1,45 @@
-//! How far long work has come, for somebody else to show; and a way to ask it to stop.
+//! Progress of a long operation, shown by an observer, and a way to cancel the operation.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-/// Somebody who looks on while others wait for long work.
+/// An observer of a long operation.
 pub trait Onlooker: std::fmt::Debug + Send + Sync {
-    /// From now on somebody waits.
+    /// Called when a caller starts to wait.
     fn wait_begins(&self);
-    /// Called often, by the threads that do the work; also while nobody waits.
+    /// Called often by the working threads, even if no caller waits.
     fn looks(&self, meter: &Meter);
-    /// Nobody waits any more.
+    /// Called when the caller stops waiting.
     fn wait_ends(&self, meter: &Meter);
-    /// Something that is worth knowing before the work begins.
+    /// Shows lines to the user before the work starts.
     fn announces(&self, lines: &[String]);
 }
 
-/// The progress of a long operation, shared with the thread that shows it or stops it.
+/// The progress of a long operation, shared with the thread that shows or cancels it.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// Files that are done.
+    /// Files completed.
     pub files: AtomicU64,
-    /// Bytes that are done.
+    /// Bytes completed.
     pub bytes: AtomicU64,
-    /// 0 while it is not known.
+    /// Total number of files; 0 if unknown.
     pub files_total: AtomicU64,
     pub(crate) bytes_total: AtomicU64,
     stop: AtomicBool,
-    /// The signal that asked to stop; 0 for none.
+    /// The signal that requested the stop, or 0.
     signal: AtomicI32,
     onlooker: Option<Box<dyn Onlooker>>,
 }
 
 impl Meter {
-    /// A meter that somebody looks at.
+    /// A meter with an observer.
     #[must_use]
     pub fn watched(onlooker: Box<dyn Onlooker>) -> Self {
         Self { onlooker: Some(onlooker), ..Self::default() }
     }
 
-    /// Does work that somebody waits for.
+    /// Runs work that a caller waits for.
     pub fn waited_for<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Ends the wait also if the work panics.
+        /// Ends the wait even if the work panics.
         struct Waits<'a>(&'a Meter);
         impl Drop for Waits<'_> {
             fn drop(&mut self) {
@@ -55,34 +55,34 @@ impl Meter {
         work()
     }
 
-    /// Lets whoever looks on look now.
+    /// Notifies the observer.
     pub fn look(&self) {
         if let Some(onlooker) = &self.onlooker {
             onlooker.looks(self);
         }
     }
 
-    /// Tells whoever looks on something at once.
+    /// Passes lines to the observer immediately.
     pub fn announce(&self, lines: &[String]) {
         if let Some(onlooker) = &self.onlooker {
             onlooker.announces(lines);
         }
     }
 
-    /// Begins to count anew, for other work.
+    /// Resets the counters for another operation.
     pub fn restart(&self) {
         for counter in [&self.files, &self.bytes, &self.files_total, &self.bytes_total] {
             counter.store(0, Ordering::Relaxed);
         }
     }
 
-    /// As [`Self::stop`], because of a signal.
+    /// Like [`Self::stop`], because of a signal.
     pub fn stop_for(&self, signal: i32) {
         self.signal.store(signal, Ordering::Relaxed);
         self.stop();
     }
 
-    /// The signal that asked to stop, if one did.
+    /// The signal that requested the stop; `None` if it was not a signal.
     #[must_use]
     pub fn stopped_by(&self) -> Option<i32> {
         Some(self.signal.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
@@ -100,13 +100,13 @@ impl Meter {
         self.bytes_total.store(bytes, Ordering::Relaxed);
     }
 
-    /// Asks the work to clean up and end.
+    /// Requests that the operation clean up and end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         avfs_types::pause::point("stopped");
     }
 
-    /// True once somebody asked the operation to stop.
+    /// True once a stop was requested.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

@@ -1,11 +1,11 @@
-//! Paths that somebody named, however many.
+//! A set of paths with fast prefix queries.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use avfs_types::path::TreePath;
 
-/// Paths, none of which lies beneath another one.
+/// A set of paths in which no path is beneath another.
 pub(super) struct PathSet(BTreeSet<Vec<u8>>);
 
 impl PathSet {
@@ -19,17 +19,17 @@ impl PathSet {
         self.0.is_empty()
     }
 
-    /// True for a path of it.
+    /// True if the set contains the path.
     pub(crate) fn has(&self, path: &TreePath) -> bool {
         self.0.contains(path.as_bytes())
     }
 
-    /// True for a path of it, and for everything beneath one.
+    /// True if the set contains the path or a directory above it.
     pub(crate) fn covers(&self, path: &TreePath) -> bool {
         self.has(path) || prefixes(path.as_bytes()).any(|above| self.0.contains(above))
     }
 
-    /// True for a directory on the way to a path of it.
+    /// True if a path of the set is beneath the directory.
     pub(crate) fn leads_to(&self, dir: &TreePath) -> bool {
         let beneath = if dir.is_root() { Vec::new() } else { [dir.as_bytes(), b"/"].concat() };
         let from = (Bound::Included(beneath.as_slice()), Bound::Unbounded);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_knows_what_lies_beneath_and_on_the_way() {
+    fn a_set_covers_descendants_and_knows_ancestors() {
         let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
         let paths = ["a", "a-b/c", "a/d", "x/y/z"].map(path);
         let set = PathSet::new(paths.iter());

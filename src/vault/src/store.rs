@@ -1,4 +1,4 @@
-//! The vault: opens or makes one, and runs its transactions.
+//! The [`Vault`] type: creates and opens vaults, and runs their transactions.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,11 @@ pub mod key {
     pub(crate) const VAULT_ID: &str = "vault_id";
     /// When the vault was created.
     pub const CREATED_AT: &str = "created_at";
-    /// The directory the vault is bound to: `..` when it lies in that directory's `.avfs`.
+    /// The directory the vault is bound to: `..` if the vault is in that directory's `.avfs`.
     pub const BOUND: &str = "bound";
 }
 
-/// Who acts and what time it is: the edge knows, the library is told.
+/// The acting user and the clock, supplied by the caller.
 #[derive(Clone)]
 pub struct Context {
     /// The clock that versions and audit rows get their times from.
@@ -42,7 +42,7 @@ pub struct Context {
     pub actor: String,
 }
 
-/// Tells which versions are in use though no fork and no checkpoint may lead to them.
+/// Returns the versions that are in use even if no fork and no checkpoint leads to them.
 type InUse = Box<dyn Fn() -> std::io::Result<Vec<VersionId>> + Send + Sync>;
 
 /// One vault, shared by threads.
@@ -53,16 +53,16 @@ pub struct Vault {
     in_use: Option<InUse>,
 }
 
-/// How often a new file may be swept before it is locked.
+/// Attempts to create a file and lock it before a concurrent sweep removes it.
 const BEGIN_TRIES_MAX: u32 = 100;
 
-/// What is not yet the vault `path`, or no longer.
+/// A unique temporary name beside the vault `path`: for a vault being created, or one being deleted.
 fn unfinished_name(path: &Path) -> Result<PathBuf> {
     let unique = random::suffix().map_err(VaultError::Input)?;
     Ok(sibling(path, &format!("{UNFINISHED_INFIX}{unique}")))
 }
 
-/// Makes a file that will be a vault, locked by this process before anything is in it.
+/// Creates the file of a future vault, locked by this process while it is still empty.
 fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
     for _ in 0..BEGIN_TRIES_MAX {
         let unfinished = unfinished_name(path)?;
@@ -70,7 +70,7 @@ fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
         avfs_types::pause::point("vault-begun");
         match FileLock::try_existing(&unfinished, Mode::Exclusive) {
             Ok(Some(lock)) => return Ok((unfinished, lock)),
-            // Somebody who sweeps was faster, and removes it.
+            // A concurrent sweep locked it first, and removes it.
             Ok(None) => {}
             Err(error) => {
                 let error = BackendError::lock(path, LockError::of(error));
@@ -81,13 +81,14 @@ fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
     Err(VaultError::Output(std::io::ErrorKind::WouldBlock.into()))
 }
 
-/// The first failure is the one to tell; a leftover of it is swept here as far as it goes.
+/// Removes the leftovers of a failed creation. Errors of the removal are ignored: the first failure is reported.
 fn given_up(unfinished: &Path, error: VaultError) -> VaultError {
     let _ = SqliteBackend::remove_files(unfinished);
     error
 }
 
-/// Removes what of this user was killed before it was the vault `path`. What cannot be removed is in nobody's way.
+/// Removes unfinished files of the vault `path` that killed processes of this user left behind. Errors are ignored: a
+/// leftover does no harm.
 fn sweep_unfinished(path: &Path) {
     let (Some(dir), Some(vault)) = (path.parent(), path.file_name()) else { return };
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
@@ -105,7 +106,7 @@ fn sweep_unfinished(path: &Path) {
 }
 
 impl Vault {
-    /// Makes a vault at `path`, complete or not at all. `bound` is what [`key::BOUND`] says.
+    /// Creates a vault at `path` atomically. `bound` is the value of [`key::BOUND`].
     pub fn create(path: &Path, bound: Option<&[u8]>, options: OpenOptions, context: Context) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(SqliteBackend::taken(path, &options).into());
@@ -119,12 +120,13 @@ impl Vault {
             Ok(backend) => backend.publish(path)?,
             Err(error) => return Err(given_up(&unfinished, error)),
         }
-        // Closed later, it would take the locks of whoever has opened the vault here.
+        // Dropped before the open: closing this descriptor later would release the POSIX locks that this process then
+        // holds on the vault.
         drop(lock);
         Self::open(path, options, context)
     }
 
-    /// Makes a copy of the vault as it is now, in one new file, complete or not at all. Others may write meanwhile.
+    /// Copies the current state of the vault to one new file, atomically. Other processes can write during the copy.
     pub fn copy(&self, to: &Path) -> Result<()> {
         let Some(path) = self.path.as_deref() else {
             return Err(VaultError::Output(std::io::ErrorKind::Unsupported.into()));
@@ -142,16 +144,16 @@ impl Vault {
         copied.map_err(|error| given_up(&unfinished, error.into()))
     }
 
-    /// Opens a vault file. Fails if there is none, if it is not a vault, or if its format is newer.
+    /// Opens a vault file. Fails if the file does not exist, is not a vault, or has a newer format.
     pub fn open(path: &Path, options: OpenOptions, context: Context) -> Result<Self> {
         let backend = SqliteBackend::open(path, options)?;
         Ok(Self { backend: Box::new(backend), path: Some(path.to_owned()), context, in_use: None })
     }
 
-    /// Removes the vault with all that lies beside it, once nobody uses it.
+    /// Removes the vault and its companion files, once no process uses it.
     pub fn delete(self, patience: Duration) -> Result<()> {
         let Some(path) = self.path.as_deref() else { return Ok(()) };
-        // Removing a link would leave every version where it is.
+        // Removing a symlink would leave the vault itself in place.
         let path = path.canonicalize().map_err(|error| BackendError::io("remove", path, error))?;
         let aside = unfinished_name(&path)?;
         let _alone = self.backend.sweep_guard()?;
@@ -159,13 +161,13 @@ impl Vault {
         Ok(SqliteBackend::delete(&path, &aside, patience)?)
     }
 
-    /// A new vault over any backend.
+    /// Creates a vault on any backend.
     pub fn over(backend: Box<dyn Backend>, context: Context) -> Result<Self> {
         initialize(&*backend, None, &context)?;
         Ok(Self { backend, path: None, context, in_use: None })
     }
 
-    /// This vault, of which gc and prune leave alone what `in_use` tells: the edge knows what runs.
+    /// Makes gc and prune keep the versions that `in_use` returns: only the caller knows the active runs.
     #[must_use]
     pub fn sparing(
         mut self,
@@ -175,12 +177,12 @@ impl Vault {
         self
     }
 
-    /// Waits until everything that was committed so far, by any process, is on the disk.
+    /// Waits until every transaction committed so far, by any process, is on disk.
     pub fn flush(&self) -> Result<()> {
         Ok(self.backend.flush()?)
     }
 
-    /// Those of the versions in use that are there; what was applied can be taken back for a while.
+    /// The existing versions that are in use, including those of applications that can still be undone.
     pub(super) fn versions_in_use(&self, reader: &dyn Reader) -> Result<Vec<VersionId>> {
         let told =
             self.in_use.as_ref().map_or(Ok(Vec::new()), |in_use| in_use()).map_err(VaultError::Input)?;
@@ -195,36 +197,36 @@ impl Vault {
         Ok(there)
     }
 
-    /// The vault file; nothing for one in memory.
+    /// The path of the vault file; `None` for a vault in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The store, for what has no method here.
+    /// The store, for operations without a method here.
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
     }
 
-    /// What was acknowledged and is not in this vault, because it is an older copy, such as one from a backup.
+    /// The acknowledged commits that this vault lacks because it is an older copy, such as one from a backup.
     #[must_use]
     pub fn older_copy(&self) -> Option<&Rollback> {
         self.backend.older_copy()
     }
 
-    /// The time by the clock of the context.
+    /// The current time of the context's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.context.clock.now()
     }
 
-    /// A consistent view of the vault. Do not hold it longer than needed: it keeps the log growing.
+    /// A consistent view of the vault. Do not hold it longer than needed: the WAL grows while it is open.
     pub fn read(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(self.backend.read()?)
     }
 
-    /// Runs `body` as one transaction: what it did is on the disk when this returns, or was never done.
+    /// Runs `body` as one transaction: its changes are on disk when this returns, or have no effect.
     pub fn transact<T>(&self, body: impl FnOnce(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
         self.transact_with(Durability::Synced, body)
     }
@@ -237,8 +239,8 @@ impl Vault {
         self.transact_deciding(body, |_| durability)
     }
 
-    /// As [`Vault::transact`], for what became of a run: `durability` is that of its version. Records without one survive
-    /// the end of this process, and reach the disk with the next version.
+    /// Like [`Vault::transact`], for the outcome of a run: `durability` applies if the transaction adds a version.
+    /// Records without a version survive the end of this process, and reach the disk with the next version.
     pub(super) fn transact_run<T>(
         &self,
         durability: Durability,
@@ -262,14 +264,14 @@ impl Vault {
         Ok(done)
     }
 
-    /// The id that the vault was created with, in hex digits.
+    /// The id of the vault, assigned at creation, in hex digits.
     pub fn id(&self) -> Result<String> {
         let id = self.read()?.meta(key::VAULT_ID)?.unwrap_or_default();
         Ok(to_hex(&id))
     }
 }
 
-/// A vault's first rows: its identity, an empty version and the main fork.
+/// Writes a vault's first rows: its id, an empty version and the main fork.
 fn initialize(backend: &dyn Backend, bound: Option<&[u8]>, context: &Context) -> Result<()> {
     let id = random::bytes::<16>().map_err(VaultError::Input)?;
     let mut transaction = Transaction::over(backend.write()?, context);
@@ -307,9 +309,9 @@ fn initialize(backend: &dyn Backend, bound: Option<&[u8]>, context: &Context) ->
 /// The outcome of an operation that may add a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The version at the head of the fork now.
+    /// The current head of the fork.
     pub version: VersionRecord,
-    /// The fork's head before it; the same version when nothing changed.
+    /// The previous head of the fork; the same version if nothing changed.
     pub previous: VersionId,
 }
 
@@ -321,13 +323,13 @@ impl Committed {
     }
 }
 
-/// What may be done inside a transaction.
+/// The operations of a write transaction.
 pub struct Transaction<'a> {
     pub(super) writer: Box<dyn Writer + 'a>,
     context: &'a Context,
-    /// Bytes of content that were put.
+    /// Bytes of content added in this transaction.
     added: u64,
-    /// A version was put.
+    /// Whether this transaction added a version.
     has_version: bool,
 }
 
@@ -348,7 +350,7 @@ impl Transaction<'_> {
         self.context.clock.now()
     }
 
-    /// Who does all this.
+    /// The acting user.
     #[must_use]
     pub(crate) fn actor(&self) -> &str {
         &self.context.actor
@@ -367,7 +369,7 @@ impl Transaction<'_> {
         Ok(self.writer.put_trees(&new.pages)?)
     }
 
-    /// Adds a version of this root, within the quotas.
+    /// Adds a version with this root. Fails if a quota would be exceeded.
     pub fn put_version(&mut self, root: &DirRef, draft: Draft<'_>) -> Result<VersionRecord> {
         check_entries(root.totals.entries)?;
         quota::check(self.view(), &root.totals, draft.parents.first(), self.added)?;
@@ -378,7 +380,7 @@ impl Transaction<'_> {
         Ok(version)
     }
 
-    /// What is made from a partial version is partial, whatever made it.
+    /// A version with a partial parent is partial too.
     fn extent_of(&self, draft: &Draft<'_>) -> Result<Extent> {
         for parent in &draft.parents {
             if let Some(Extent::Partial) = self.view().version(parent)?.map(|parent| parent.extent) {
@@ -388,7 +390,7 @@ impl Transaction<'_> {
         Ok(draft.extent)
     }
 
-    /// Makes `root` the head of a fork, as a new version, unless it is what the head holds already.
+    /// Makes `root` the head of a fork, as a new version, unless the head already has this root.
     pub(crate) fn advance(
         &mut self,
         fork: &ForkRecord,
@@ -406,7 +408,7 @@ impl Transaction<'_> {
         self.advance_to(fork, root, vec![fork.head], action)
     }
 
-    /// Makes `root` the head of a fork, as a new version with these parents, the present head first.
+    /// Makes `root` the head of a fork, as a new version with these parents, the current head first.
     pub(super) fn advance_to(
         &mut self,
         fork: &ForkRecord,
@@ -437,11 +439,11 @@ impl Transaction<'_> {
 
 /// How a fork moves to a new root.
 pub struct Advance<'a> {
-    /// What the audit log calls it, such as `fork.write`.
+    /// The action name in the audit log, such as `fork.write`.
     pub action: &'static str,
     /// The message of the new version.
     pub message: &'a str,
-    /// The run that the changes come from.
+    /// The run that made the changes.
     pub run: Option<&'a str>,
     /// When a version is added.
     pub when: When,
@@ -452,11 +454,11 @@ pub struct Advance<'a> {
 pub enum When {
     /// Only if the content differs from the head's.
     Changed,
-    /// Even if it does not: the record of it is the point.
+    /// Even if it does not: the operation must be recorded.
     Always,
 }
 
-/// A version that must exist. Fails with [`VaultError::MissingObject`].
+/// Returns a version that must exist. Fails with [`VaultError::MissingObject`].
 pub fn require_version(reader: &dyn Reader, id: &VersionId) -> Result<VersionRecord> {
     let found = reader.version(id)?;
     found.ok_or_else(|| VaultError::MissingObject { kind: "version", id: id.short() })

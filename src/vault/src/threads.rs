@@ -1,4 +1,4 @@
-//! Threads, where there may be none: at the limit on processes work is done on the thread that asks, or is an error.
+//! Threads with a fallback: at the process limit, work runs on the calling thread or fails with an error.
 
 use std::sync::OnceLock;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -10,7 +10,7 @@ use avfs_hostfs::threads::shielded;
 
 use crate::error::{Result, VaultError};
 
-/// Starts a thread of a scope.
+/// Spawns a scoped thread.
 pub(super) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -18,29 +18,29 @@ pub(super) fn spawn<'scope, T: Send + 'scope>(
     shielded(|| Builder::new().spawn_scoped(scope, work)).map_err(VaultError::Threads)
 }
 
-/// What a thread came to; its panic is that of whoever waits for it.
+/// Joins a thread and returns its result. Propagates a panic of the thread to the caller.
 pub(super) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A thread for every core.
+/// A pool with one thread per core.
 pub(super) fn pool() -> Result<ThreadPool> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let built = shielded(|| ThreadPoolBuilder::new().num_threads(threads).build());
     built.map_err(|error| VaultError::Threads(std::io::Error::other(error)))
 }
 
-/// Both, at once where that can be.
+/// Runs both closures, in parallel if a pool is available.
 pub(super) fn both<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
     if can_share() { rayon::join(a, b) } else { (a(), b()) }
 }
 
-/// Each of them in their order, several at once where that can be.
+/// Maps all items, in parallel if a pool is available. Keeps their order.
 pub(super) fn map<A: Send, B: Send>(all: Vec<A>, work: impl Fn(A) -> B + Sync + Send) -> Vec<B> {
     if can_share() { all.into_par_iter().map(work).collect() } else { all.into_iter().map(work).collect() }
 }
 
-/// True on a thread of a pool, or if the process could make the pool of all others.
+/// True on a thread of a pool, or if the global pool could be created.
 fn can_share() -> bool {
     static MADE: OnceLock<bool> = OnceLock::new();
     rayon::current_thread_index().is_some()
