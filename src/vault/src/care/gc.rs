@@ -1,11 +1,11 @@
-//! Gives back what nothing refers to any more: expired forks, versions, trees, blobs.
+//! Garbage collection: deletes expired forks, and versions, trees and blobs that nothing refers to.
 //!
-//! Objects go newest first, so that an object that is there always has everything it refers to, also when
-//! the sweep is killed half-way. Before each step the heads are looked at again: what a new version has
-//! begun to use since the marking stays.
+//! Objects are deleted newest first, so that an existing object always has everything it refers to, even if the sweep
+//! is killed halfway. Before each step the heads are read again: objects that a new version has started to use since
+//! the mark phase are kept.
 //!
-//! The journal keeps nothing alive: a run's versions live as long as its fork leads to them, its row for ever.
-//! A remembered result keeps the output of its command alive, not its versions; without them it is forgotten.
+//! The journal keeps nothing alive: a run's versions live as long as its fork leads to them, its row lives forever.
+//! A remembered result keeps the output of its command alive, not its versions; without them it is deleted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -19,43 +19,43 @@ use crate::reach::{Object, refers_to};
 use crate::run::Runs;
 use crate::{Result, Vault, memo, require_version};
 
-/// Rows looked at in one transaction.
+/// Rows examined in one transaction.
 const STEP_ROWS: usize = 500;
 
-/// What a sweep removed.
+/// Counts of the rows that a sweep removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Forks that had expired.
+    /// Expired forks.
     pub forks: u64,
-    /// Versions that nothing led to.
+    /// Unreachable versions.
     pub versions: u64,
-    /// Pages that no version needs.
+    /// Pages that no version refers to.
     pub trees: u64,
-    /// Blobs that no page needs.
+    /// Blobs that no page refers to.
     pub blobs: u64,
-    /// Remembered results that had expired, or lost a version.
+    /// Remembered results that expired or lost a version.
     pub memos: u64,
 }
 
-/// Everything that is in use.
+/// The objects in use.
 #[derive(Default)]
 struct Marked {
-    /// Versions that count as heads.
+    /// Versions treated as heads.
     in_use: Vec<VersionId>,
-    /// The last row of the audit log when heads and checkpoints were looked at: none of them moves without one.
+    /// The last row of the audit log when heads and checkpoints were read: each of their changes adds a row.
     looked_at: Option<i64>,
     versions: HashSet<VersionId>,
     trees: HashSet<TreeId>,
-    /// Chunk lists that were walked, and whatever was walked as one.
+    /// Chunk lists that were walked, and blobs that were walked as if they were lists.
     lists: HashSet<BlobId>,
-    /// The beginnings of the digests of all blobs. One that is not in use and begins as one that is stays too.
+    /// Digest prefixes of all blobs in use. An unused blob with the same prefix is kept too.
     blobs: HashSet<u64>,
-    /// The newest remembered result that was looked at.
+    /// The newest remembered result that was read.
     newest_memo: i64,
 }
 
 impl Marked {
-    /// Marks what heads, checkpoints and runs lead to; what is marked already is not walked again.
+    /// Marks everything reachable from heads, checkpoints and versions in use. Marked objects are not walked again.
     fn mark_all(&mut self, reader: &dyn Reader) -> Result<()> {
         let newest = reader.audit_before(i64::MAX, 1)?.first().map(|row| row.seq);
         if newest.is_some() && newest == self.looked_at {
@@ -69,11 +69,11 @@ impl Marked {
         self.walk(reader, waiting)
     }
 
-    /// Marks what remembered results have kept of the output of their commands.
+    /// Marks the command output that remembered results keep.
     fn mark_outputs(&mut self, reader: &dyn Reader) -> Result<()> {
         let memos = memo::newer_than(reader, self.newest_memo)?;
         self.newest_memo = memos.first().map_or(self.newest_memo, |memo| memo.seq);
-        // A whole blob is walked as a list is: it leads to nothing.
+        // A whole blob can be walked as a list: it refers to nothing.
         let outputs = memos.iter().flat_map(|memo| [memo.stdout, memo.stderr]);
         self.walk(reader, outputs.map(Object::List).collect())
     }
@@ -109,9 +109,9 @@ fn beginning(digest: &[u8; DIGEST_BYTES]) -> u64 {
 }
 
 impl Vault {
-    /// Deletes expired forks and everything that is not in use. `progress` hears how many objects were looked at.
+    /// Deletes expired forks and everything that is not in use. Calls `progress` with the number of objects examined.
     pub fn gc(&self, progress: &dyn Fn(u64)) -> Result<Swept> {
-        // Nobody may be between storing an object and referring to it.
+        // No process may be between storing an object and referring to it.
         let alone = self.backend().sweep_guard()?;
         let mut swept = Swept { forks: self.expire_forks(&[])?.len() as u64, ..Swept::default() };
         let mut marked = {
@@ -122,7 +122,7 @@ impl Vault {
         };
         avfs_types::pause::point("marked");
         swept.versions = self.sweep_versions(&mut marked)?;
-        // Only now: which of them have lost a version is known when those are gone.
+        // After the versions: only then is it known which results have lost one.
         swept.memos = self.forget(&Forget::AllLost)?.len() as u64;
         let mut looked_at = 0;
         let mut announced = swept.versions > 0;
@@ -142,7 +142,7 @@ impl Vault {
                         .map(|(row, _)| *row)
                         .collect();
                     if !unused.is_empty() && !announced {
-                        // Told with the first deletion: a sweep that is killed half-way is in the log too.
+                        // Recorded with the first deletion, so that a sweep killed halfway is in the log too.
                         transaction.record(&sweeping())?;
                     }
                     transaction.writer.delete_objects(kind, &unused)?;
@@ -173,20 +173,20 @@ impl Vault {
                 transaction.record(&event)
             })?;
         }
-        // What is left to do takes nothing from anybody.
+        // The rest deletes nothing, so others can store objects again.
         drop(alone);
         self.backend().shrink(&|_| {})?;
         Ok(swept)
     }
 
-    /// Deletes ephemeral forks whose day has come, but for those that are spared or hold a checkpoint saved by
-    /// hand: somebody wanted that. Where there are none it is one look and no write.
+    /// Deletes expired ephemeral forks, except `spared` ones and those with a checkpoint saved by hand, which a user
+    /// wanted to keep. If no fork has expired, this only reads.
     pub fn expire_forks(&self, spared: &[ForkName]) -> Result<Vec<ForkName>> {
         let now = self.now();
         if expired(&*self.read()?, now, spared)?.is_empty() {
             return Ok(Vec::new());
         }
-        // What comes back after a loss of power expires again.
+        // A fork that reappears after a power loss expires again.
         self.transact_with(Durability::Deferred, |transaction| {
             let gone = expired(transaction.view(), now, spared)?;
             for fork in &gone {
@@ -234,16 +234,16 @@ fn sweeping() -> Event<'static> {
     Event { action: "vault.gc", subject: "", before: None, after: None, detail: "begins to sweep" }
 }
 
-/// Which versions a prune keeps, beside heads and checkpoints saved by hand.
+/// The versions a prune keeps, in addition to heads and checkpoints saved by hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The newest so many of each fork.
+    /// The newest N versions of each fork.
     pub last: Option<u64>,
-    /// Those made at or after this time.
+    /// Versions created at or after this time.
     pub since: Option<Timestamp>,
 }
 
-/// What a prune removed, or would remove.
+/// The versions and checkpoints that a prune removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// The versions that lost their content.
@@ -252,17 +252,17 @@ pub struct Pruned {
     pub checkpoints: Vec<(ForkName, CheckpointName)>,
 }
 
-/// Whether a prune is only to be told about.
+/// Whether a prune is a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// Remove it.
+    /// Remove the content.
     Real,
-    /// Only report what would be removed.
+    /// Only report what a prune would remove.
     DryRun,
 }
 
 impl Vault {
-    /// Gives up the files of versions that `keep` does not ask for; their records, and so the history, stay.
+    /// Removes the files of versions that `keep` does not cover; their records, and so the history, stay.
     pub fn prune(&self, keep: &Keep, fork: Option<&ForkName>, trial: Trial) -> Result<Pruned> {
         if trial == Trial::DryRun {
             let reader = self.read()?;
@@ -294,7 +294,7 @@ impl Vault {
     }
 }
 
-/// What the log says of versions that go together: BLAKE3 of their digests, sorted.
+/// The digest of a set of versions for the audit log: BLAKE3 of their sorted ids.
 pub(crate) fn digest_of_versions(mut versions: Vec<VersionId>) -> [u8; DIGEST_BYTES] {
     versions.sort_unstable();
     let bytes: Vec<u8> = versions.iter().flat_map(|version| version.0).collect();
@@ -315,7 +315,7 @@ fn plan_prune(
     }
     let checkpoints = reader.checkpoints()?;
     let mut kept: HashSet<VersionId> = forks.iter().map(|fork| fork.head).chain(in_use).collect();
-    // What a fork began with, or was applied with last, is what its changes are told from; main began with nothing.
+    // A fork's changes are computed from the version it started from, or the version last applied. main starts empty.
     for fork in forks.iter().filter(|fork| fork.name != ForkName::main()) {
         kept.insert(fork.base);
         let applied = |run: &Result<RunRecord>| run.as_ref().map_or(true, |run| run.applied_at.is_some());
@@ -324,8 +324,8 @@ fn plan_prune(
     }
     let by_hand = checkpoints.iter().filter(|checkpoint| !checkpoint.automatic);
     kept.extend(by_hand.map(|checkpoint| checkpoint.version));
-    // How many versions lie between each one and the nearest head: its age where it is youngest. What a fork that was
-    // not chosen leads to has none, and stays.
+    // The age of a version: its distance to the nearest head. Versions reachable from a fork that was not chosen have
+    // no age, and are kept.
     let mut ages: HashMap<VersionId, Option<u64>> = HashMap::new();
     let mut whole: Vec<VersionRecord> = Vec::new();
     let is_chosen = |fork: &&ForkRecord| only.is_none_or(|name| *name == fork.name);
@@ -334,7 +334,7 @@ fn plan_prune(
     let mut walks: VecDeque<VecDeque<(VersionId, Option<u64>)>> =
         VecDeque::from([heads(others, None), heads(chosen, Some(0))]);
     while let Some(mut waiting) = walks.pop_front() {
-        // All heads, then whatever is one older: who comes first is the youngest.
+        // Breadth first, from the heads: the first visit of a version has the smallest age.
         let mut beside = VecDeque::new();
         while let Some((id, age)) = waiting.pop_front() {
             if ages.contains_key(&id) {
@@ -344,8 +344,8 @@ fn plan_prune(
             let version = require_version(reader, &id)?;
             let mut parents = version.parents.iter().map(|parent| (*parent, age.map(|age| age + 1)));
             waiting.extend(parents.next());
-            // Another parent was gone back to, and is no younger for it, or joined, and is as old as its fork makes it:
-            // only if there is none any more does the join tell.
+            // A further parent comes from an undo or redo, which makes it no younger, or from a join, and then its
+            // age is that on its own fork. Only if that fork no longer exists does the join decide.
             beside.extend(parents);
             whole.push(version);
         }

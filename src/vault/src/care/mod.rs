@@ -1,4 +1,4 @@
-//! Upkeep of a vault: sweeping, checking, limits.
+//! Maintenance of a vault: garbage collection, consistency checks, quotas.
 
 pub mod fsck;
 pub mod gc;

@@ -1,4 +1,4 @@
-//! Limits a vault may have: bytes of the file, versions kept, entries of one version.
+//! Quotas of a vault: bytes of the file, versions kept, entries of one version.
 
 use avfs_types::ids::VersionId;
 
@@ -8,7 +8,7 @@ use crate::page::Totals;
 use crate::run::digest;
 use crate::{Result, Vault, VaultError};
 
-/// The limits of a vault; `None` is no limit.
+/// The limits of a vault; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in use in the vault file.
@@ -38,9 +38,11 @@ fn write(writer: &mut dyn Writer, quota: &Quota) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a version that would exceed a limit; not for having too many files if it has no more than the version
-/// `before` it, nor for the bytes of the vault if its files have less, by more than the `added` bytes of new content: how
-/// else would it become smaller? What it needs is stored already, but not committed.
+/// Fails if a version would exceed a limit. Its objects are already stored, but not committed.
+///
+/// A vault over its quota must be able to shrink, so two cases pass: the files limit, if the version has no more
+/// entries than the version `before` it; and the bytes limit, if its files plus the `added` bytes of new content take
+/// fewer bytes than those of `before`.
 pub(crate) fn check(
     reader: &dyn Reader,
     totals: &Totals,
@@ -70,7 +72,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Refuses to go on once the file is larger than allowed.
+/// Fails if the file is already larger than the bytes limit.
 pub(crate) fn check_bytes(reader: &dyn Reader, quota: &Quota) -> Result<()> {
     let Some(limit) = quota.bytes else { return Ok(()) };
     let would_be = reader.bytes_used()?;
@@ -78,12 +80,12 @@ pub(crate) fn check_bytes(reader: &dyn Reader, quota: &Quota) -> Result<()> {
 }
 
 impl Vault {
-    /// The limits that hold now.
+    /// The current limits.
     pub fn quota(&self) -> Result<Quota> {
         read(&*self.read()?)
     }
 
-    /// Makes other limits of those that hold.
+    /// Replaces the current limits with the result of `change`.
     pub fn change_quota(&self, change: impl FnOnce(Quota) -> Quota) -> Result<()> {
         let show = |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
         let told = |quota: &Quota| {

@@ -1,8 +1,8 @@
-//! What the audit log says of the journal, of approvals and of forks: the texts of each run by their digests, what was
-//! said to each approval, where each fork stands and what was saved of it by hand.
+//! Compares the journal, the approvals and the forks with the audit log, which records the digests of each run's texts,
+//! the decision on each approval, the head of each fork and the checkpoints saved by hand.
 //!
-//! A row of the journal that was edited or removed is found by it, as far as it is of a run that was kept since
-//! the log tells of them; a yes that nobody said is found always.
+//! Detects journal rows that were edited or removed, for runs recorded since the log covers runs, and always an
+//! approval that was used without having been granted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::run::digest;
 
 type Digest = [u8; DIGEST_BYTES];
 
-/// What was written of one run, the newest of each.
+/// The newest digest of each text of one run.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     request: Option<Digest>,
@@ -24,21 +24,22 @@ struct Seen {
     result: Option<Digest>,
 }
 
-/// Approvals or runs read at once.
+/// Approvals or runs per query.
 const BATCH: usize = 500;
 
-/// Collects what the log tells.
+/// The state of the vault according to the audit log.
 pub(crate) struct Witness {
     runs: BTreeMap<RunId, Seen>,
-    /// What every approval came to, and for which request.
+    /// The final state of each approval, and the digest of its request.
     approvals: BTreeMap<String, (ApprovalState, Digest)>,
-    /// Approvals that were used without having been given.
+    /// Approvals that were used without having been granted.
     unsaid: Vec<String>,
     /// The head of every fork, by its name.
     forks: BTreeMap<String, Digest>,
-    /// The version and the remark of every checkpoint, by `FORK@NAME`; those that runs saved are not among them.
+    /// The version and the message of each checkpoint, by `FORK@NAME`, except those that runs saved automatically.
     checkpoints: BTreeMap<String, (Digest, String)>,
-    /// How many versions were pruned at a time, and which; nothing of a log that has said less.
+    /// By time of a prune: the number of pruned versions and their digest. `None` if the log of an older avfs lacks
+    /// these.
     prunes: Option<BTreeMap<i64, (usize, Option<Digest>)>>,
 }
 
@@ -70,7 +71,7 @@ impl Witness {
                 let number = |key: &str| row.detail.split(' ').find_map(|word| word.strip_prefix(key));
                 let at = number("pruned_at=")?.parse().ok()?;
                 let (count, digest) = (number("versions=")?.parse().ok()?, row.after?);
-                // Two at the same moment are told apart by nothing.
+                // Two prunes at the same time cannot be distinguished: only their total count is checked.
                 prunes
                     .entry(at)
                     .and_modify(|told: &mut (usize, _)| *told = (told.0 + count, None))
@@ -90,10 +91,10 @@ impl Witness {
     }
 
     fn hear_of_forks(&mut self, row: &AuditRecord) {
-        // Logs of vaults of format 2 say that a run is complete where later ones say that it was captured.
+        // Audit logs of format 2 have `run.complete` where later formats have `run.capture`.
         let ends = match row.action.as_str() {
             "fork.delete" | "fork.expire" => true,
-            // With its fork, or without.
+            // The row has `before` only if the fork was deleted too.
             "run.discard" => row.before.is_some(),
             _ => false,
         };
@@ -121,7 +122,7 @@ impl Witness {
         }
     }
 
-    /// A fork gets another name, and with it what was saved of it.
+    /// Renames a fork and its checkpoints.
     fn rename(&mut self, to: &str, detail: &str) {
         let from = detail.split(' ').next().unwrap_or_default();
         self.forks.remove(from);
@@ -162,7 +163,7 @@ impl Witness {
         Ok(problems)
     }
 
-    /// Versions that were pruned go with their forks, so there may be fewer than the log tells, and never others.
+    /// Pruned versions are deleted with their forks, so fewer may exist than the log records, but never different ones.
     fn compare_prunes(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
         let Some(told) = &self.prunes else { return Ok(Vec::new()) };
         let mut pruned: BTreeMap<i64, Vec<VersionId>> = BTreeMap::new();
@@ -185,8 +186,8 @@ impl Witness {
             .collect())
     }
 
-    /// Runs of the journal that the log does not have. Those before the first that it has are older than what it tells,
-    /// unless they stand where no run is put.
+    /// Runs of the journal that the log lacks. Runs before the first logged run predate the logging of runs, unless
+    /// their sequence number is one that is never assigned.
     fn unknown_runs(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
         let (mut problems, mut after, mut tells) = (Vec::new(), i64::MIN, false);
         loop {
@@ -203,8 +204,8 @@ impl Witness {
         }
     }
 
-    /// What journal and approvals tell differently, and forks and prunes if the log is whole: each of its rows may move
-    /// one.
+    /// Reports where journal and approvals differ from the log. Forks and prunes are compared only if the log is
+    /// complete: any missing row could have moved a fork.
     pub(crate) fn compare(self, reader: &dyn Reader, is_whole: bool) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         if is_whole {

@@ -1,4 +1,4 @@
-//! Checks a vault from end to end: rows, digests, references, history, audit log.
+//! Checks a whole vault: rows, digests, references, history, audit log.
 
 mod records;
 
@@ -14,12 +14,12 @@ use crate::page::{Body, FileContent, Node, Page, Totals};
 use crate::tree::Pages;
 use crate::{Result, Vault, VaultError, chunk, content, require_version, version};
 
-/// How much is read.
+/// How much a check reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thoroughness {
-    /// Everything but the content of blobs, which only must be there.
+    /// Everything except the content of blobs, which only have to exist.
     Quick,
-    /// Everything: each blob is read and its digest compared.
+    /// Everything: reads each blob and compares its digest.
     Full,
 }
 
@@ -28,32 +28,32 @@ pub enum Thoroughness {
 pub struct Finding {
     /// A stable word for the kind of problem.
     pub code: &'static str,
-    /// What is damaged, in words.
+    /// Description of the damage.
     pub what: String,
 }
 
-/// What a check found. The counts say how much was checked.
+/// The result of a check, with the number of rows checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Versions that were checked.
+    /// Number of versions checked.
     pub versions: u64,
-    /// Pages that were checked.
+    /// Number of pages checked.
     pub trees: u64,
-    /// Blobs that were checked.
+    /// Number of blobs checked.
     pub blobs: u64,
-    /// Rows of the audit log that were checked.
+    /// Number of audit log rows checked.
     pub audit_rows: u64,
-    /// Runs of the journal that were checked.
+    /// Number of runs of the journal checked.
     pub runs: u64,
-    /// Remembered results that were checked.
+    /// Number of remembered results checked.
     pub memos: u64,
-    /// What is wrong; empty for a vault that is whole.
+    /// The problems; empty for an intact vault.
     pub findings: Vec<Finding>,
-    /// The objects that are missing or damaged, for [`Vault::heal`].
+    /// The missing or damaged objects, for [`Vault::heal`].
     pub broken: Broken,
 }
 
-/// Objects that are missing or not what their digests say: what [`Vault::heal`] looks for.
+/// Objects that are missing or do not match their digests: the input of [`Vault::heal`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Broken {
     pub(crate) trees: HashSet<TreeId>,
@@ -77,15 +77,15 @@ struct Check<'a> {
     blobs: HashMap<BlobKey, Told>,
 }
 
-/// The beginning of a digest: with it a million blobs take half the memory, and no two of them have the same one by
-/// chance.
+/// A prefix of a digest: it halves the memory for a million blobs, and is long enough that accidental collisions do not
+/// occur.
 type BlobKey = [u8; 12];
 
 fn key_of(id: &BlobId) -> BlobKey {
     id.0.first_chunk().copied().unwrap_or_default()
 }
 
-/// What a page turned out to be.
+/// The computed properties of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     totals: Totals,
@@ -93,7 +93,7 @@ struct Seen {
     place: FindingPlace,
 }
 
-/// Where a page can stand.
+/// The position of a page in its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FindingPlace {
     /// At the top of a directory.
@@ -104,15 +104,15 @@ enum FindingPlace {
     },
 }
 
-/// What is told of a blob where it is used.
+/// Size and kind of a blob according to a reference to it.
 ///
-/// A size stands in 31 bits: that of a blob is compared in full where it is read.
+/// The size is reduced to 31 bits; the full size is compared when the blob is read.
 #[derive(Clone, Copy)]
 struct Told(u32);
 
 impl Told {
     const SIZE_BITS: u32 = u32::MAX >> 1;
-    /// Stands for a size that is not told.
+    /// Marks an unknown size.
     const NO_SIZE: u32 = Self::SIZE_BITS;
 
     fn new(size: Option<u64>, chunked: bool) -> Self {
@@ -139,12 +139,12 @@ impl Seen {
 }
 
 impl Vault {
-    /// Checks the whole vault. Damage is part of the report; fails only if the check itself cannot go on.
+    /// Checks the whole vault. Damage is part of the report; fails only if the check itself cannot continue.
     pub fn fsck(&self, how: Thoroughness, meter: &Meter) -> Result<Report> {
         let _pin = self.backend().pin()?;
         let mut report = Report::default();
         let lines = match self.backend().integrity() {
-            // What SQLite cannot follow ends its own check; the rest may be whole.
+            // A structure that SQLite cannot follow ends its own check; the rest may be intact.
             Err(BackendError::Corrupt { detail, .. }) => vec![detail],
             other => other?,
         };
@@ -164,7 +164,7 @@ impl Vault {
 
 impl Check<'_> {
     fn everything(&mut self) -> Result<()> {
-        // Each goes as far as it can: what cannot be read is a finding, and no reason to leave out the others.
+        // Each part continues as far as it can: unreadable rows are a finding, and do not stop the other parts.
         type Part<'a> = fn(&mut Check<'a>) -> Result<()>;
         let parts: [(&str, Part<'_>); 7] = [
             ("the versions", Self::versions),
@@ -177,7 +177,7 @@ impl Check<'_> {
         ];
         for (name, part) in parts {
             let outcome = part(self);
-            self.note(outcome, &|| format!("{name} cannot be read to the end"))?;
+            self.note(outcome, &|| format!("the check of {name} is incomplete"))?;
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Check<'_> {
         self.report.findings.push(Finding { code, what });
     }
 
-    /// Turns damage into a finding; anything else, such as a disk that cannot be read, ends the check.
+    /// Converts damage into a finding; any other error, such as an I/O error, ends the check.
     fn note<T>(&mut self, outcome: Result<T>, of: &dyn Fn() -> String) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
@@ -241,34 +241,37 @@ impl Check<'_> {
         let of = || format!("version {name}");
         let Some(seen) = self.tree(record.root, &of)? else { return Ok(()) };
         if (seen.totals.entries, seen.totals.bytes) != (record.entries, record.bytes) {
-            self.found("damaged", format!("version {name} counts other totals than its tree has"));
+            self.found("damaged", format!("the totals of version {name} differ from those of its tree"));
         }
         if seen.content != record.content {
-            self.found("damaged", format!("version {name} names another content digest than its tree has"));
+            self.found(
+                "damaged",
+                format!("the content digest of version {name} differs from that of its tree"),
+            );
         }
         if seen.place != FindingPlace::Top {
-            self.found("damaged", format!("the root of version {name} is no directory"));
+            self.found("damaged", format!("the root of version {name} is not a directory"));
         }
         Ok(())
     }
 
-    /// What is above a page says of it what it is.
+    /// Compares a page with the properties that its parent records.
     fn compare(&mut self, id: &TreeId, told: Option<&Seen>, seen: &Seen) {
         let Some(told) = told else { return };
         let wrong = if told.totals != seen.totals {
-            "counts other totals"
+            "records different totals"
         } else if told.content != seen.content {
-            "names another content digest"
+            "records a different content digest"
         } else if told.place != seen.place {
-            "takes it for another page"
+            "records a different position"
         } else {
             return;
         };
         self.found("damaged", format!("the parent of tree {} {wrong}", id.short()));
     }
 
-    /// Checks a page and everything beneath it once; gives what it is. What is found is told of the first path that
-    /// leads to it.
+    /// Checks a page and everything beneath it once, and returns its properties. Findings name the first path that
+    /// leads to the object.
     fn tree(&mut self, root: TreeId, of: &dyn Fn() -> String) -> Result<Option<Seen>> {
         let mut waiting = vec![(TreePath::root(), root, None::<Seen>)];
         while let Some((path, id, told)) = waiting.pop() {
@@ -276,7 +279,7 @@ impl Check<'_> {
                 if path.is_root() { format!("the root of {}", of()) } else { format!("{path} in {}", of()) }
             };
             if path.is_too_deep() {
-                self.found("damaged", format!("{} in {} lies too deep to be read", path.shortened(), of()));
+                self.found("damaged", format!("{} in {} is too deep to be read", path.shortened(), of()));
                 continue;
             }
             if let Some(known) = self.trees.get(&id).cloned() {
@@ -347,7 +350,10 @@ impl Check<'_> {
         let told = Told::new(size, chunked);
         if let Some(known) = self.blobs.get(&key_of(&id)) {
             if !known.agrees(told) {
-                self.found("damaged", format!("blob {} has several sizes or kinds ({})", id.short(), of()));
+                self.found(
+                    "damaged",
+                    format!("blob {} is referenced with different sizes or kinds ({})", id.short(), of()),
+                );
             }
             return Ok(());
         }
@@ -378,7 +384,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks a blob without what it refers to, which it gives.
+    /// Checks a blob alone, and returns the blobs it refers to.
     fn blob_alone(
         &mut self,
         id: &BlobId,
@@ -395,7 +401,10 @@ impl Check<'_> {
         }
         let Some(blob) = self.note(content::fetch(self.reader, id), of)? else { return Ok(Vec::new()) };
         if size.is_some_and(|size| size != blob.size) {
-            self.found("damaged", format!("blob {} has another size than its file ({})", id.short(), of()));
+            self.found(
+                "damaged",
+                format!("the size of blob {} differs from that of its file ({})", id.short(), of()),
+            );
         }
         self.meter.add(0, blob.size);
         if !chunked {
@@ -437,7 +446,7 @@ impl Check<'_> {
     }
 }
 
-/// Takes away versions whose parents are all gone, until none is left or a cycle is.
+/// Removes versions without remaining parents until no version is left (no cycle) or none can be removed (a cycle).
 fn has_cycle(parents: &HashMap<VersionId, Vec<VersionId>>) -> bool {
     let mut children: HashMap<VersionId, Vec<VersionId>> = HashMap::new();
     let mut open: HashMap<VersionId, usize> = HashMap::new();
@@ -481,7 +490,7 @@ mod tests {
     use crate::pages::{NewPages, build};
     use crate::version::Draft;
 
-    /// What a vault finds whose newest version has a subdirectory that its parent tells otherwise.
+    /// The findings for a vault whose newest version has a subdirectory with altered properties in its parent.
     fn findings(told: impl Fn(DirRef) -> DirRef) -> Vec<String> {
         let context = Context { clock: Arc::new(SystemClock), actor: "test".to_owned() };
         let vault = Vault::over(Box::<MemoryBackend>::default(), context).unwrap();
@@ -504,11 +513,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_parent_says_is_compared() {
+    fn properties_recorded_in_a_parent_are_compared_with_the_page() {
         assert_eq!(findings(|sub| sub), [""; 0]);
         let other = findings(|sub| DirRef { content: ContentId([1; 32]), ..sub });
-        assert!(matches!(&other[..], [what] if what.contains("names another content digest")), "{other:?}");
+        assert!(
+            matches!(&other[..], [what] if what.contains("records a different content digest")),
+            "{other:?}"
+        );
         let counted = findings(|sub| DirRef { totals: Totals { entries: 9, ..sub.totals }, ..sub });
-        assert!(counted.iter().any(|what| what.contains("counts other totals")), "{counted:?}");
+        assert!(counted.iter().any(|what| what.contains("records different totals")), "{counted:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a vault keeps beside its versions: the journal, recordings, batches, remembered results, the audit log.
+//! Checks the records beside the versions: the journal, recordings, batches, remembered results, the audit log.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,14 +8,14 @@ use crate::memo::MemoParts;
 use crate::page::FileContent;
 use crate::{Result, audit, memo};
 
-/// Rows of the journal and of the audit log read at once.
+/// Rows of the journal and of the audit log per query.
 const RUNS_AT_ONCE: usize = 200;
 const AUDIT_AT_ONCE: usize = 1000;
-/// Rows of one kind that are told; more of them say no more.
+/// Maximum number of findings about batch runs; more would add no information.
 const ASTRAY_MAX: usize = 100;
 
 impl Check<'_> {
-    /// The marks of recordings are places in the journal.
+    /// Checks that the start and end of each recording are positions in the journal.
     pub(super) fn recordings(&mut self) -> Result<()> {
         let recordings = self.reader.recordings()?;
         let end = self.reader.runs(i64::MAX, 1);
@@ -23,18 +23,24 @@ impl Check<'_> {
         for recording in recordings {
             let last = recording.last_run.unwrap_or(recording.after_run);
             if last < recording.after_run || last > end {
-                self.found("damaged", format!("recording {} lies beyond the journal", recording.name));
+                self.found(
+                    "damaged",
+                    format!("recording {} extends past the end of the journal", recording.name),
+                );
             }
         }
         Ok(())
     }
 
-    /// What is tied to an item of a batch is a run of the journal. The version that a batch began from may be gone: its
-    /// row keeps nothing alive.
+    /// Checks that each run of a batch item is in the journal. The version that a batch started from may be gone: the
+    /// row of a batch keeps no version alive.
     pub(super) fn batches(&mut self) -> Result<()> {
         self.reader.batches(usize::MAX)?;
         for (batch, item, run) in self.reader.batch_runs_astray(ASTRAY_MAX)? {
-            self.found("missing", format!("item {item} of batch {batch} has run {run}, which is not there"));
+            self.found(
+                "missing",
+                format!("item {item} of batch {batch} refers to run {run}, which does not exist"),
+            );
         }
         Ok(())
     }
@@ -48,7 +54,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Every remembered result: it is found by what its parts say, and what the command wrote is there.
+    /// Checks that the key of each remembered result matches its parts, and that the command's output exists.
     pub(super) fn memos(&mut self) -> Result<()> {
         for memo in memo::all(self.reader)? {
             self.report.memos += 1;
@@ -66,7 +72,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Every row of the journal: what it says can be read, and the versions it names are those of the run.
+    /// Checks that each row of the journal can be decoded, and that its versions are those of the run.
     pub(super) fn runs(&mut self) -> Result<()> {
         let mut before = i64::MAX;
         let mut ended = None;
@@ -89,7 +95,7 @@ impl Check<'_> {
             }
         }
         if run.version_after.is_some() && run.version_before.is_none() {
-            self.found("damaged", format!("run {} made a version of nothing", run.id));
+            self.found("damaged", format!("run {} has a version after it, but none before it", run.id));
         }
         let made = run.version_after.map(|id| self.reader.version(&id)).transpose()?.flatten();
         if let Some(made) = &made
@@ -106,8 +112,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A run's versions live as long as its fork: they may be missing if that was deleted after the run, also
-    /// if there is another fork of its name by now. The log is read once, when it is first asked for.
+    /// A run's versions live as long as its fork: they may be missing if the fork was deleted after the run, even if a
+    /// new fork of the same name exists now. The audit log is read once, on first use.
     fn may_be_gone(&self, run: &RunRecord, ended: &mut Option<Ended>) -> Result<bool> {
         if run.version_after.is_none() || self.reader.fork(&run.fork)?.is_none() {
             return Ok(true);
@@ -124,12 +130,12 @@ impl Check<'_> {
     fn ended(&self) -> Result<Ended> {
         let ends = ["fork.delete", "fork.expire", "run.discard"];
         let mut runs = HashSet::new();
-        // Runs that landed on a fork of that name, and did not end with it yet.
+        // By fork name: runs that landed on the fork since it was last deleted.
         let mut landed: HashMap<String, Vec<String>> = HashMap::new();
         let mut after = 0;
         loop {
             let rows = match self.reader.audit_after(after, AUDIT_AT_ONCE) {
-                // Told by the check of the log itself.
+                // The check of the audit log itself reports this.
                 Err(BackendError::Corrupt { .. }) => return Ok(Ended::Unknown),
                 other => other?,
             };
@@ -150,7 +156,7 @@ impl Check<'_> {
     }
 }
 
-/// The runs whose fork ended after them, each with the name of that.
+/// The runs whose fork was deleted after them, as pairs of fork name and run id.
 enum Ended {
     Runs(HashSet<(String, String)>),
     /// The log cannot be read.
