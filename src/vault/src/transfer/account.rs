@@ -1,13 +1,12 @@
-//! How much was written to a cache since somebody last looked at all of it: adding up costs one small file, walking
-//! the cache would cost a look at every entry.
+//! Counts the bytes written to a cache since it was last measured. Adding to the count costs one small file; measuring
+//! the cache again would cost a walk over every entry.
 //!
 //! ```text
-//! CACHE/account    what was there when it was last measured, the limit then, and what was written since
-//! CACHE/checked    empty; its time is that of the last measurement
+//! CACHE/account    the size and the limit at the last measurement, and the bytes written since
+//! CACHE/checked    empty; its mtime is the time of the last measurement
 //! ```
 //!
-//! The account decides when the cache is measured, nothing else: an account that is lost or wrong costs a
-//! measurement.
+//! The account only decides when the cache is measured: a lost or wrong account costs one measurement.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,12 +18,12 @@ use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use avfs_hostfs::make;
 
 const FORMAT: &str = "avfs-account 1";
-/// How long to wait for others who write the account.
+/// Timeout for the lock on the account.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A cache that cannot be brought within its limit is measured again after this part of the limit was written.
+/// A cache that stays above its limit is measured again once 1/16 of the limit has been written.
 const RETRY_PART: u64 = 16;
 
-/// Counts what is written to a cache between two measurements.
+/// Counts the bytes written to a cache between two measurements.
 #[derive(Clone, Debug)]
 pub struct Account {
     dir: PathBuf,
@@ -34,7 +33,7 @@ pub struct Account {
     disk_full: Arc<AtomicBool>,
 }
 
-/// What an account says.
+/// The content of an account file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Balance {
     measured: u64,
@@ -42,10 +41,10 @@ struct Balance {
     written: u64,
 }
 
-/// A measurement that is under way.
+/// A measurement in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
-    /// What had been written when it began.
+    /// Bytes written when the measurement started.
     written: u64,
 }
 
@@ -62,15 +61,15 @@ impl Account {
         self.dir.join("checked")
     }
 
-    /// Adds what was written. An account that cannot be written is no reason to fail: the next measurement corrects it.
+    /// Adds written bytes. A failure to update the account is ignored: the next measurement corrects it.
     pub fn add(&self, bytes: u64) {
         self.wrote.store(true, Ordering::Relaxed);
-        // What was there before an account that cannot be read is not known: the next look at it measures the cache.
+        // An unreadable account stays unreadable, since the earlier total is unknown: it makes the next caller measure.
         let added = |before: Option<Balance>| {
             before.map(|balance| Balance { written: balance.written.saturating_add(bytes), ..balance })
         };
         if let Err(error) = self.update(added) {
-            tracing::debug!(%error, "the account of the cache was not written");
+            tracing::debug!(%error, "cannot update the account of the cache");
         }
     }
 
@@ -80,12 +79,12 @@ impl Account {
         self.wrote.load(Ordering::Relaxed)
     }
 
-    /// Notes that the disk is full: whoever looks after the cache next makes room.
+    /// Records that the disk is full, so that the next cache maintenance frees space.
     pub fn note_disk_full(&self) {
         self.disk_full.store(true, Ordering::Relaxed);
     }
 
-    /// True, once, if this process has found the disk full.
+    /// Returns whether this process has found the disk full, and resets the flag.
     #[must_use]
     pub fn take_disk_full(&self) -> bool {
         self.disk_full.swap(false, Ordering::Relaxed)
@@ -106,13 +105,13 @@ impl Account {
         std::fs::metadata(self.checked()).and_then(|meta| meta.modified()).ok()
     }
 
-    /// Begins a measurement.
+    /// Starts a measurement.
     #[must_use]
     pub fn begin(&self) -> Measurement {
         Measurement { written: self.read().unwrap_or_default().written }
     }
 
-    /// Writes down what was measured, and the limit that it was held to.
+    /// Records a measured size, and the limit it was compared with.
     pub fn settle(&self, begun: Measurement, measured: u64, limit: u64) -> std::io::Result<()> {
         let settled = |before: Option<Balance>| {
             let written = before.unwrap_or_default().written.saturating_sub(begun.written);
@@ -126,15 +125,15 @@ impl Account {
         parse(&std::fs::read_to_string(self.file()).ok()?)
     }
 
-    /// Replaces the balance, unless nothing is to be written.
+    /// Replaces the balance, unless `change` returns `None`.
     fn update(&self, change: impl FnOnce(Option<Balance>) -> Option<Balance>) -> Result<(), LockError> {
         let file = self.file();
         let failed = |source| LockError::Open { path: file.clone(), source };
         make::private_dirs(&self.dir).map_err(failed)?;
         let _turn = FileLock::acquire(&file, Mode::Exclusive, PATIENCE)?;
         let Some(Balance { measured, limit, written }) = change(self.read()) else { return Ok(()) };
-        // Always of one length, so that it can be written in place: ext4 writes a file that was truncated to the disk
-        // when it is closed, which takes a millisecond of every run.
+        // The text has a fixed length, so that it can be written in place: ext4 flushes a truncated file to disk on
+        // close, which would cost a millisecond in every run.
         let text = format!("{FORMAT}\nmeasured {measured:020}\nlimit {limit:020}\nwritten {written:020}\n");
         let mut account = std::fs::OpenOptions::new().write(true).open(&file).map_err(failed)?;
         account.write_all(text.as_bytes()).map_err(failed)
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cache_is_measured_when_it_may_be_too_large_and_not_before() {
+    fn a_cache_is_measured_only_when_it_may_exceed_its_limit() {
         let dir = tempfile::tempdir().unwrap();
         let account = Account::new(dir.path());
         assert!(account.may_exceed(1000), "never measured");
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_during_a_measurement_counts_after_it() {
+    fn bytes_written_during_a_measurement_count_after_it() {
         let dir = tempfile::tempdir().unwrap();
         let account = Account::new(dir.path());
         account.settle(account.begin(), 0, 1000).unwrap();
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_in_use_that_stays_too_large_is_not_measured_after_each_run() {
+    fn a_cache_that_stays_above_its_limit_is_not_measured_after_each_run() {
         let dir = tempfile::tempdir().unwrap();
         let account = Account::new(dir.path());
         account.settle(account.begin(), 5000, 1600).unwrap();
@@ -192,11 +191,11 @@ mod tests {
         account.add(1);
         assert!(account.may_exceed(1600));
         account.settle(account.begin(), 1500, 1600).unwrap();
-        assert!(account.may_exceed(800), "a lower limit holds at once");
+        assert!(account.may_exceed(800), "a lower limit applies immediately");
     }
 
     #[test]
-    fn an_account_that_cannot_be_read_leads_to_a_measurement() {
+    fn an_unreadable_account_causes_a_measurement() {
         let dir = tempfile::tempdir().unwrap();
         let account = Account::new(dir.path());
         std::fs::write(account.file(), "avfs-account 1\nmeasured x\n").unwrap();

@@ -1,6 +1,6 @@
-//! What is in a cache of bases and layers, and what of it can go.
+//! Lists and evicts the bases and layers of a cache.
 //!
-//! Nothing that somebody has a lease on is removed, and nothing is removed that could not be made again from a vault.
+//! Never removes an item that has a lease, nor anything that cannot be rebuilt from a vault.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -9,27 +9,28 @@ use super::materialize::BaseCache;
 use super::shelf::{Item, Shelf};
 use crate::Result;
 
-/// Which shelf of a cache something is on.
+/// The shelf of a cache that an item is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheItemKind {
-    /// A version as a directory.
+    /// A materialized version.
     Base,
-    /// What lies over a base.
+    /// A layer over a base.
     Layer,
 }
 
 /// A base or a layer in a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheItem {
-    /// Which of the two it is.
+    /// Base or layer.
     pub kind: CacheItemKind,
-    /// What it takes on the disk: its files, and a block for each entry.
+    /// Its size on disk: its files, plus one block per entry.
     pub bytes: u64,
-    /// When somebody last had a lease on it.
+    /// The time of the last lease.
     pub last_used: SystemTime,
-    /// The id of the vault that it was built from. Layers over a base of the cache have none: they go with it.
+    /// The id of the vault that it was built from. `None` for layers over a base of the cache: they are removed with
+    /// it.
     pub vault: Option<String>,
-    /// False for what nobody can use any more: it has no seal, or one from before the machine was last started.
+    /// False if it can no longer be used: it has no seal, or one from an earlier boot.
     pub is_usable: bool,
     name: String,
 }
@@ -57,32 +58,32 @@ impl BaseCache {
         Ok(items)
     }
 
-    /// Removes a base or a layer unless it is in use; true if it is gone.
+    /// Removes a base or a layer unless it is in use. Returns true if it was removed.
     pub fn remove(&self, item: &CacheItem) -> Result<bool> {
         self.shelf(item.kind).evict(&item.name)
     }
 
-    /// True if somebody has a lease on it.
+    /// True if a process holds a lease on it.
     #[must_use]
     pub fn is_in_use(&self, item: &CacheItem) -> bool {
         self.shelf(item.kind).is_in_use(&item.name)
     }
 
-    /// What builders and evictions have not finished; of dead ones it is a leftover.
+    /// The directories of unfinished builds and evictions. Those of dead processes are leftovers.
     pub fn unfinished(&self) -> Result<Vec<PathBuf>> {
         Ok([self.bases.unfinished()?, self.layers.unfinished()?].concat())
     }
 
-    /// Removes what is left of dead builders and evictions, and layers that show nothing any more. Tells how many
-    /// bytes of layers went.
+    /// Removes leftovers of dead builders and evictions, and layers that no stack can use. Returns the number of bytes
+    /// of removed layers.
     pub fn sweep(&self) -> Result<u64> {
         self.bases.sweep()?;
         self.layers.sweep()?;
         self.drop_useless_layers()
     }
 
-    /// Sweeps, then removes bases and layers that nobody uses, least recently used first, until the rest is within
-    /// `bytes_max`. Tells how many bytes of bases and layers went.
+    /// Sweeps, then removes unused bases and layers, least recently used first, until the rest is within `bytes_max`.
+    /// Returns the number of removed bytes.
     pub fn evict(&self, bytes_max: u64) -> Result<u64> {
         let mut freed = self.sweep()?;
         let items = self.items()?;
@@ -96,7 +97,7 @@ impl BaseCache {
                 freed += item.bytes;
             }
         }
-        // What lay over a base that has gone shows nothing any more.
+        // Layers over a removed base are useless.
         Ok(freed + self.drop_useless_layers()?)
     }
 }

@@ -1,7 +1,7 @@
-//! From a version to a directory of the host: complete or not at all.
+//! Exports a version to a directory of the host, atomically.
 //!
-//! Everything is written to a staging directory first and moved into place when it is whole. A staging
-//! directory left by a killed export is locked by nobody; the next export to the same place removes it.
+//! All files are written to a staging directory first, which is moved into place when it is complete. The staging
+//! directory of a killed export is not locked; the next export to the same place removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -32,13 +32,13 @@ use crate::{Result, Vault, VaultError, tree};
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The destination exists and is not empty.
-    #[error("{} is there already and not empty", path.display())]
+    #[error("{} already exists and is not empty", path.display())]
     Exists {
         /// The path on the host.
         path: PathBuf,
     },
-    /// The destination was created by somebody else in the meantime.
-    #[error("{} came while the export was made, and is not replaced", path.display())]
+    /// Another process created the destination during the export.
+    #[error("{} was created by another process during the export, and is not replaced", path.display())]
     Came {
         /// The path on the host.
         path: PathBuf,
@@ -49,46 +49,46 @@ pub enum ExportError {
         /// The path on the host.
         path: PathBuf,
     },
-    /// An entry of another type is in the way.
-    #[error("{} is in the way: it is a {found}, the version has a {wanted} there", path.display())]
+    /// The destination has an entry of another type.
+    #[error("cannot replace {}: it is a {found}, but the version has a {wanted} there", path.display())]
     InTheWay {
         /// The path on the host.
         path: PathBuf,
-        /// What is there.
+        /// The type of the existing entry.
         found: &'static str,
-        /// What the version has.
+        /// The type of the version's entry.
         wanted: &'static str,
     },
-    /// The user may not write there.
+    /// The user lacks write permission.
     #[error("no permission to write {}", path.display())]
     NoPermission {
         /// The path on the host.
         path: PathBuf,
     },
-    /// A failure of the file system within the destination.
+    /// I/O error inside the destination.
     #[error("cannot {operation} {path}")]
     Io {
-        /// What was attempted, such as `create`.
+        /// The attempted operation, such as `create`.
         operation: &'static str,
         /// The path inside the tree.
         path: TreePath,
-        /// What the kernel said.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
-    /// A failure of the file system outside of the tree.
+    /// I/O error outside of the tree.
     #[error("cannot {operation} {}", path.display())]
     Host {
-        /// What was attempted, such as `create`.
+        /// The attempted operation, such as `create`.
         operation: &'static str,
         /// The path on the host.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
     /// The export was stopped through its [`Meter`].
-    #[error("the export was interrupted; nothing was left behind")]
+    #[error("the export was interrupted; no files were left behind")]
     Interrupted,
 }
 
@@ -132,32 +132,32 @@ impl Diagnose for ExportError {
     }
 }
 
-/// What may happen to files that are there.
+/// How an export treats existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// Nothing: a destination with files is an error.
+    /// Fail if the destination is not empty.
     Refuse,
-    /// Files are replaced, directories are merged, files that the version does not have stay.
+    /// Replace files and merge directories. Files that the version does not have stay.
     Replace,
 }
 
-/// How a version is written out.
+/// Options of an export.
 pub struct ExportOptions<'a> {
-    /// What happens to files in the destination.
+    /// How to treat existing files in the destination.
     pub overwrite: Overwrite,
-    /// Only these paths, each where it lies in the tree; empty for everything.
+    /// Export only these paths, each at its place in the tree; empty for all.
     pub paths: &'a [TreePath],
     /// Whether setuid and setgid bits are written.
     pub set_ids: SetIds,
-    /// Counts what is written, and stops the export.
+    /// Counts written files and bytes, and can cancel the export.
     pub meter: &'a Meter,
-    /// Where files that are damaged or missing in the vault are noted, to go on without them; without this they end
-    /// the export.
+    /// Collects files that are damaged or missing in the vault, so that the export continues without them. If `None`,
+    /// such a file fails the export.
     pub unwritten: Option<&'a Unwritten>,
 }
 
 impl Vault {
-    /// Writes the tree of a version to `dest`; gives the files that lost their setuid and setgid bits.
+    /// Writes the tree of a version to `dest`. Returns the files that lost their setuid and setgid bits.
     pub fn export(&self, root: &DirRef, dest: &Path, options: &ExportOptions<'_>) -> Result<Vec<TreePath>> {
         let _pin = self.backend().pin()?;
         let named = PathSet::new(options.paths.iter());
@@ -171,7 +171,7 @@ impl Vault {
         options.meter.expect(root.totals.entries, root.totals.bytes);
         let ExportOptions { set_ids, meter, unwritten, .. } = *options;
         let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten };
-        // A version that somebody made by hand may have them; they are not to be written over.
+        // A handcrafted version may contain the paths of avfs's own files, which an export must not overwrite.
         let own_file = OwnFile::of(self, dest);
         let is_own = |path: &TreePath| {
             path.split().is_some_and(|(dir, name)| name == ignore::OWN_DIR || own_file.is(&dir, name))
@@ -214,7 +214,7 @@ impl Vault {
                 drop(staging);
                 if let Err(error) = moved.and_then(|()| out.finish(target.as_fd(), &unfinished)) {
                     if options.overwrite == Overwrite::Refuse {
-                        // It was empty: everything that is there under these names was just put there.
+                        // The directory was empty: this export moved everything under these names.
                         remove_moved(&dir, &meetings);
                     }
                     return Err(error);
@@ -231,9 +231,9 @@ fn sorted(mut paths: Vec<TreePath>) -> Vec<TreePath> {
 }
 
 enum Destination {
-    /// Nothing is there yet: one rename makes the whole export appear.
+    /// The destination does not exist: one rename publishes the whole export.
     New { parent: PathBuf, name: OsString, made: MadeDirs },
-    /// A directory is there: its entries are moved in one by one.
+    /// The destination is a directory: entries are moved into it one by one.
     Into { dir: PathBuf },
 }
 
@@ -257,17 +257,17 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Destination> {
             sweep(&parent);
             Ok(Destination::New { parent, name, made })
         }
-        Err(error) => Err(ExportError::host("look at", dest)(error).into()),
+        Err(error) => Err(ExportError::host("stat", dest)(error).into()),
     }
 }
 
-/// Directories above a destination that were made for it; dropped, they are gone again if nobody uses them.
+/// Directories above a destination that were created for it. Dropping this removes them if they are empty.
 struct MadeDirs(Vec<PathBuf>);
 
 impl MadeDirs {
     fn make(dir: &Path) -> std::io::Result<Self> {
         let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && dir.symlink_metadata().is_err();
-        // The innermost first, as they go.
+        // Innermost first, the order of removal.
         let made = Self(dir.ancestors().take_while(is_missing).map(Path::to_owned).collect());
         std::fs::create_dir_all(dir)?;
         Ok(made)
@@ -281,13 +281,13 @@ impl MadeDirs {
 impl Drop for MadeDirs {
     fn drop(&mut self) {
         for dir in &self.0 {
-            // One that somebody has put something into stays, and those above it.
+            // A directory that another process has filled stays, as do those above it.
             let _ = std::fs::remove_dir(dir);
         }
     }
 }
 
-/// Takes back what an export that failed has moved into a directory that was empty.
+/// Removes the entries that a failed export has moved into an empty directory.
 fn remove_moved(dir: &Path, meetings: &[Meeting]) {
     for meeting in meetings.iter().filter(|meeting| meeting.path.is_root()) {
         for name in &meeting.names {
@@ -295,7 +295,7 @@ fn remove_moved(dir: &Path, meetings: &[Meeting]) {
             if path.symlink_metadata().is_ok()
                 && let Err(error) = remove_any(&path)
             {
-                tracing::warn!(%error, path = %path.display(), "what an export left behind cannot be removed");
+                tracing::warn!(%error, path = %path.display(), "cannot remove leftovers of an export");
             }
         }
     }
@@ -305,7 +305,7 @@ fn remove_any(path: &Path) -> std::io::Result<()> {
     if path.symlink_metadata()?.is_dir() { remove_tree(path) } else { std::fs::remove_file(path) }
 }
 
-/// Removes staging directories of this user whose exporter is dead. One that cannot be removed is in nobody's way.
+/// Removes staging directories of this user whose exporter is dead. Errors are ignored: a leftover does no harm.
 pub fn sweep(dir: &Path) {
     let Ok(entries) = std::fs::read_dir(dir) else { return };
     let me = rustix::process::geteuid().as_raw();
@@ -314,26 +314,27 @@ pub fn sweep(dir: &Path) {
         if !entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == me) {
             continue;
         }
-        // Held until it is gone: an exporter that has made it and not locked it yet then looks for another.
+        // Held until the directory is removed: an exporter that has created it but not locked it yet then makes
+        // another.
         if let Ok(Some(_abandoned)) = FileLock::try_existing(&path, Mode::Exclusive)
             && let Err(error) = remove_tree(&path)
         {
-            tracing::warn!(%error, path = %path.display(), "what an export left behind cannot be removed");
+            tracing::warn!(%error, path = %path.display(), "cannot remove leftovers of an export");
         }
     }
 }
 
-/// A directory that is being filled; dropped, it is gone.
+/// A staging directory, removed on drop.
 pub struct Staging {
     path: PathBuf,
-    /// The directory, opened.
+    /// Descriptor of the directory.
     pub fd: OwnedFd,
-    /// Tells others that the exporter lives.
+    /// Shows other processes that the exporter is alive.
     _alive: FileLock,
 }
 
 impl Staging {
-    /// Makes an empty directory in `parent` that only its owner can read.
+    /// Creates an empty directory with mode 0700 in `parent`.
     pub fn make(parent: &Path) -> Result<Self> {
         loop {
             let unique = random::suffix().map_err(VaultError::Output)?;
@@ -347,14 +348,14 @@ impl Staging {
                     let fd = beneath::open_root(&path).map_err(host("open"))?;
                     Ok(Some((alive, fd)))
                 }
-                // A sweep found it before it was locked, and took it for abandoned.
+                // A sweep found it before it was locked, and treated it as abandoned.
                 None => Ok(None),
             });
             match opened {
                 Ok(Some((alive, fd))) => return Ok(Self { path, fd, _alive: alive }),
                 Ok(None) => {}
                 Err(error) => {
-                    // Empty; what cannot be removed now is removed by the next export to the same place.
+                    // The directory is empty. If this fails, the next export to the same place removes it.
                     let _ = std::fs::remove_dir(&path);
                     return Err(error.into());
                 }
@@ -362,7 +363,7 @@ impl Staging {
         }
     }
 
-    /// Gives the finished directory its name.
+    /// Renames the finished directory to its destination.
     fn publish(self, dest: &Path) -> Result<()> {
         avfs_types::pause::point("publish");
         std::fs::rename(&self.path, dest).map_err(|error| {
@@ -377,7 +378,7 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next export to the same place.
+        // If this fails, the next export to the same place removes the directory.
         let _ = remove_tree(&self.path);
     }
 }

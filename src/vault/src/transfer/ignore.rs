@@ -1,4 +1,4 @@
-//! `.avfsignore`: what is never versioned, in gitignore's syntax, in any directory.
+//! `.avfsignore` files: patterns of unversioned paths, in gitignore syntax, in any directory.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,28 +21,28 @@ use crate::ingest::read_full;
 /// The name of an ignore file.
 pub const FILE_NAME: &[u8] = b".avfsignore";
 const TEXT_BYTES_MAX: usize = WHOLE_BYTES_MAX;
-/// All patterns of a layer are one automaton, which has a size that it may not exceed.
+/// All patterns of a layer are compiled into one automaton, whose size is limited.
 const LAYER_LINES_MAX: usize = 1000;
 /// The vault's own directory, never part of a workspace.
 pub(crate) const OWN_DIR: &[u8] = b".avfs";
 
-/// An ignore file, as far as there is one.
+/// The content of an ignore file.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Text {
     None,
-    /// Longer than any ignore file should be: a sparse file could be of any length.
+    /// Larger than any sensible ignore file: a sparse file can have any size.
     TooLong,
     Read(Vec<u8>),
 }
 
 impl Text {
-    /// As every file is in the middle of being written anew.
+    /// True if the file is empty, as every file is at the start of being rewritten.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Read(text) if text.is_empty())
     }
 }
 
-/// The ignore file of a directory, in which there is one.
+/// Reads the ignore file of a directory, which must have one.
 pub(crate) fn read(dir: BorrowedFd<'_>) -> std::io::Result<Text> {
     let mut text = vec![0; TEXT_BYTES_MAX + 1];
     let mut file = File::from(beneath::open(dir, FILE_NAME, beneath::READ)?);
@@ -57,7 +57,8 @@ pub(crate) fn too_long() -> ignore::Error {
     ignore::Error::Glob { glob: None, err: format!("it has more than {TEXT_BYTES_MAX} bytes") }
 }
 
-/// The line that leaves out this path and no other, in an ignore file of the root; none for what a line cannot name.
+/// The ignore file line that matches only this path, for the ignore file of the root. `None` if no line can express the
+/// path.
 #[must_use]
 pub fn line_for(path: &TreePath) -> Option<String> {
     let text = std::str::from_utf8(path.as_bytes()).ok()?;
@@ -77,13 +78,13 @@ pub fn line_for(path: &TreePath) -> Option<String> {
     Some(line)
 }
 
-/// The rules that hold in a directory: its own, then those of the directories above.
+/// The ignore rules of a directory: its own, then those of the directories above.
 #[derive(Clone, Default)]
 pub struct Rules {
     layer: Option<Arc<Layer>>,
 }
 
-/// Lines of one ignore file; those after them are a layer of their own, and nearer.
+/// Some lines of one ignore file. Later lines of the file form a separate layer with higher precedence.
 struct Layer {
     dir: TreePath,
     rules: Gitignore,
@@ -91,13 +92,13 @@ struct Layer {
 }
 
 impl Rules {
-    /// The rules inside `dir`, which has an ignore file with this text.
+    /// The rules inside `dir`, whose ignore file has this text.
     pub fn with(&self, dir: &TreePath, text: &[u8]) -> Result<Self, ignore::Error> {
         let lines: Vec<&[u8]> = lines(text).collect();
         lines.chunks(LAYER_LINES_MAX).try_fold(self.clone(), |rules, lines| rules.with_lines(dir, lines))
     }
 
-    /// As [`Rules::with`], leaving out lines that are no patterns; false if there were any.
+    /// Like [`Rules::with`], but skips invalid patterns. Also returns false if a pattern was skipped.
     #[must_use]
     pub fn with_readable(&self, dir: &TreePath, text: &[u8]) -> (Self, bool) {
         let (mut rules, mut all) = (self.clone(), true);
@@ -126,7 +127,7 @@ impl Rules {
         Ok(Self { layer: Some(Arc::new(layer)) })
     }
 
-    /// The rules of these lines, in the root.
+    /// The rules of these lines, relative to the root.
     pub(crate) fn excluding(lines: &[String]) -> Result<Self, ignore::Error> {
         if lines.is_empty() {
             Ok(Self::default())
@@ -140,7 +141,7 @@ impl Rules {
         self.layer.is_none()
     }
 
-    /// The rule nearest to the path decides, as in git.
+    /// True if the path is ignored. The rule nearest to the path decides, as in git.
     #[must_use]
     pub fn ignores(&self, path: &TreePath, is_dir: bool) -> bool {
         let mut rules = self;
@@ -165,7 +166,8 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// A line as text. One in another encoding would match nothing: what it is to keep out must not come in unnoticed.
+/// A line as text. A line in another encoding is an error: it would match nothing, and the paths it should exclude
+/// would be versioned silently.
 fn readable(line: &[u8]) -> Result<&str, ignore::Error> {
     if line.starts_with(b"#") {
         return Ok("");
@@ -176,8 +178,8 @@ fn readable(line: &[u8]) -> Result<&str, ignore::Error> {
     })
 }
 
-/// A line so that it means here what it means to git: it says from where it holds, braces are characters like any other,
-/// and stars and classes are git's. Nothing comes of a line without a pattern.
+/// Translates a gitignore line so that the `ignore` crate treats it like git: the anchoring is explicit, braces are
+/// literal, and stars and classes have git's meaning. A line without a pattern becomes an empty line.
 fn as_git_reads(line: &str) -> Result<String, ignore::Error> {
     let bad = |why: &str| ignore::Error::Glob { glob: Some(line.to_owned()), err: why.to_owned() };
     let (keeps, pattern) = line.strip_prefix('!').map_or(("", line), |pattern| ("!", pattern));
@@ -200,7 +202,7 @@ fn as_git_reads(line: &str) -> Result<String, ignore::Error> {
             Token::Escaped(None) => return Err(bad("it ends in a backslash")),
             Token::Stars(2..) if is_anchored && begins && ends => read.push_str("**"),
             Token::Stars(_) => read.push('*'),
-            // What is white would be cut off at the end.
+            // Whitespace at the end would be stripped.
             Token::Escaped(Some(char)) | Token::Char(char) if char.is_whitespace() => {
                 read.extend(['[', char, ']']);
             }
@@ -213,7 +215,7 @@ fn as_git_reads(line: &str) -> Result<String, ignore::Error> {
     Ok(read)
 }
 
-/// A line without the blanks at its end, but for one that is escaped.
+/// Strips trailing blanks, except an escaped one.
 fn without_blanks(line: &str) -> &str {
     let cut = line.trim_end_matches(' ');
     let backslashes = cut.len() - cut.trim_end_matches('\\').len();
@@ -225,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_no_pattern_takes_no_other_with_it() {
+    fn an_invalid_pattern_does_not_disable_other_lines() {
         let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
         let text = b"*.log\r\n[z-a]\n# gr\xfc\xdfe\ngr\xfc\xdfe\n/out\n";
         assert!(Rules::default().with(&TreePath::root(), b"# gr\xfc\xdfe\n").is_ok());
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn many_lines_hold_as_few_do() {
+    fn files_with_more_lines_than_a_layer_work_like_short_ones() {
         let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
         let many: String = (0..LAYER_LINES_MAX * 2).map(|n| format!("a{n}?*\n")).collect();
         let text = format!("/secret\n*.log\n{many}!keep.log\n[z-a]\n/out\n");
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_a_path_leaves_out_that_path_alone() {
+    fn a_line_for_a_path_matches_only_that_path() {
         let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
         let names =
             ["*", "[id]/page.tsx", "a?", "{x,y}", "#x", "!x", "back\\slash", "ends ", " begins", "d/e f"];
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_mean_what_they_mean_to_git() {
+    fn patterns_match_as_in_git() {
         let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
         let ignores = |lines: &str, name: &str| {
             Rules::default().with(&TreePath::root(), lines.as_bytes()).unwrap().ignores(&path(name), false)
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nearer_rules_win_and_rules_stay_in_their_directory() {
+    fn nearer_rules_win_and_apply_only_beneath_their_directory() {
         let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
         let top = Rules::default().with(&TreePath::root(), b"*.log\n/target\n!keep.log\n# note\n").unwrap();
         assert!(top.ignores(&path("a/b.log"), false));

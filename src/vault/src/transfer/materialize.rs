@@ -1,16 +1,16 @@
-//! Versions as read-only base directories in a cache, for anyone to use as a lower layer.
+//! Materializes versions as read-only base directories in a cache, for use as lower layers.
 //!
-//! A base is complete or absent: it is built under another name and renamed. Its users hold a lease (a
-//! shared lock that the kernel gives back when they die), and nothing that is leased is evicted. The cache
-//! can be deleted at any time; it is made again from the vault.
+//! A base is complete or absent: it is built under another name and renamed. Its users hold a lease (a shared lock that
+//! the kernel releases when they die), and a leased base is never evicted. The cache can be deleted at any time; it is
+//! rebuilt from the vault.
 //!
 //! ```text
-//! CACHE/base.lock    held while a base is moved out of the way
-//! CACHE/base/TREE    a base, as shelf.rs has it
-//! CACHE/layer/ID     a layer that lies over a base, see layers
-//! CACHE/stack/TREE   which base and which layers show a tree
-//! CACHE/account      how much was written since the cache was last measured, see account
-//! CACHE/unfinished   who builds something, see unfinished
+//! CACHE/base.lock    held while a base is moved aside
+//! CACHE/base/TREE    a base, see shelf
+//! CACHE/layer/ID     a layer over a base, see layers
+//! CACHE/stack/TREE   the base and the layers that show a tree
+//! CACHE/account      the bytes written since the cache was last measured, see account
+//! CACHE/unfinished   builds in progress, see unfinished
 //! ```
 
 use std::fs::File;
@@ -35,47 +35,47 @@ use crate::page::{DirRef, Node};
 use crate::{Result, Vault, VaultError, ingest, tree};
 
 const SEAL_FORMAT: &str = "avfs-base 1";
-/// Attempts at a base that others take away at the same time.
+/// Attempts to build a base that other processes keep removing.
 const TURNS_MAX: u32 = 100;
 
-/// The directory all bases, and the layers over them, live in.
+/// The cache directory of all bases and the layers over them.
 #[derive(Clone, Debug)]
 pub struct BaseCache {
     pub(crate) bases: Shelf,
     pub(crate) layers: Shelf,
     pub(crate) stacks: PathBuf,
     pub(crate) account: Account,
-    /// Tells one boot from another: what was not synced is not to be trusted after a power loss.
+    /// Identifies the current boot: files of an earlier boot may not have been synced before a power loss.
     pub(crate) boot_id: String,
 }
 
-/// A base in use: it stays while this lives.
+/// A leased base: it cannot be evicted until this is dropped.
 #[derive(Debug)]
 pub struct Base {
     /// The directory that holds the version's files.
     pub root: PathBuf,
-    /// Whether the files were written for this call.
+    /// Whether this call wrote the files.
     pub built: Built,
     pub(crate) lease: FileLock,
 }
 
-/// Whether the files had to be written.
+/// Whether the files of a base had to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Built {
     /// An earlier call had written them.
     Reused,
-    /// They were written now.
+    /// This call wrote them.
     New,
-    /// It was there and not what it should be.
+    /// This call replaced an unusable base.
     Rebuilt,
 }
 
-/// How closely a base that is there is looked at.
+/// How thoroughly an existing base is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Its seal.
+    /// Check only its seal.
     Seal,
-    /// Every file's metadata and content.
+    /// Compare the metadata and content of every file.
     Nothing,
 }
 
@@ -84,13 +84,13 @@ pub enum Trust {
 pub struct CachedBase {
     /// The digest of its tree, in hex digits.
     pub tree: String,
-    /// Bytes of its files.
+    /// Size of its files in bytes.
     pub bytes: u64,
     pub(crate) last_used: SystemTime,
 }
 
 impl BaseCache {
-    /// The cache in `cache_dir`. What was not sealed since the boot `boot_id` is checked before it is reused.
+    /// The cache in `cache_dir`. Only items sealed during the boot `boot_id` are reused.
     #[must_use]
     pub fn new(cache_dir: &Path, boot_id: &str) -> Self {
         Self {
@@ -102,13 +102,13 @@ impl BaseCache {
         }
     }
 
-    /// Counts what is written to the cache.
+    /// The account of bytes written to the cache.
     #[must_use]
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// How the seal of every base of this boot goes on after its tree.
+    /// The line of a base's seal that identifies this boot.
     pub(crate) fn boot_line(&self) -> String {
         format!("boot {}\n", self.boot_id)
     }
@@ -122,22 +122,22 @@ impl BaseCache {
         format!("{}entries {}\nbytes {}\n", self.seal_head(&root.tree), totals.entries, totals.bytes)
     }
 
-    /// A lease on the base of a tree, if there is one with a good seal.
+    /// Leases the base of a tree. `None` if there is no base with a valid seal.
     pub(crate) fn lease(&self, root: &DirRef) -> Result<Option<FileLock>> {
         let good = self.seal_text(root);
         self.bases.lease(&root.tree.to_hex(), |sealed| sealed == good)
     }
 
-    /// As [`BaseCache::lease`], for a tree of which only the name is known.
+    /// Like [`BaseCache::lease`], for a tree whose totals are not known.
     pub(crate) fn lease_tree(&self, tree: &TreeId) -> Result<Option<FileLock>> {
         let head = self.seal_head(tree);
         self.bases.lease(&tree.to_hex(), |sealed| sealed.starts_with(&head))
     }
 
-    /// Moves a base that cannot be used out of the way, if it is still there.
+    /// Moves an unusable base aside, if it is still there.
     ///
-    /// Looking and moving are one step for all who do it: a good base that somebody has put in its place
-    /// meanwhile, and uses, must stay. `damaged` is the lease of a base whose seal is good and its files not.
+    /// The check and the move are one step under a lock: a valid base that another process has put in its place in the
+    /// meantime, and uses, must stay. `damaged` is the lease of a base with a valid seal and damaged files.
     fn retire(&self, root: &DirRef, damaged: Option<&FileLock>) -> Result<()> {
         let place = self.bases.place(&root.tree.to_hex());
         avfs_types::pause::point("retire");
@@ -152,7 +152,7 @@ impl BaseCache {
         self.bases.move_aside(&place).map(drop)
     }
 
-    /// The bases that are whole, least recently used first.
+    /// The complete bases, least recently used first.
     pub fn list(&self) -> Result<Vec<CachedBase>> {
         let item = |item: Item| CachedBase { tree: item.name, bytes: item.bytes, last_used: item.last_used };
         let whole = self.bases.items()?.into_iter().filter(|item| !item.sealed.is_empty());
@@ -163,12 +163,13 @@ impl BaseCache {
 }
 
 impl Vault {
-    /// The base of a tree, built if it is not there. Concurrent callers share one.
+    /// Returns the base of a tree, building it if necessary. Concurrent callers share one base.
     pub fn materialize(&self, root: &DirRef, cache: &BaseCache, trust: Trust, meter: &Meter) -> Result<Base> {
         self.materialize_pinned(&self.backend().pin()?, root, cache, trust, meter)
     }
 
-    /// As [`Vault::materialize`], for who has a pin: a second one would wait for a sweep that waits for the first.
+    /// Like [`Vault::materialize`], for callers that already hold a pin: taking a second pin could deadlock with a
+    /// sweep that waits for the first.
     pub(crate) fn materialize_pinned(
         &self,
         _pin: &Guard,
@@ -180,8 +181,8 @@ impl Vault {
         let place = cache.bases.place(&root.tree.to_hex());
         let root_dir = place.join("root");
         let was_there = place.exists();
-        // Others may build, retire and evict the same base at any time; each turn ends with a lease or finds
-        // that one of them did something.
+        // Other processes may build, retire and evict the same base at any time. An iteration without a lease means
+        // that another process made progress.
         for _ in 0..TURNS_MAX {
             let lease = cache.lease(root)?;
             match lease {
@@ -197,20 +198,20 @@ impl Vault {
                 return Ok(Base { root: root_dir, built, lease });
             }
         }
-        let detail = "others keep taking it away".to_owned();
+        let detail = "other processes keep removing it".to_owned();
         Err(VaultError::DamagedObject { kind: "base", id: root.tree.short(), detail })
     }
 
-    /// Builds a base and gives the lease on it; nothing if somebody else came first.
+    /// Builds a base and returns the lease on it. `None` if another process built it first.
     fn build_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Option<FileLock>> {
         let _note = cache.bases.note()?;
         let Some(draft) = cache.bases.begin()? else { return Ok(None) };
         if let Err(error) = self.fill_base(root, cache, &draft.path, meter) {
-            // What cannot be removed now is removed by the next eviction.
+            // If this fails, the next eviction removes the directory.
             let _ = remove_tree(&draft.path);
             return Err(error);
         }
-        // If the name is taken somebody else was faster; theirs is as good.
+        // If the name is taken, another process was faster; its base is equivalent.
         let published = cache.bases.publish(draft, &root.tree.to_hex())?;
         if published.is_some() {
             cache.account.add(item_bytes(root.totals.entries, root.totals.bytes));
@@ -232,7 +233,7 @@ impl Vault {
         std::fs::write(&sealed, cache.seal_text(root)).map_err(host("write", &sealed))
     }
 
-    /// Compares every file of a base with the tree: kind, mode, time, attributes, size, content.
+    /// Compares every file of a base with the tree: kind, mode, mtime, attributes, size, content.
     fn is_intact(&self, root: &DirRef, dir: &Path) -> Result<bool> {
         let top = beneath::open_root(dir).map_err(host("open", dir))?;
         let pages = FreshPages::new(self);
@@ -282,7 +283,7 @@ impl Vault {
     }
 }
 
-/// True if it is the version that closes it to its owner: then it cannot be compared, and that is no damage.
+/// True if the version's own mode denies access to the owner: then the file cannot be compared, which is not damage.
 fn is_closed(error: &std::io::Error, mode: u32, needs: u32) -> bool {
     error.kind() == std::io::ErrorKind::PermissionDenied && mode & needs != needs
 }

@@ -1,5 +1,5 @@
-//! Moves what an export has staged into a directory that is there. Everything is looked at first: what cannot be done
-//! is refused before anything has changed.
+//! Moves a staged export into an existing directory. Every entry is checked first: a merge that cannot succeed fails
+//! before anything changes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,28 +19,28 @@ use avfs_types::path::TreePath;
 use super::export::{ExportError, Overwrite};
 use crate::Result;
 
-/// A staged tree, and the directory it goes to.
+/// A staged tree and its destination.
 pub(crate) struct Merge<'a> {
     pub(crate) staged: BorrowedFd<'a>,
     pub(crate) dest: BorrowedFd<'a>,
-    /// How people know the directory.
+    /// The path of the destination in messages.
     pub(crate) shown: &'a Path,
     pub(crate) overwrite: Overwrite,
     pub(crate) top: Top,
 }
 
-/// What becomes of the metadata of the directory that everything goes to.
+/// Whether the destination directory itself gets the metadata of the version's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Top {
     Finished,
     Kept,
 }
 
-/// A directory that is there already, and what goes into it.
+/// An existing directory, and the names to move into it.
 pub(crate) struct Meeting {
     pub(crate) path: TreePath,
     pub(crate) names: Vec<Vec<u8>>,
-    /// The mode of a directory of ours in which even we may not write.
+    /// The mode of a directory that the user owns but cannot write to.
     closed: Option<u32>,
 }
 
@@ -55,10 +55,10 @@ impl Merge<'_> {
         Ok((open(self.staged).map_err(failed)?, open(self.dest).map_err(failed)?))
     }
 
-    /// What goes where, if all of it can.
+    /// Plans all moves. Fails if one of them is impossible.
     pub(crate) fn plan(&self) -> Result<Vec<Meeting>> {
         let top =
-            rustix::fs::fstat(self.dest).map_err(|errno| self.failed("look at", &TreePath::root(), errno))?;
+            rustix::fs::fstat(self.dest).map_err(|errno| self.failed("stat", &TreePath::root(), errno))?;
         let mut meetings = Vec::new();
         let mut waiting = vec![TreePath::root()];
         while let Some(path) = waiting.pop() {
@@ -71,7 +71,7 @@ impl Merge<'_> {
                 let looked = |dir: &OwnedFd| match beneath::stat(dir.as_fd(), &name) {
                     Ok(stat) => Ok(Some(stat.kind)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                    Err(error) => Err(ExportError::host("look at", &self.shown(&at))(error)),
+                    Err(error) => Err(ExportError::host("stat", &self.shown(&at))(error)),
                 };
                 let (wanted, found) = (looked(&from)?, looked(&to)?);
                 match (wanted, found) {
@@ -86,7 +86,7 @@ impl Merge<'_> {
                     _ => names.push(name),
                 }
             }
-            let stat = rustix::fs::fstat(&to).map_err(|errno| self.failed("look at", &path, errno))?;
+            let stat = rustix::fs::fstat(&to).map_err(|errno| self.failed("stat", &path, errno))?;
             if !names.is_empty() && stat.st_dev != top.st_dev {
                 return Err(self
                     .failed("replace files on another file system in", &path, Errno::XDEV)
@@ -95,7 +95,7 @@ impl Merge<'_> {
             let may = rustix::fs::accessat(&to, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
             let me = rustix::process::geteuid();
             let ours = me.is_root() || stat.st_uid == me.as_raw();
-            // Only its owner gives a directory a mode and a time.
+            // Only the owner can set the mode and mtime of a directory.
             let finished = self.top == Top::Finished || !path.is_root();
             let closed = may.is_err() && (finished || !names.is_empty());
             if !ours && (closed || finished) {
@@ -107,13 +107,13 @@ impl Merge<'_> {
         Ok(meetings)
     }
 
-    /// Moves what was planned. Directories that were there get their metadata afterwards, as all others.
+    /// Makes the planned moves. Existing directories get their metadata afterwards, like all others.
     pub(crate) fn make(&self, meetings: &[Meeting]) -> Result<()> {
         for meeting in meetings {
             let (from, to) = self.both(&meeting.path)?;
             if let Some(mode) = meeting.closed {
                 let opened = rustix::fs::fchmod(&to, Mode::from_raw_mode(mode | 0o700));
-                opened.map_err(|errno| self.failed("open up", &meeting.path, errno))?;
+                opened.map_err(|errno| self.failed("change the mode of", &meeting.path, errno))?;
             }
             for name in &meeting.names {
                 let at = || meeting.path.join(name);
@@ -132,10 +132,11 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Takes away the attributes of a directory that was there.
+    /// Removes the attributes of an existing directory.
     pub(crate) fn clear_attributes(&self, path: &TreePath) -> Result<()> {
         let (_, to) = self.both(path)?;
-        Ok(xattr::clear(to.as_fd()).map_err(ExportError::host("finish", &self.shown(path)))?)
+        Ok(xattr::clear(to.as_fd())
+            .map_err(ExportError::host("remove the attributes of", &self.shown(path)))?)
     }
 
     fn failed(&self, operation: &'static str, path: &TreePath, errno: Errno) -> ExportError {
@@ -161,9 +162,9 @@ mod tests {
 
     use super::*;
 
-    /// Somebody else writes to the directory while the export is staged, and after it was looked at.
+    /// Another process writes to the directory while the export is staged, and after it was checked.
     #[test]
-    fn what_came_meanwhile_is_not_replaced_unless_that_was_asked_for() {
+    fn files_created_during_an_export_are_replaced_only_on_request() {
         let dir = tempfile::tempdir().unwrap();
         let (staged, dest) = (dir.path().join("staged"), dir.path().join("dest"));
         for at in [&staged, &dest] {

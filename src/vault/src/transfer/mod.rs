@@ -1,4 +1,4 @@
-//! Between the vault and directories of the host: import, capture, export, materialize.
+//! Transfers between the vault and directories of the host: import, capture, export, materialize.
 
 pub mod account;
 pub mod capture;

@@ -1,4 +1,4 @@
-//! What is avfs's own in a directory, and never part of a version: its directory, its vault, what an export has staged.
+//! avfs's own files in a directory, which are never part of a version: its directory, its vault, staged exports.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,14 +10,14 @@ use super::ignore::OWN_DIR;
 use crate::Vault;
 use crate::backend::sqlite::COMPANIONS;
 
-/// An export's staging directory is called this and then a suffix by chance.
+/// Prefix of the name of a staging directory; a random suffix follows.
 pub(crate) const STAGING_PREFIX: &str = ".avfs-export-";
 const SUFFIX_BYTES: usize = 16;
 
-/// A vault that is being made is called like the vault, then this, and then a suffix by chance.
+/// Follows the vault's name in the name of an unfinished vault, before a random suffix.
 pub(crate) const UNFINISHED_INFIX: &str = ".new-";
 
-/// Whether a directory of this name is one that an export has made.
+/// True if this is the name of an export's staging directory.
 #[must_use]
 pub(crate) fn is_staging_name(name: &[u8]) -> bool {
     name.strip_prefix(STAGING_PREFIX.as_bytes()).is_some_and(is_suffix)
@@ -27,36 +27,36 @@ fn is_suffix(suffix: &[u8]) -> bool {
     suffix.len() == SUFFIX_BYTES && suffix.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b))
 }
 
-/// Of a name that begins like that of an unfinished vault `vault`: what follows.
+/// The rest of a name that begins with the name of an unfinished vault `vault`.
 fn behind_unfinished<'n>(vault: &[u8], name: &'n [u8]) -> Option<&'n [u8]> {
     let rest = name.strip_prefix(vault)?.strip_prefix(UNFINISHED_INFIX.as_bytes())?;
     let (suffix, behind) = rest.split_at_checked(SUFFIX_BYTES)?;
     is_suffix(suffix).then_some(behind)
 }
 
-/// Whether a file of this name is a vault `vault` that was not finished.
+/// True if this is the name of an unfinished vault `vault`.
 #[must_use]
 pub(crate) fn is_unfinished_name(vault: &[u8], name: &[u8]) -> bool {
     behind_unfinished(vault, name) == Some(b"")
 }
 
-/// Whether a path names something in avfs's own directory, or that itself.
+/// True if the path is avfs's own directory or inside it.
 #[must_use]
 pub fn is_in_own_dir(path: &TreePath) -> bool {
     path.components().any(|name| name == OWN_DIR)
 }
 
-/// What a policy is called that lies beside a vault of any name.
+/// Suffixes of a policy file beside a vault; the vault's name precedes them.
 const POLICIES: [&str; 2] = [".policy.toml", ".policy.rego"];
 
-/// A vault's file, and where it lies beneath a directory, if it does.
+/// A vault's file and its location relative to a directory.
 pub(crate) struct OwnFile(Option<OwnPlace>);
 
 struct OwnPlace {
     name: Vec<u8>,
-    /// By its path.
+    /// Path of the vault's directory; `None` if it is not beneath the directory.
     dir: Option<TreePath>,
-    /// As the kernel knows them: a mount or a link leads to them by other names.
+    /// Device and inode: a mount or a link can lead to them under other names.
     dir_id: (u64, u64),
     file_id: (u64, u64),
 }
@@ -84,24 +84,23 @@ impl OwnFile {
         Self(place())
     }
 
-    /// True for the vault's file, what SQLite and its locks put beside it, its policy, and what is left of one that was
-    /// never finished: a vault never keeps
-    /// itself, and no run changes what it is judged by.
+    /// True for the vault's file, its companions from SQLite and locks, its policy, and leftovers of an unfinished
+    /// vault: a vault never stores itself, and a run cannot change the policy that decides about it.
     pub(crate) fn is(&self, dir: &TreePath, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|own| own.dir.as_ref() == Some(dir) && own.is_called(name))
     }
 
-    /// As [`OwnFile::is`], of a name in a directory of which [`OwnFile::is_in`] is told.
+    /// Like [`OwnFile::is`], for a name in a directory for which [`OwnFile::is_in`] is true.
     pub(crate) fn is_called(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|own| own.is_called(name))
     }
 
-    /// True for the directory that it lies in, the time of which it changes whenever it is used.
+    /// True for the directory of the vault. Its mtime changes whenever the vault is used.
     pub(crate) fn is_in(&self, dir: &HostStat) -> bool {
         self.0.as_ref().is_some_and(|own| own.dir_id == (dir.device, dir.inode))
     }
 
-    /// True for the vault's file under whatever name.
+    /// True for the vault's file under any name.
     pub(crate) fn is_file(&self, file: &HostStat) -> bool {
         self.0.as_ref().is_some_and(|own| own.file_id == (file.device, file.inode))
     }

@@ -1,17 +1,17 @@
-//! Setuid and setgid bits of regular files: plain data in a version and inside a run, but not on the host, where they
-//! would run a program with the rights of whoever wrote it. On directories setgid only passes a group on, and setuid
-//! does nothing.
+//! Setuid and setgid bits of regular files. In a version and inside a run they are plain data; on the host they would
+//! run a program with the rights of the user who wrote it. On directories setgid only makes new entries inherit the
+//! group, and setuid has no effect.
 
 pub use avfs_hostfs::make::SET_ID_BITS;
 
 use crate::page::Node;
 
-/// What becomes of the bits of a file that is written.
+/// Whether written files keep their setuid and setgid bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetIds {
-    /// They are written.
+    /// Keep the bits.
     Kept,
-    /// They are cleared.
+    /// Clear the bits.
     Stripped,
 }
 
@@ -25,13 +25,13 @@ impl SetIds {
         }
     }
 
-    /// The mode of a file that is there with the right content: bits that it has already may stay.
+    /// The mode of an existing file with the right content: bits that it already has may stay.
     #[must_use]
     pub const fn mode_of_present(self, mode: u32, present: u32) -> u32 {
         self.mode_of_new(mode) | (mode & present & SET_ID_BITS)
     }
 
-    /// Whether a file loses bits.
+    /// True if a file loses bits.
     #[must_use]
     pub fn strips(self, node: &Node) -> bool {
         match node {
@@ -41,7 +41,7 @@ impl SetIds {
     }
 }
 
-/// Whether a file of the host has a version's mode, but for bits that were stripped.
+/// True if a file of the host has a version's mode, apart from stripped bits.
 #[must_use]
 pub const fn has_mode(host: u32, version: u32) -> bool {
     host | (version & SET_ID_BITS) == version

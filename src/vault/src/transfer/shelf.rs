@@ -1,13 +1,13 @@
-//! A place in the cache for directories that are complete or absent: each is built under another name and
-//! renamed, used under a lease, and moved away before it is removed.
+//! A shelf: a part of the cache for directories that are complete or absent. Each is built under another name and
+//! renamed, used under a lease, and moved aside before it is removed.
 //!
 //! ```text
 //! SHELF/NAME/root/     the directory
-//! SHELF/NAME/sealed    written last: what it is, and since which boot
-//! SHELF/NAME/lease     locked by users; its time is that of the last use
+//! SHELF/NAME/sealed    written last: its identity and the boot id
+//! SHELF/NAME/lease     locked by users; its mtime is the time of the last use
 //! SHELF/NAME/vault     of a base: the id of the vault it was built from
-//! SHELF/.new-X         being built, and locked by its builder
-//! SHELF/.old-X         on its way out
+//! SHELF/.new-X         being built, locked by its builder
+//! SHELF/.old-X         being removed
 //! ```
 
 use std::fs::File;
@@ -23,13 +23,13 @@ use super::export::ExportError;
 use super::unfinished::{Filled, Note, Unfinished};
 use crate::{Result, VaultError};
 
-/// What an entry takes on the disk beside its bytes, for the cache's account.
+/// Disk space of an entry in addition to its content, for the cache's account.
 pub(crate) const ENTRY_BYTES: u64 = 4096;
-/// What an item takes beside its entries: its directory and its root, the seal, the lease, the name of its vault or
-/// its stack.
+/// Disk space of an item in addition to its entries: its directory and its root, the seal, the lease, the name of its
+/// vault or its stack.
 pub(crate) const ITEM_BYTES: u64 = 5 * ENTRY_BYTES;
 
-/// How long to wait for others who move something out of the way, each for a rename's time.
+/// Timeout for the lock under which items are moved aside. Each holder keeps it only for a rename.
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -37,19 +37,19 @@ pub(crate) struct Shelf {
     pub(crate) dir: PathBuf,
 }
 
-/// Something that is being built; its builder lives.
+/// An item being built by this process.
 pub(crate) struct Draft {
     pub(crate) path: PathBuf,
     lease: FileLock,
     _building: FileLock,
 }
 
-/// Something on a shelf.
+/// A published item of a shelf.
 pub(crate) struct Item {
     pub(crate) name: String,
     pub(crate) bytes: u64,
     pub(crate) last_used: SystemTime,
-    /// The text of its seal; empty without one.
+    /// The text of its seal; empty if it has no seal.
     pub(crate) sealed: String,
 }
 
@@ -58,7 +58,7 @@ impl Shelf {
         self.dir.join(name)
     }
 
-    /// A lease on what is there under a name, if its seal is good.
+    /// Leases the item with this name. `None` if it does not exist or its seal is not valid.
     pub(crate) fn lease(&self, name: &str, is_good: impl Fn(&str) -> bool) -> Result<Option<FileLock>> {
         let place = self.place(name);
         let lease = place.join("lease");
@@ -67,7 +67,7 @@ impl Shelf {
         }
         avfs_types::pause::point("lease");
         let Ok(Some(lock)) = FileLock::try_acquire(&lease, Mode::Shared) else { return Ok(None) };
-        // Between the look and the lock somebody may have moved it away, or put another in its place.
+        // Before the lock was taken, another process may have moved the item aside or replaced it.
         if !lock.is_at(&lease).unwrap_or(false) {
             return Ok(None);
         }
@@ -84,8 +84,7 @@ impl Shelf {
         Ok(Some(lock))
     }
 
-    /// Begins something new. Nothing if an eviction found the directory before it was locked, and took it for
-    /// abandoned.
+    /// Starts a new item. `None` if an eviction found its directory before it was locked, and treated it as abandoned.
     pub(crate) fn begin(&self) -> Result<Option<Draft>> {
         make_private(&self.dir)?;
         let path = self.dir.join(format!(".new-{}", random::suffix().map_err(VaultError::Output)?));
@@ -100,7 +99,8 @@ impl Shelf {
         Ok(lock.map(|lease| Draft { path, lease, _building: building }))
     }
 
-    /// A note of what is built here, by which the next process finds it if this one is killed. For what takes long.
+    /// Records that this process builds here, so that the next process cleans up if this one is killed. For long
+    /// builds.
     pub(crate) fn note(&self) -> Result<Option<Note>> {
         let (Some(cache), Some(name)) =
             (self.dir.parent(), self.dir.file_name().and_then(|name| name.to_str()))
@@ -109,10 +109,10 @@ impl Shelf {
         };
         make_private(cache)?;
         let note = Unfinished::new(cache).note(Filled::Shelf(name));
-        note.map(Some).map_err(host("note what is built in", &self.dir))
+        note.map(Some).map_err(host("record the build in", &self.dir))
     }
 
-    /// Gives what is finished its name, and the lease on it; nothing if the name is taken.
+    /// Renames a finished item to `name` and returns the lease on it. `None` if the name is taken.
     pub(crate) fn publish(&self, draft: Draft, name: &str) -> Result<Option<FileLock>> {
         let place = self.place(name);
         avfs_types::pause::point("publish");
@@ -126,18 +126,18 @@ impl Shelf {
         }
     }
 
-    /// Gives something a name that nobody looks for; nothing if somebody else was faster.
+    /// Renames an item to a name that is never looked up. `None` if another process was faster.
     pub(crate) fn move_aside(&self, place: &Path) -> Result<Option<PathBuf>> {
         let aside = self.dir.join(format!(".old-{}", random::suffix().map_err(VaultError::Output)?));
         avfs_types::pause::point("move-aside");
         match std::fs::rename(place, &aside) {
             Ok(()) => Ok(Some(aside)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(host("move away", place)(error)),
+            Err(error) => Err(host("move aside", place)(error)),
         }
     }
 
-    /// Everything that has a name, in no order.
+    /// All published items, unordered.
     pub(crate) fn items(&self) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         for (name, path) in self.entries()?.into_iter().filter(|(name, _)| !name.starts_with('.')) {
@@ -164,32 +164,32 @@ impl Shelf {
         Ok(named.collect())
     }
 
-    /// What builders and evictions have not finished, whether or not they are alive.
+    /// The directories of unfinished builds and evictions, of live and dead processes.
     pub(crate) fn unfinished(&self) -> Result<Vec<PathBuf>> {
         let unfinished = self.entries()?.into_iter().filter(|(name, _)| name.starts_with('.'));
         Ok(unfinished.map(|(_, path)| path).collect())
     }
 
-    /// Removes what is left of dead builders.
+    /// Removes leftovers of dead builders.
     pub(crate) fn sweep(&self) -> Result<()> {
         self.unfinished()?.iter().try_for_each(|path| remove_unleased(path))
     }
 
-    /// True if somebody has a lease on it.
+    /// True if a process holds a lease on it.
     pub(crate) fn is_in_use(&self, name: &str) -> bool {
         let lease = self.place(name).join("lease");
         lease.exists() && !matches!(FileLock::try_acquire(&lease, Mode::Exclusive), Ok(Some(_)))
     }
 
-    /// Looking at something and moving it away are one step for all who do both: another one that somebody
-    /// has put in its place meanwhile, and uses, must stay.
+    /// Takes the lock under which items are checked and moved aside. Without it, an item that another process has put
+    /// in place after the check, and uses, could be moved.
     pub(crate) fn turn(&self) -> Result<FileLock> {
         let turn = self.dir.with_extension("lock");
         FileLock::acquire(&turn, Mode::Exclusive, TURN_PATIENCE)
             .map_err(|error| host("lock", &turn)(std::io::Error::other(error)))
     }
 
-    /// Removes something unless it is in use; true if it is gone.
+    /// Removes an item unless it is in use. Returns true if it was removed.
     pub(crate) fn evict(&self, name: &str) -> Result<bool> {
         let path = self.place(name);
         let lease = path.join("lease");
@@ -199,7 +199,7 @@ impl Shelf {
             if !alone.is_at(&lease).unwrap_or(false) {
                 return Ok(false);
             }
-            // Moved first: nobody finds what is half removed. Nobody can take a lease on it there.
+            // Moved first, so that no process finds a partly removed item. It cannot be leased under its new name.
             self.move_aside(&path)?
         };
         if let Some(aside) = aside {
@@ -209,7 +209,7 @@ impl Shelf {
     }
 }
 
-/// What something takes on the disk, for the cache's account.
+/// The disk space of an item, for the cache's account.
 pub(crate) fn item_bytes(entries: u64, bytes: u64) -> u64 {
     bytes.saturating_add(entries.saturating_mul(ENTRY_BYTES)).saturating_add(ITEM_BYTES)
 }
@@ -226,7 +226,7 @@ pub(crate) fn host(
     move |source| ExportError::Host { operation, path, source }.into()
 }
 
-/// Removes a directory unless its builder lives or somebody has a lease on it.
+/// Removes a directory unless its builder is alive or a process holds a lease on it.
 fn remove_unleased(path: &Path) -> Result<()> {
     let Ok(Some(_abandoned)) = FileLock::try_existing(path, Mode::Exclusive) else { return Ok(()) };
     let lease = path.join("lease");

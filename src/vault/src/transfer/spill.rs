@@ -1,6 +1,6 @@
-//! Bytes that are put together before they are needed: in memory while they are few, then in a file without a name.
+//! An append-only buffer that spills from memory to an unnamed temporary file.
 //!
-//! Never fails to keep what it is given: where no such file can be made or written, memory has to do.
+//! Appending never fails: if no file can be created or written, the bytes stay in memory.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,19 +17,19 @@ use crate::pages::NewPages;
 use crate::tree::{Pages, check_page};
 use crate::{Result, VaultError};
 
-/// What is held in memory before it is written.
+/// Bytes held in memory before they are written to the file.
 const HELD_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes that are added at the end and read anywhere.
+/// Bytes that are appended and read at any position.
 #[derive(Debug, Default)]
 pub(crate) struct Spill {
-    /// Where the file may be made, the best place first.
+    /// Directories for the file, in order of preference.
     places: Vec<PathBuf>,
     file: Option<File>,
-    /// Bytes in the file; those that are held follow them.
+    /// Number of bytes in the file; the held bytes follow them.
     written: u64,
     held: Vec<u8>,
-    /// There is no file, or no room in it.
+    /// The file cannot be created or written, so bytes stay in memory.
     stays: bool,
 }
 
@@ -38,7 +38,7 @@ impl Spill {
         Self { places: places.to_vec(), ..Self::default() }
     }
 
-    /// Adds bytes; gives the place that they are read from.
+    /// Appends bytes and returns their position.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> u64 {
         let at = self.written + self.held.len() as u64;
         self.held.extend_from_slice(bytes);
@@ -59,7 +59,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Bytes that were added together.
+    /// Reads bytes that were appended by one call.
     pub(crate) fn read(&self, at: u64, length: usize) -> io::Result<Cow<'_, [u8]>> {
         if let Some(held) = at.checked_sub(self.written) {
             let begin = usize::try_from(held).unwrap_or(usize::MAX);
@@ -75,7 +75,7 @@ impl Spill {
     }
 }
 
-/// A file that is gone with its last descriptor, in the first of the directories that can have one.
+/// An unnamed file (`O_TMPFILE`) in the first directory that supports it.
 fn unnamed_file(places: &[PathBuf]) -> io::Result<File> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for dir in places {
@@ -88,7 +88,7 @@ fn unnamed_file(places: &[PathBuf]) -> io::Result<File> {
     Err(last)
 }
 
-/// Pages of a scan that are not stored yet, children before parents.
+/// Pages of a scan that are not yet stored, children before parents.
 #[derive(Debug, Default)]
 pub struct SpilledPages {
     bytes: Spill,
@@ -110,7 +110,7 @@ impl SpilledPages {
     pub(crate) fn push(&mut self, new: NewPages) {
         for (id, data) in new.pages {
             let at = self.bytes.push(&data);
-            // A page is far shorter: it has at most a few thousand names.
+            // A page is far smaller than 4 GiB: it has at most a few thousand names.
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
             self.pages.push(SpilledPage { id, at, length });
         }
@@ -120,12 +120,12 @@ impl SpilledPages {
         self.bytes.read(page.at, page.length as usize).map_err(VaultError::Input)
     }
 
-    /// Every page in the order in which they are to be stored.
+    /// All pages, in the order in which they must be stored.
     pub(crate) fn all(&self) -> impl Iterator<Item = Result<(TreeId, Vec<u8>)>> + '_ {
         self.pages.iter().map(|page| Ok((page.id, self.read(page)?.into_owned())))
     }
 
-    /// These pages, and where there is none of a name, those `under` them.
+    /// A lookup in these pages, then in those of `under`.
     pub fn over<'a>(&'a self, under: &'a dyn Pages) -> impl Pages + 'a {
         let mut by_id: Vec<&SpilledPage> = self.pages.iter().collect();
         by_id.sort_unstable_by_key(|page| page.id);
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_read_from_memory_and_from_the_file() {
+    fn appended_bytes_are_read_from_memory_and_from_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let nowhere = dir.path().join("missing");
         for places in [vec![nowhere.clone(), dir.path().to_owned()], vec![nowhere], Vec::new()] {

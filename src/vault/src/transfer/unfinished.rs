@@ -1,13 +1,13 @@
-//! Which directories are being filled, and by whom: so that what a killed process leaves is swept by the next one, wherever
-//! it is.
+//! Records which directories are being filled, so that the next process finds and removes the leftovers of a killed
+//! one.
 //!
 //! ```text
-//! CACHE/unfinished/base-X      locked by who builds something in CACHE/base
+//! CACHE/unfinished/base-X      locked by a process that builds in CACHE/base
 //! CACHE/unfinished/layer-X     the same for CACHE/layer
-//! CACHE/unfinished/export-X    the directory in which an export is staged, locked by its exporter
+//! CACHE/unfinished/export-X    names the directory of an export's staging directory; locked by the exporter
 //! ```
 //!
-//! Looking whether there is something to sweep is one listing of a directory that is empty as a rule.
+//! The check for leftovers lists one directory, which is usually empty.
 
 use std::ffi::OsString;
 use std::io;
@@ -28,16 +28,16 @@ pub struct Unfinished {
     cache: PathBuf,
 }
 
-/// What is being filled.
+/// A directory that is being filled.
 #[derive(Clone, Copy, Debug)]
 pub enum Filled<'a> {
-    /// Something on a shelf of the cache: `base` or `layer`.
+    /// An item on a shelf of the cache: `base` or `layer`.
     Shelf(&'a str),
     /// A staging directory in this directory.
     Staging(&'a Path),
 }
 
-/// A note that stays while this lives, and longer if the process is killed.
+/// A note that is removed on drop, and stays if the process is killed.
 #[derive(Debug)]
 pub struct Note {
     path: PathBuf,
@@ -46,7 +46,7 @@ pub struct Note {
 
 impl Drop for Note {
     fn drop(&mut self) {
-        // What is left of it is a file that says nothing new: the next sweep removes it.
+        // If this fails, the next sweep removes the file.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -62,7 +62,7 @@ impl Unfinished {
         self.cache.join("unfinished")
     }
 
-    /// Notes what is about to be filled.
+    /// Records that a directory is about to be filled.
     pub fn note(&self, filled: Filled<'_>) -> io::Result<Note> {
         let dir = self.dir();
         make::private_dirs(&dir)?;
@@ -75,7 +75,7 @@ impl Unfinished {
             let locked = FileLock::acquire(&path, Mode::Exclusive, Duration::ZERO);
             let alive = match locked {
                 Ok(alive) => alive,
-                // A sweep looks at it at this moment.
+                // A sweep holds the lock at this moment.
                 Err(LockError::TimedOut(_)) => continue,
                 Err(error) => return Err(io::Error::other(error)),
             };
@@ -88,7 +88,7 @@ impl Unfinished {
         }
     }
 
-    /// Removes what processes that are dead have not finished; gives how many there were.
+    /// Removes the unfinished directories of dead processes. Returns the number of removed notes.
     pub fn sweep(&self) -> Result<u64> {
         let listing = match std::fs::read_dir(self.dir()) {
             Ok(listing) => listing,

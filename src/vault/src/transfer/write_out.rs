@@ -1,6 +1,6 @@
-//! Writes a tree into an empty directory of the host, exactly: content, modes, times, attributes, links.
+//! Writes a tree to an empty directory of the host, exactly: content, modes, mtimes, attributes, links.
 //!
-//! Blobs are read in short transactions and written after them: a reader held open would keep the log growing.
+//! Blobs are read in short transactions and written after them: a long-lived reader would keep the WAL growing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,24 +28,24 @@ use crate::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Page};
 use crate::tree::Pages;
 use crate::{Result, Vault, VaultError, content, threads, tree};
 
-/// Files written by one job, and compressed bytes it holds at once.
+/// Files written by one job, and compressed bytes it holds in memory.
 const JOB_FILES: usize = 64;
 const JOB_BYTES: u64 = 4 << 20;
-/// Jobs that may wait: the walk goes no further ahead of those who write.
+/// Maximum number of unfinished jobs: the walk waits until the writers catch up.
 const WAITING_JOBS_MAX: usize = 64;
-/// Pages read before the transaction is renewed.
+/// Pages read in one transaction.
 const PAGES_PER_READ: u32 = 256;
 
-/// What becomes of attributes whose names overlayfs takes for its own.
+/// How to write attributes with names that overlayfs interprets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverlayNames {
-    /// They are written as they are.
+    /// Write them unchanged.
     Plain,
-    /// One level of escape, which overlayfs takes off again: for a lower layer.
+    /// Add one level of escaping, which overlayfs removes again: for a lower layer.
     Escaped,
 }
 
-/// Pages from short transactions.
+/// Reads pages in short transactions.
 pub struct FreshPages<'v> {
     vault: &'v Vault,
     reader: RefCell<Option<Box<dyn Reader + 'v>>>,
@@ -53,7 +53,7 @@ pub struct FreshPages<'v> {
 }
 
 impl<'v> FreshPages<'v> {
-    /// Reads pages from the vault, in a new view from time to time, so that the log can be checkpointed.
+    /// Reads pages from the vault. Opens a new transaction regularly, so that the WAL can be checkpointed.
     #[must_use]
     pub fn new(vault: &'v Vault) -> Self {
         Self { vault, reader: RefCell::new(None), left: Cell::new(0) }
@@ -76,12 +76,12 @@ impl Pages for FreshPages<'_> {
     }
 }
 
-/// What was not written because it is damaged or missing in the vault: paths, and why.
+/// Paths that were not written because they are damaged or missing in the vault, with the error of each.
 #[derive(Debug, Default)]
 pub struct Unwritten(Mutex<Vec<(TreePath, VaultError)>>);
 
 impl Unwritten {
-    /// In the order of the paths.
+    /// The paths and errors, sorted by path.
     #[must_use]
     pub fn into_sorted(self) -> Vec<(TreePath, VaultError)> {
         let mut all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -95,17 +95,17 @@ impl Unwritten {
 pub struct WriteOut<'a> {
     /// The vault that holds the tree.
     pub vault: &'a Vault,
-    /// What becomes of attributes that overlayfs would interpret.
+    /// How to write attributes that overlayfs would interpret.
     pub overlay_names: OverlayNames,
     /// Whether setuid and setgid bits are written.
     pub set_ids: SetIds,
-    /// Counts what is written, and stops the work.
+    /// Counts written files and bytes, and can cancel the operation.
     pub meter: &'a Meter,
-    /// Where damage is noted, to go on without what it concerns; without this it ends the work.
+    /// Collects damaged paths, so that writing continues without them. If `None`, damage fails the operation.
     pub unwritten: Option<&'a Unwritten>,
 }
 
-/// What [`WriteOut::write`] leaves to its caller.
+/// The result of [`WriteOut::write`].
 #[derive(Default)]
 pub struct Written {
     /// Directories whose metadata must be set once their entries are done.
@@ -130,7 +130,7 @@ struct Shared<'a> {
     jobs: Jobs,
 }
 
-/// Counts jobs that were begun and are not done.
+/// Counts unfinished jobs.
 #[derive(Default)]
 struct Jobs {
     waiting: Mutex<usize>,
@@ -138,7 +138,7 @@ struct Jobs {
 }
 
 impl Jobs {
-    /// Begins one more, once there are few enough.
+    /// Starts a job. Blocks while [`WAITING_JOBS_MAX`] jobs are unfinished.
     fn begin(&self) -> JobGuard<'_> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let full = |waiting: &mut usize| *waiting >= WAITING_JOBS_MAX;
@@ -148,7 +148,7 @@ impl Jobs {
     }
 }
 
-/// A job that is done when this is dropped.
+/// A job, finished on drop.
 struct JobGuard<'a>(&'a Jobs);
 
 impl Drop for JobGuard<'_> {
@@ -159,7 +159,7 @@ impl Drop for JobGuard<'_> {
 }
 
 impl<'a> WriteOut<'a> {
-    /// For a layer beneath an overlay: everything is written, and attributes of overlayfs are escaped.
+    /// For a lower layer of an overlay: all bits are kept, and attributes of overlayfs are escaped.
     pub(crate) fn for_overlay(vault: &'a Vault, meter: &'a Meter) -> Self {
         let overlay_names = OverlayNames::Escaped;
         Self { vault, overlay_names, set_ids: SetIds::Kept, meter, unwritten: None }
@@ -167,9 +167,10 @@ impl<'a> WriteOut<'a> {
 }
 
 impl WriteOut<'_> {
-    /// Writes what `root` holds (what `wanted` lets pass of it) into the directory `into`.
+    /// Writes the content of `root`, filtered by `wanted`, to the directory `into`.
     ///
-    /// The directories' own metadata comes last, with [`WriteOut::finish`]: a directory may forbid its owner to write.
+    /// The directories' own metadata is set last, by [`WriteOut::finish`]: a directory's mode may deny its owner
+    /// writes.
     pub fn write(
         &self,
         root: &DirRef,
@@ -180,7 +181,7 @@ impl WriteOut<'_> {
         let (linked, failure, jobs) = (Mutex::default(), Mutex::default(), Jobs::default());
         let shared = Shared { out: self, root: into, umask, linked, failure, jobs };
         let pool = threads::pool()?;
-        // The walk stays on this thread, so that jobs begin while it goes on.
+        // The walk stays on this thread, so that jobs run concurrently with it.
         let written = pool.in_place_scope(|scope| shared.walk(scope, root, wanted));
         if let Some(error) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
@@ -194,8 +195,8 @@ impl WriteOut<'_> {
         Ok(written)
     }
 
-    /// Gives the directories their attributes: what may fail where nothing else does, and needs no other mode than they
-    /// were made with.
+    /// Sets the attributes of the directories early: this can fail where everything else succeeds, and works with the
+    /// mode that the directories were created with.
     pub(crate) fn attributes(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
         for dir in unfinished.iter().filter(|dir| dir.meta.xattrs.is_some()) {
             let fail = |source| ExportError::Io {
@@ -211,11 +212,11 @@ impl WriteOut<'_> {
         Ok(())
     }
 
-    /// Gives the directories their metadata, the deepest first.
+    /// Sets the metadata of the directories, deepest first.
     pub fn finish(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
         for dir in unfinished.iter().rev() {
             let fail =
-                |source| ExportError::Io { operation: "finish directory", path: dir.path.clone(), source };
+                |source| ExportError::Io { operation: "set the metadata of", path: dir.path.clone(), source };
             let fd = beneath::open(into, dir.path.as_bytes(), DIR).map_err(fail)?;
             let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
             let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
@@ -224,13 +225,13 @@ impl WriteOut<'_> {
         Ok(())
     }
 
-    /// Gives a directory that stands for the root of a tree that root's own metadata.
+    /// Sets the metadata of a tree's root on a directory.
     pub(crate) fn finish_root(&self, dir: BorrowedFd<'_>, root: &DirRef) -> Result<()> {
         let (meta, _) = tree::top(&FreshPages::new(self.vault), &root.tree)?;
         self.finish(dir, &[Unfinished { path: TreePath::root(), meta }])
     }
 
-    /// What was read, or nothing if it is damaged and may be left out.
+    /// Returns the value, or `None` if it is damaged and damaged paths are collected.
     fn whole<T>(&self, read: Result<T>, path: impl FnOnce() -> TreePath) -> Result<Option<T>> {
         match (read, self.unwritten) {
             (Ok(read), _) => Ok(Some(read)),
@@ -243,7 +244,7 @@ impl WriteOut<'_> {
         }
     }
 
-    /// The attributes a file or a directory gets, under the names it gets them.
+    /// The attributes to write for a file or directory, with escaped names if configured.
     pub fn wanted_xattrs(&self, id: Option<&BlobId>) -> Result<Xattrs> {
         id.map_or(Ok(Xattrs::new()), |id| self.xattrs(&*self.vault.read()?, id))
     }
@@ -257,7 +258,7 @@ impl WriteOut<'_> {
         Ok(xattrs)
     }
 
-    /// Files with several names: written under the first, linked under the others.
+    /// Writes files with several hard links: creates the first name and links the others.
     fn write_linked(
         &self,
         root: BorrowedFd<'_>,
@@ -290,7 +291,7 @@ impl WriteOut<'_> {
         Ok(())
     }
 
-    /// One file, link or fifo; a directory is left to [`WriteOut::write`].
+    /// Writes one file, symlink or fifo. Directories are written by [`WriteOut::write`].
     pub fn write_one(&self, dir: &OwnedFd, parent: &TreePath, umask: Umask, entry: &Entry) -> Result<()> {
         let path = parent.join(&entry.name);
         let fail = |source| ExportError::Io { operation: "write", path: path.clone(), source };
@@ -305,7 +306,7 @@ impl WriteOut<'_> {
                 FileContent::Chunked(list) => {
                     let written = self.write_chunked(dir, &path, &entry.name, umask, file, &list);
                     if written.is_err() {
-                        // A part of a file is none; the failure itself tells more than one to remove it.
+                        // Remove the partial file. An error of the removal is ignored: the first error is reported.
                         let _ = rustix::fs::unlinkat(dir, OsStr::from_bytes(&entry.name), AtFlags::empty());
                     }
                     written?;
@@ -327,7 +328,7 @@ impl WriteOut<'_> {
         file.xattrs.as_ref().map_or(Ok(Xattrs::new()), |id| self.xattrs(reader, id))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a leaf that joins what two callers hold apart")]
+    #[expect(clippy::too_many_arguments, reason = "a leaf function that combines the values of two callers")]
     fn write_whole(
         &self,
         dir: &OwnedFd,
@@ -407,7 +408,7 @@ impl WriteOut<'_> {
             let detail = format!("{path} should have {} bytes, not {at}", node.size);
             return Err(VaultError::DamagedObject { kind: "chunk list", id: list.short(), detail });
         }
-        // A hole at the end is not written, only its length is set.
+        // A hole at the end is not written; setting the length creates it.
         rustix::fs::ftruncate(&file, node.size).map_err(|errno| fail(errno.into()))?;
         let mode = self.set_ids.mode_of_new(node.mode);
         make::finish(file.as_fd(), mode, umask, &xattrs, node.mtime).map_err(fail)?;
@@ -443,7 +444,7 @@ impl<'a> Shared<'a> {
                     }
                 },
             };
-            let fail = |source| ExportError::Io { operation: "make directory", path: path.clone(), source };
+            let fail = |source| ExportError::Io { operation: "create directory", path: path.clone(), source };
             let fd = beneath::open(self.root, path.as_bytes(), DIR).map_err(fail)?;
             let mut files = Vec::new();
             for entry in dir.entries {
@@ -475,7 +476,7 @@ impl<'a> Shared<'a> {
         Ok(written)
     }
 
-    /// Takes back a directory of which nothing is known.
+    /// Removes a directory whose tree is damaged.
     fn drop_dir(&self, parent: &TreePath, name: &[u8]) -> Result<()> {
         let fail = |source| ExportError::Io { operation: "remove", path: parent.join(name), source };
         let dir = beneath::open(self.root, parent.as_bytes(), DIR).map_err(fail)?;
@@ -487,7 +488,7 @@ impl<'a> Shared<'a> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// A job for every so many files; a chunked file is a job of its own.
+    /// Spawns one job per [`JOB_FILES`] files.
     fn spawn_files<'s>(&'s self, scope: &Scope<'s>, path: &TreePath, mut files: Vec<Entry>) {
         while !files.is_empty() {
             let rest = files.split_off(files.len().min(JOB_FILES));
@@ -557,7 +558,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_waits_while_too_many_jobs_do() {
+    fn a_walk_blocks_while_too_many_jobs_are_unfinished() {
         let jobs = Jobs::default();
         let mut begun: Vec<JobGuard<'_>> = (0..WAITING_JOBS_MAX).map(|_| jobs.begin()).collect();
         let (send, receive) = mpsc::channel();
