@@ -1,4 +1,4 @@
-//! Compares what an upper holds with the base it lay over: only differences become edits.
+//! Compares an upper with its base: only differences become edits.
 
 use crate::edit::{Edit, Edits};
 use crate::import::build;
@@ -8,10 +8,10 @@ use crate::page::{Body, DirMeta, Entry, Node};
 use crate::tree::Pages;
 use crate::{Result, tree};
 
-/// A directory with so many changed names is better read whole than asked for each.
+/// With this many changed names, reading the whole directory is cheaper than looking up each name.
 const NAMES_MANY: usize = 16;
 
-/// The base's directory beneath one of the upper.
+/// The directory of the base beneath a directory of the upper.
 enum Below {
     Nothing,
     Some(Body),
@@ -42,7 +42,7 @@ impl Below {
     }
 }
 
-/// The edits that lead from the base to what the overlay showed.
+/// The edits from the base to the merged view of the overlay.
 pub(super) fn edits(pages: &dyn Pages, found: &ScannedTree) -> Result<Edits> {
     let groups = build::link_groups(&found.dirs);
     let mut edits = Edits::new();
@@ -73,7 +73,7 @@ fn has(dir: &ScannedDir, name: &[u8]) -> bool {
 
 fn edit_of(entry: &ScannedEntry, there: Option<&Node>, hides_base: bool, groups: &Groups) -> Option<Edit> {
     match entry.what {
-        // It has its own turn.
+        // Handled in its own iteration.
         What::Dir(_) => None,
         What::Gone if !hides_base => None,
         What::Gone | What::Whiteout => there.map(|_| Edit::Remove),

@@ -1,8 +1,8 @@
 //! Hard links of the base after a write through one of their names.
 //!
-//! overlayfs copies a file up under the name that it is written by, and leaves its other names in the lower layer. Outside,
-//! all names are one file. A copy has the access time of the original (the overlay is mounted without updates of it), and
-//! its directory the mark that something was copied into it; a new file in the place of a name has neither.
+//! overlayfs copies a file up only under the name used for the write, and leaves its other names in the lower layer.
+//! Outside an overlay, all names are one file. A copied-up file has the atime of the original (the overlay is mounted
+//! with noatime), and its directory has the `impure` xattr; a new file that replaces a name has neither.
 
 use std::collections::BTreeMap;
 
@@ -20,18 +20,18 @@ use crate::path_set::PathSet;
 use crate::tree::Pages;
 use crate::{Result, tree};
 
-/// Hard links of the base that were written to.
+/// Hard links of the base that a run wrote to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenLinks {
-    /// Names that have the new content in the edits, and the old one in the upper.
+    /// Names with the new content in the edits, but the old content in the overlay.
     pub joined: Vec<TreePath>,
-    /// Names of one file that were written to separately, with different content: each keeps what was written there.
+    /// Names of one file that were written separately, with different content: each keeps its own content.
     pub split: Vec<TreePath>,
 }
 
-/// What tells a copy of a file from a new one.
+/// The data that distinguishes a copied-up file from a new one.
 pub(super) struct Evidence {
-    /// The command did not run before that.
+    /// A time before the command started.
     pub since: FileTime,
     pub times: Times,
 }
@@ -44,12 +44,13 @@ impl Evidence {
             Times::AsWritten => mtime >= self.since,
             Times::Fixed { to, .. } => mtime == to,
         };
-        // A time from before the run that is not the original's was set by who made the file: an archiver.
+        // An mtime from before the run that differs from the original's was set by the program that created the file,
+        // such as an archiver.
         same_content || (atime < self.since && (of_run || mtime == old.mtime))
     }
 }
 
-/// Gives every name of a file that was written in place what was written. What is `hidden` stays as it is.
+/// Applies a write through one name of a file to all its names. `hidden` paths stay unchanged.
 pub(super) fn join(
     pages: &dyn Pages,
     base: &DirRef,
@@ -87,7 +88,7 @@ pub(super) fn join(
             written.split.extend(copies.into_iter().map(|copy| copy.path));
             continue;
         }
-        // New names of the copy have a group by themselves: all of them become one.
+        // New names of the copy are a separate link group: all names are merged into one group.
         let group = copies.iter().find_map(|copy| copy.new.link).unwrap_or(link);
         let node = Node::File(FileNode { link: Some(group), ..last.new.clone() });
         let olds = copies.iter().map(|copy| (copy.path.clone(), Node::File(copy.old.clone())));
@@ -106,7 +107,7 @@ pub(super) fn join(
     Ok(written)
 }
 
-/// A name of the base's file that was copied up.
+/// A copied-up name of a file of the base.
 struct Copied {
     path: TreePath,
     old: FileNode,
@@ -146,7 +147,7 @@ fn copies(
     Ok(copies)
 }
 
-/// True if the path, or a directory above it, is replaced or removed.
+/// True if the path has an edit, or a directory above it is replaced or removed.
 fn is_edited(edits: &Edits, path: &TreePath) -> bool {
     edits.contains_key(path)
         || path.ancestors().any(|above| matches!(edits.get(&above), Some(Edit::Remove | Edit::Put(_))))

@@ -1,8 +1,8 @@
-//! From the upper of an overlay that nobody uses any more to edits of the base it lay over.
+//! Captures the upper of an unmounted overlay as edits of its base.
 //!
-//! Only the upper is walked, by descriptor: it may be on a file system that has no path any more. The base is
-//! never looked at on the disk; what a whiteout or an opaque directory takes away is read from the vault.
-//! Every file is read and hashed, since a size and a time can be forged. Nothing is committed here.
+//! Only the upper is walked, through descriptors: its file system may no longer have a path. The base is never read
+//! from disk; entries deleted by a whiteout or an opaque directory are read from the vault. Every file is read and
+//! hashed, since size and mtime can be forged. Nothing is committed here.
 
 mod expand;
 mod links;
@@ -38,39 +38,39 @@ use crate::{Advance, Batch, Committed, Result, Vault, VaultError, tree};
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// A file changed while it was read.
-    #[error("{path} changed while it was captured: something still writes to the upper")]
+    #[error("{path} changed during the capture: a process still writes to the upper")]
     NotQuiet {
         /// The path in the upper.
         path: TreePath,
     },
-    /// A pattern of what is excluded is invalid.
-    #[error("{pattern:?} is not a pattern")]
+    /// An exclude pattern is invalid.
+    #[error("invalid exclude pattern {pattern:?}")]
     BadExclude {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: ignore::Error,
     },
-    /// A failure of the file system in the upper.
+    /// I/O error in the upper.
     #[error("cannot {operation} {path} in the upper")]
     Io {
-        /// What was attempted, such as `open`.
+        /// The attempted operation, such as `open`.
         operation: &'static str,
         /// The path in the upper.
         path: TreePath,
-        /// What the kernel said.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
-    /// A failure in the journal of modes.
+    /// I/O error in the journal of modes.
     #[error("cannot {operation} the journal of modes {}", path.display())]
     Journal {
-        /// What was attempted, such as `write`.
+        /// The attempted operation, such as `write`.
         operation: &'static str,
-        /// The file of the journal.
+        /// The journal file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
@@ -98,100 +98,100 @@ impl Diagnose for CaptureError {
     }
 }
 
-/// What the directory to be captured is.
+/// The kind of directory to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpperKind {
-    /// The upper of an overlay, with its marks.
+    /// The upper of an overlay, with whiteouts and opaque directories.
     Layer,
-    /// A copy of the base that was changed in place: what looks like a mark is a user's own, and nothing of the
-    /// base shows through.
+    /// A copy of the base that was changed in place: anything that looks like a whiteout is user data, and nothing of
+    /// the base shows through.
     Whole,
 }
 
-/// Which times what was written has.
+/// The mtimes of written files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
-    /// Those it was written at.
+    /// The actual mtimes.
     AsWritten,
-    /// What was written at `since` or later has the time `to`, in the upper too: as a layer it shows what the version
-    /// has. What has the time that the base has there was not written.
+    /// Files written at `since` or later get the mtime `to`, in the upper too, so that the upper as a layer matches the
+    /// version. A file with the mtime that it has in the base counts as not written.
     Fixed {
-        /// Files that were written from then on get the time `to`.
+        /// Files written from this time on get the mtime `to`.
         since: FileTime,
-        /// The time they get.
+        /// The mtime to set.
         to: FileTime,
     },
 }
 
-/// How changes are captured.
+/// Options of a capture.
 pub struct CaptureOptions<'a> {
     /// How the upper marks deleted entries.
     pub kind: UpperKind,
-    /// What is never versioned, as lines of an ignore file in the root; they win over every such file.
+    /// Patterns of unversioned paths, as lines of an ignore file in the root. They take precedence over ignore files.
     pub exclude: &'a [String],
-    /// Paths at and beneath which nothing is captured, beside the vault's own directory.
+    /// Paths that are not captured, with everything beneath them, in addition to the vault's own directory.
     pub hidden: &'a [TreePath],
-    /// Files longer than this are left out; [`FILE_BYTES_MAX`](crate::chunk::FILE_BYTES_MAX) at most.
+    /// Larger files are left out. At most [`FILE_BYTES_MAX`](crate::chunk::FILE_BYTES_MAX).
     pub file_bytes_max: u64,
-    /// Values that nothing may hold which is captured.
+    /// Secrets whose values must not be captured.
     pub secrets: &'a Secrets,
-    /// What modification times the version gets.
+    /// The mtimes of captured files.
     pub times: Times,
-    /// What has an earlier access time was there before the command ran.
+    /// A file with an earlier atime existed before the command ran.
     pub since: FileTime,
-    /// Where modes are noted that have to be changed for a while; on a file system that outlives a crash of the
-    /// process. A journal that is there is of an earlier capture of the same upper, and is finished.
+    /// File that records temporarily changed modes, on a file system that survives a crash of the process. An existing
+    /// journal is from an earlier capture of the same upper, which is then completed.
     pub modes_journal: &'a Path,
-    /// Counts what is read, and stops the capture.
+    /// Counts read files and bytes, and can cancel the capture.
     pub meter: &'a Meter,
 }
 
-/// A path of the upper that is not in the edits, and why. What lies beneath it is not named.
+/// A path of the upper that is not in the edits, and the reason. Paths beneath it are not listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The path in the workspace.
     pub path: TreePath,
     /// Why it was left out.
     pub reason: LeftOutReason,
-    /// Whether the edits take away what the base has there.
+    /// Whether the edits delete this path of the base.
     pub base_is_gone: bool,
 }
 
 /// Why a path was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftOutReason {
-    /// A socket or a device: nothing a vault can keep.
+    /// A socket or a device, which a vault cannot store.
     Special(&'static str),
-    /// A rule of an ignore file names it, and the base does not have it.
+    /// It matches a rule of an ignore file, and the base does not have it.
     Ignored,
-    /// A pattern of the options names it, and the base does not have it.
+    /// It matches an exclude pattern of the options, and the base does not have it.
     Excluded,
     /// The options hide it.
     Hidden,
     /// A vault's own directory.
     Own,
-    /// It belongs to somebody else, who does not let it be read.
+    /// It belongs to another user and is not readable.
     NoPermission,
-    /// A file beyond what a version can hold. What the base has there stays.
+    /// A file above the size limit. The base's entry stays.
     TooLarge {
-        /// Bytes of the file.
+        /// Size of the file in bytes.
         size: u64,
-        /// The most bytes that are kept.
+        /// The limit in bytes.
         max: u64,
     },
-    /// A directory beyond the levels a version can hold.
+    /// A directory deeper than a version can hold.
     TooDeep,
-    /// It holds the value of the secret of this name, in its content, name, target or attributes. What the base has
-    /// there stays.
+    /// It contains the value of the secret with this name, in its content, name, symlink target or attributes. The
+    /// base's entry stays.
     Secret(String),
-    /// Only this is left out: an attribute of a directory that holds the value of the secret of this name.
+    /// Only an attribute of a directory is left out: it contains the value of the secret with this name.
     SecretAttribute(String),
-    /// Only this is left out: an attribute that no user may set, by what the file loses with it.
+    /// Only an attribute that an unprivileged user cannot set is left out; the text names it.
     Attribute(&'static str),
 }
 
 impl LeftOutReason {
-    /// True if the upper holds something, beside what it leaves out by whole paths, that no version has.
+    /// True if the upper contains data that no version has, other than left-out paths that can be removed from it.
     #[must_use]
     pub(crate) fn stays_in_upper(&self) -> bool {
         match self {
@@ -211,7 +211,7 @@ impl std::fmt::Display for LeftOutReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Special(kind) => write!(f, "a {kind} cannot be kept"),
-            Self::Ignored => f.write_str("an ignore file names it"),
+            Self::Ignored => f.write_str("an ignore file matches it"),
             Self::Excluded => f.write_str("it is excluded"),
             Self::Hidden => f.write_str("it is not part of the workspace"),
             Self::Own => f.write_str("it is a vault's own directory"),
@@ -232,47 +232,48 @@ impl std::fmt::Display for LeftOutReason {
     }
 }
 
-/// What was captured, its blobs stored or about to be; not committed.
+/// An uncommitted capture. Its blobs are stored, or are in the batch.
 pub struct Captured<'v> {
-    /// Relative to the base, for [`Manner::Exact`](crate::edit::Manner); empty if nothing changed.
+    /// Edits relative to the base, for [`Manner::Exact`](crate::edit::Manner); empty if nothing changed.
     pub edits: Edits,
-    /// What is left to store, with the transaction that makes the version.
+    /// Blobs to store in the transaction that adds the version.
     pub batch: Batch<'v>,
     /// Sorted by path.
     pub left_out: Vec<LeftOut>,
-    /// Ignore files with lines that are no patterns; those lines were not applied.
+    /// Ignore files with invalid patterns, which were skipped.
     pub bad_ignore_files: Vec<TreePath>,
     /// Hard links of the base that were written to.
     pub written_links: WrittenLinks,
     /// Files whose content was read.
     pub files_read: u64,
-    /// Bytes of those files.
+    /// Size of those files in bytes.
     pub bytes_read: u64,
-    /// Nothing is swept until the version is committed.
+    /// Prevents a sweep until the version is committed.
     _pin: Guard,
 }
 
 impl Captured<'_> {
-    /// How large the upper is, should it become a layer.
+    /// The size of the upper as a layer.
     #[must_use]
     pub fn footprint(&self) -> Footprint {
         Footprint { entries: self.edits.len() as u64, bytes: self.bytes_read }
     }
 }
 
-/// Lets an upper be copied by its owner, whatever modes are in it: they are noted in `modes_journal`, from which a
-/// capture of the copy takes them.
+/// Makes all files of an upper readable to its owner, so that it can be copied. The original modes are recorded in
+/// `modes_journal`, from which a capture of the copy takes them.
 pub fn open_for_copying(upper: BorrowedFd<'_>, modes_journal: &Path) -> Result<()> {
     Ok(modes::open_up_all(upper, modes_journal)?)
 }
 
-/// The same for the upper's own directory alone, which a capture needs open; `upper` may be a mere path descriptor.
+/// Like [`open_for_copying`], but only for the upper's root directory, which a capture must be able to read. `upper`
+/// may be an `O_PATH` descriptor.
 pub fn open_closed_root(upper: BorrowedFd<'_>, modes_journal: &Path) -> Result<()> {
     Ok(modes::open_up_root(upper, &Modes::load(modes_journal, upper)?)?)
 }
 
 impl Vault {
-    /// Captures an upper that lay over `base`. It must be quiet and no part of a mount any more.
+    /// Captures the upper of an overlay over `base`. It must no longer be mounted or written to.
     pub fn capture(
         &self,
         upper: BorrowedFd<'_>,
@@ -282,7 +283,7 @@ impl Vault {
         let pin = self.backend().pin()?;
         let modes = Modes::load(options.modes_journal, upper)?;
         let scanned = self.scan_upper(upper, base, options, &modes);
-        // The modes come back whatever became of the scan; its failure is the one to tell.
+        // Restore the modes even if the scan failed. The failure of the scan is the one to report.
         let restored = modes.restore(upper);
         let (found, batch, notes) = scanned.map_err(in_capture)?;
         restored?;
@@ -296,12 +297,12 @@ impl Vault {
             UpperKind::Whole => WrittenLinks::default(),
         };
         if options.kind == UpperKind::Whole && !options.hidden.is_empty() {
-            // The copy never held what is hidden: that it lacks it is nobody's work.
+            // Hidden paths were never copied, so their absence is not a deletion.
             let hidden = PathSet::new(options.hidden.iter());
             edits.retain(|path, _| !hidden.covers(path));
         }
         for (path, reason) in &notes.left_out {
-            // Also where nothing of the base is seen any more: what was there is not the command's to lose.
+            // Also in opaque directories: the base's entry must not be lost because its replacement was left out.
             if let LeftOutReason::Secret(_) | LeftOutReason::TooLarge { .. } = reason {
                 edits.remove(path);
             }
@@ -329,8 +330,8 @@ impl Vault {
         })
     }
 
-    /// Drops directories that lead to a hidden path, that the base does not have and that hold nothing else: they were
-    /// made to mount something on. Gives what is left out, with such a directory in place of what lies beneath it.
+    /// Drops directories above a hidden path that the base does not have and that contain nothing else: they were
+    /// created as mount points. Returns the left-out paths, with such a directory in place of the paths beneath it.
     fn drop_mount_points(
         &self,
         base: &DirRef,
@@ -384,7 +385,7 @@ impl Vault {
         Scan::new(shared, None, over).store_into(self, Notes::of)
     }
 
-    /// Commits what was captured onto a fork that still stands at the version it was captured over.
+    /// Commits a capture to a fork whose head is still the base of the capture.
     pub fn commit_captured(
         &self,
         fork: &ForkName,
@@ -403,21 +404,21 @@ impl Vault {
         })
     }
 
-    /// Gives an empty upper the root directory's own mode, time and attributes: overlayfs shows the upper's,
-    /// never the base's.
+    /// Sets the mode, mtime and attributes of the base's root on an empty upper: overlayfs shows those of the upper,
+    /// never those of the base.
     pub fn prepare_upper(&self, upper: BorrowedFd<'_>, base: &DirRef) -> Result<()> {
         WriteOut::for_overlay(self, &Meter::default()).finish_root(upper, base)
     }
 }
 
-/// What a scan said beside what it found.
+/// Additional results of a scan.
 struct Notes {
     left_out: Vec<(TreePath, LeftOutReason)>,
     bad_ignore_files: Vec<TreePath>,
 }
 
 impl Notes {
-    /// Ends the scan: a storing thread then has everything.
+    /// Consumes the scan, which closes the channel to the storing thread.
     fn of(found: &ScannedTree, shared: Shared<'_>) -> Self {
         let mut notes = match &shared.flavour {
             Flavour::Host { .. } => Self { left_out: Vec::new(), bad_ignore_files: Vec::new() },
@@ -430,7 +431,7 @@ impl Notes {
             let reason = match trouble.reason {
                 TroubleReason::Special(kind) => LeftOutReason::Special(kind),
                 TroubleReason::Attribute(what) => LeftOutReason::Attribute(what),
-                // Files that are too large do not come so far in an upper.
+                // In an upper, files that are too large are left out earlier.
                 TroubleReason::NoPermission
                 | TroubleReason::Unreadable
                 | TroubleReason::Vanished
@@ -443,14 +444,14 @@ impl Notes {
     }
 }
 
-/// What went wrong, in the words of a capture.
+/// Converts an import error into a capture error.
 fn in_capture(error: VaultError) -> VaultError {
     let VaultError::Import(error) = error else { return error };
     let error = match error {
         ImportError::Vanished { path } | ImportError::Torn { path, .. } => CaptureError::NotQuiet { path },
         ImportError::Io { operation, path, source } => CaptureError::Io { operation, path, source },
         ImportError::Interrupted => CaptureError::Interrupted,
-        // Said of directories of the host, never of an upper.
+        // Only for host directories, never for an upper.
         ImportError::TooDeep { .. }
         | ImportError::TooLarge { .. }
         | ImportError::NotADirectory { .. }

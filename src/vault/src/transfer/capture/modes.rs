@@ -1,8 +1,8 @@
-//! Files and directories that their owner may not read: opened up for the time of a capture.
+//! Makes files and directories that their owner cannot read readable during a capture.
 //!
-//! Before a mode is changed the true one is appended to a journal, so that a capture that is killed leaves
-//! nothing wrong behind: the next one reads the journal, takes the modes from it and puts them back. Nothing
-//! is put back before the end, because names of one file may be looked at by several jobs.
+//! Before a mode is changed, the original mode is appended to a journal, so that a killed capture leaves no wrong modes
+//! behind: the next capture takes the modes from the journal and restores them. Modes are restored only at the end,
+//! because several jobs may read the hard links of one file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ use avfs_types::path::TreePath;
 use super::CaptureError;
 use crate::codec::Decoder;
 
-/// What a capture needs of a file and of a directory.
+/// Mode bits that a capture needs on a file and on a directory.
 const FILE_BITS: u32 = 0o400;
 const DIR_BITS: u32 = 0o500;
 
@@ -35,12 +35,12 @@ pub(crate) struct Modes {
 #[derive(Default)]
 struct State {
     file: Option<File>,
-    /// In the order of opening: parents before what lies in them.
+    /// In the order of the changes: parents before their entries.
     opened: Vec<(TreePath, u32)>,
     by_inode: HashMap<(u64, u64), u32>,
 }
 
-/// True if the owner may not do what a capture has to.
+/// True if the owner lacks the permissions that a capture needs.
 #[must_use]
 pub(crate) fn is_closed(stat: &HostStat) -> bool {
     stat.mode & bits_for(stat.kind) != bits_for(stat.kind)
@@ -55,7 +55,7 @@ fn bits_for(kind: HostKind) -> u32 {
 }
 
 impl Modes {
-    /// Takes up what an earlier capture of the same upper left in its journal.
+    /// Loads the journal that an earlier capture of the same upper may have left.
     pub(crate) fn load(journal: &Path, root: BorrowedFd<'_>) -> Result<Self, CaptureError> {
         let fail = |operation| CaptureError::journal(operation, journal);
         let modes = Self { journal: journal.to_owned(), state: Mutex::default() };
@@ -66,8 +66,8 @@ impl Modes {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(fail("read"))?;
         let (records, length) = decode(&bytes);
-        // What was being written when the writer died must not stand before what is written next.
-        file.set_len(length as u64).map_err(fail("cut"))?;
+        // A partial record of a killed writer must not precede the next record.
+        file.set_len(length as u64).map_err(fail("truncate"))?;
         modes.lock().file = Some(file);
         for (path, mode) in records {
             let opened = with_target(root, &path, |fd, stat| {
@@ -75,9 +75,9 @@ impl Modes {
                 make::set_mode(fd, mode | bits_for(stat.kind))
             });
             match opened {
-                // It was put back by the earlier capture and is gone since, or never got so far.
+                // The earlier capture restored it and it was removed since, or it was never changed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                other => other.map_err(fail("take up"))?,
+                other => other.map_err(fail("replay"))?,
             }
         }
         Ok(modes)
@@ -87,15 +87,15 @@ impl Modes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the owner read `path`, after noting its true mode.
+    /// Makes `path` readable to its owner, after recording its original mode.
     pub(crate) fn open_up(&self, root: BorrowedFd<'_>, path: &TreePath) -> io::Result<()> {
         with_target(root, path, |fd, stat| {
             let mut state = self.lock();
             if !state.by_inode.contains_key(&(stat.device, stat.inode)) {
                 self.note(&mut state, path, stat.mode).map_err(|error| {
-                    // Whatever is wrong with the journal, the file that was to be opened up is not to blame.
+                    // Wrapped, so that an error of the journal is not attributed to the file.
                     let journal = self.journal.display();
-                    io::Error::other(format!("the journal of modes {journal} cannot be written: {error}"))
+                    io::Error::other(format!("cannot write the journal of modes {journal}: {error}"))
                 })?;
                 state.remember(path, stat, stat.mode);
             }
@@ -114,13 +114,13 @@ impl Modes {
         file.write_all(&encode(path, mode))
     }
 
-    /// The mode of a file as its user left it.
+    /// The original mode of a file.
     pub(crate) fn true_mode(&self, stat: &HostStat) -> u32 {
         let known = self.lock().by_inode.get(&(stat.device, stat.inode)).copied();
         known.unwrap_or(stat.mode)
     }
 
-    /// Puts every mode back and removes the journal.
+    /// Restores all modes and removes the journal.
     pub(crate) fn restore(&self, root: BorrowedFd<'_>) -> Result<(), CaptureError> {
         let opened = std::mem::take(&mut self.lock().opened);
         if opened.is_empty() && !self.journal.exists() {
@@ -128,7 +128,7 @@ impl Modes {
         }
         for (path, mode) in opened.iter().rev() {
             with_target(root, path, |fd, _| make::set_mode(fd, *mode))
-                .map_err(CaptureError::journal("put back a mode of", &self.journal))?;
+                .map_err(CaptureError::journal("restore a mode from", &self.journal))?;
         }
         match std::fs::remove_file(&self.journal) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -139,8 +139,8 @@ impl Modes {
     }
 }
 
-/// Opens up everything that is closed, and leaves it so: for whoever copies the upper. The journal goes with the
-/// copy; the capture of it takes the true modes from there.
+/// Makes all files readable, and leaves them so, for a caller that copies the upper. The journal is copied too, and the
+/// capture of the copy takes the original modes from it.
 pub(crate) fn open_up_all(upper: BorrowedFd<'_>, journal: &Path) -> Result<(), CaptureError> {
     let modes = Modes::load(journal, upper)?;
     open_up_root(upper, &modes)?;
@@ -172,7 +172,7 @@ pub(crate) fn open_up_root(upper: BorrowedFd<'_>, modes: &Modes) -> Result<(), C
 
 fn io(path: &TreePath) -> impl FnOnce(io::Error) -> CaptureError + use<> {
     let path = path.clone();
-    move |source| CaptureError::Io { operation: "open up", path, source }
+    move |source| CaptureError::Io { operation: "change the mode of", path, source }
 }
 
 impl State {
@@ -182,7 +182,7 @@ impl State {
     }
 }
 
-/// Finds a file without needing any right on it; the root is at hand already.
+/// Opens a file with `O_PATH`, which needs no permission on the file. The root is already open.
 fn with_target(
     root: BorrowedFd<'_>,
     path: &TreePath,
@@ -202,8 +202,8 @@ fn encode(path: &TreePath, mode: u32) -> Vec<u8> {
     record
 }
 
-/// The records of a journal and their length. One cut short was being written when its writer died: nothing
-/// was done for it.
+/// The records of a journal and their total length. A partial record is from a writer that died while writing it: the
+/// mode was not changed yet.
 fn decode(bytes: &[u8]) -> (Vec<(TreePath, u32)>, usize) {
     let mut decoder = Decoder::new(bytes);
     let (mut records, mut length) = (Vec::new(), 0);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_come_back_also_after_a_capture_that_was_killed() {
+    fn modes_are_restored_after_a_killed_capture() {
         let dir = tempfile::tempdir().unwrap();
         let journal = dir.path().join("modes");
         let upper = dir.path().join("upper");
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(mode_of(&upper.join("closed")), 0o511);
         assert_eq!(mode_of(&upper.join("closed/secret\n")), 0o2440);
         drop(killed);
-        // It died while it wrote its next record.
+        // It died while writing its next record.
         let mut torn = std::fs::File::options().append(true).open(&journal).unwrap();
         torn.write_all(&encode(&path("closed/other"), 0)[..4]).unwrap();
 

@@ -1,4 +1,4 @@
-//! What differs between a base and a tree, as a layer that overlayfs puts over the base.
+//! The difference between a base and a tree, as an overlayfs layer over the base.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,14 +18,14 @@ use crate::{Result, Vault, diff};
 
 #[derive(Default)]
 pub(super) struct Difference {
-    /// Files, links and fifos that are written.
+    /// Files, symlinks and fifos to write.
     files: HashSet<TreePath>,
-    /// Directories that are new or different, and those on the way to something that is: overlayfs shows a
-    /// directory with the metadata of the topmost layer that has it.
+    /// New or changed directories, and all directories above a change: overlayfs shows a directory with the metadata of
+    /// the topmost layer that has it.
     dirs: HashSet<TreePath>,
-    /// Names that are gone.
+    /// Deleted names.
     whiteouts: Vec<TreePath>,
-    /// Directories in the place of something else.
+    /// Directories that replace an entry of another type.
     opaque: Vec<TreePath>,
     pub(crate) size: Footprint,
 }
@@ -33,7 +33,7 @@ pub(super) struct Difference {
 impl Difference {
     pub(crate) fn between(pages: &dyn Pages, from: &DirRef, to: &DirRef) -> Result<Self> {
         let mut difference = Self::default();
-        // Directories that are gone: one whiteout hides all that was in them.
+        // Deleted directories: one whiteout hides everything in them.
         let mut gone: HashSet<TreePath> = HashSet::new();
         for change in diff::diff(pages, from, to)? {
             difference.add(change, &mut gone);
@@ -43,12 +43,12 @@ impl Difference {
         Ok(difference)
     }
 
-    /// True if a layer for it costs less than half of what a base for the whole tree costs.
+    /// True if a layer for it costs at most half of a base for the whole tree.
     pub(crate) fn is_small_for(&self, root: &DirRef) -> bool {
         self.size.cost().saturating_mul(2) <= Footprint::of(&root.totals).cost()
     }
 
-    /// What hides these paths.
+    /// A difference that only hides these paths.
     pub(crate) fn hiding(paths: &[TreePath]) -> Self {
         let mut difference = Self::default();
         for path in paths {
@@ -58,7 +58,7 @@ impl Difference {
         difference
     }
 
-    /// Directories that the layer has.
+    /// The directories in the layer.
     pub(crate) fn dirs(&self) -> impl Iterator<Item = &TreePath> {
         self.dirs.iter()
     }
@@ -71,7 +71,7 @@ impl Difference {
             gone.insert(path.clone());
         }
         match after.map(|side| side.node) {
-            // Changes come in the order of their paths, so a directory that is gone came before what was in it.
+            // Changes are sorted by path, so a deleted directory comes before its entries.
             None if parent.is_some_and(|parent| gone.contains(&parent)) => return,
             None => self.whiteouts.push(path.clone()),
             Some(Node::Dir(_)) => {
@@ -88,7 +88,7 @@ impl Difference {
         self.show_way_to(&path);
     }
 
-    /// Adds the directories on the way to a path.
+    /// Adds the directories above a path.
     fn show_way_to(&mut self, path: &TreePath) {
         let mut up = path.clone();
         while let Some((parent, _)) = up.split() {
@@ -99,7 +99,7 @@ impl Difference {
         }
     }
 
-    /// Writes the layer into an empty directory. `to` is the tree the difference leads to.
+    /// Writes the layer to an empty directory. `to` is the target tree of the difference.
     pub(crate) fn write(
         &self,
         vault: &Vault,

@@ -1,9 +1,9 @@
 //! The host's own directory as the base of a stack.
 //!
-//! A scan has just shown which tree the directory holds. What it holds beside that tree is hidden by a layer of whiteouts,
-//! which is made for each run in its scratch. Nothing is written for the rest: the first run on a new fork starts as
-//! fast as one on the directory itself. A scan for each run costs more than a copy in the end, so that a stack stands
-//! on the directory [`STANDS_ON_HOST_MAX`] times at most.
+//! A scan has just determined the tree of the directory. Unversioned files are hidden by a layer of whiteouts, the
+//! veil, which is written for each run in its scratch. Nothing else is written: the first run on a new fork starts as
+//! fast as a run on the directory itself. But this needs a scan for each run, which in the long term costs more than a
+//! copy, so the directory is used as a base at most [`STANDS_ON_HOST_MAX`] times.
 
 use std::fs::File;
 use std::io::Write;
@@ -29,35 +29,35 @@ use crate::shelf::{host, make_private};
 use crate::write_out::FreshPages;
 use crate::{Result, Vault, pages};
 
-/// How often runs stand on a directory of the host before its tree is written to the cache.
+/// How many runs use a host directory as their base before its tree is written to the cache.
 pub const STANDS_ON_HOST_MAX: u64 = 16;
 
-/// A file as long as the number of runs that stood on a directory with its tree.
+/// Extension of a file whose length is the number of runs that used a host directory with this tree as their base.
 const COUNT_EXTENSION: &str = "uses";
-/// How long a count is kept after the last of them.
+/// How long a count is kept after the last run.
 const COUNT_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How much may differ between a directory of the host and the tree that is to be shown over it.
+/// How much a host directory may differ from the tree to show over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
-    /// Less than half of what a base costs.
+    /// A layer for the difference costs at most half of a base.
     Near,
-    /// Everything.
+    /// Any difference.
     Any,
 }
 
-/// A directory of the host as a scan has just found it.
+/// A host directory in the state of a scan that has just ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostBase {
     dir: PathBuf,
     tree: TreeId,
-    /// What has to be hidden.
+    /// Paths that must be hidden.
     unversioned: Vec<TreePath>,
 }
 
 impl HostBase {
-    /// Nothing if the directory cannot stand for the tree: something in it could not be kept as it is or is not the
-    /// user's own, or there is too much to hide.
+    /// `None` if the directory cannot represent the tree: a file could not be imported exactly or belongs to another
+    /// user or group, or there are too many paths to hide.
     #[must_use]
     pub fn of(dir: &Path, tree: TreeId, scanned: &Scanned) -> Option<Self> {
         let is_hidden = |reason: &TroubleReason| matches!(reason, TroubleReason::Special(_));
@@ -70,9 +70,9 @@ impl HostBase {
 }
 
 impl Vault {
-    /// The stack for a tree over a directory of the host: with the layers that earlier runs left, or with one for all that
-    /// differs. Nothing if the vault does not know what the directory holds, or if too much differs. `veil` is where the
-    /// layer that hides unversioned files is made.
+    /// The stack for a tree over a host directory, with the layers of earlier runs or with one layer for the whole
+    /// difference. `None` if the vault does not have the directory's tree, or if it differs too much. `veil` is the
+    /// path for the layer that hides unversioned files.
     pub fn stack_over_host(
         &self,
         root: &DirRef,
@@ -113,8 +113,8 @@ impl Vault {
         Ok(Some(stack))
     }
 
-    /// Writes whiteouts over what is unversioned; false if a directory on the way belongs to somebody else, and cannot be
-    /// shown as theirs.
+    /// Writes whiteouts for unversioned paths. Returns false if a parent directory belongs to another user, so that its
+    /// copy in the veil cannot get the same owner.
     fn write_veil(&self, found: &HostBase, veil: &Path) -> Result<bool> {
         make_private(veil)?;
         let into = beneath::open_root(veil).map_err(host("open", veil))?;
@@ -135,7 +135,7 @@ impl Vault {
 }
 
 impl BaseCache {
-    /// Counts one more run that stands on the directory with this tree, and tells how many did.
+    /// Counts a run that uses the directory with this tree as its base, and returns the new count.
     pub fn count_host_use(&self, found: &HostBase) -> Result<u64> {
         make_private(&self.stacks)?;
         let path = self.stacks.join(format!("{}.{COUNT_EXTENSION}", found.tree));
@@ -147,7 +147,7 @@ impl BaseCache {
     }
 }
 
-/// True for a count of runs that a sweep of the cache leaves alone.
+/// True for a count of runs that is too recent for a sweep to remove.
 pub(super) fn is_recent_count(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == COUNT_EXTENSION)
         && path
@@ -156,7 +156,7 @@ pub(super) fn is_recent_count(path: &Path) -> bool {
             .is_ok_and(|used| used.elapsed().is_ok_and(|since| since < COUNT_KEPT))
 }
 
-/// Gives a directory of the veil the owner of the one that it lies over.
+/// Sets the owner of a directory of the veil to that of the directory beneath it.
 fn give_to_owner(from: BorrowedFd<'_>, veil: BorrowedFd<'_>, path: &TreePath) -> std::io::Result<()> {
     let owner = |root| -> std::io::Result<_> {
         let fd = beneath::open(root, path.as_bytes(), rustix::fs::OFlags::PATH)?;

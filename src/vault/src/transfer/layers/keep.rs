@@ -1,4 +1,4 @@
-//! Makes the upper of a run that was captured the top layer of the next one's stack.
+//! Makes the upper of a captured run the top layer of the next run's stack.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,39 +20,39 @@ use crate::materialize::BaseCache;
 use crate::page::DirRef;
 use crate::shelf::host;
 
-/// What became of an upper.
+/// Whether an upper was kept as a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptUpper {
-    /// It is a layer now; nothing is left at its path.
+    /// It was moved to the cache as a layer.
     Layer,
-    /// It is still the caller's, to be discarded. The next run's stack is made from the vault.
+    /// It was not moved, and the caller must discard it. The next run's stack is built from the vault.
     Not(NotKept),
 }
 
 /// Why an upper was not kept as a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
-    /// The stack it lay over shows the tree already.
+    /// The stack beneath it already shows the tree.
     Unchanged,
-    /// There are [`LAYERS_MAX`] already: the next stack has one layer for all of them.
+    /// The stack already has [`LAYERS_MAX`] layers: the next stack has one layer for all of them.
     TooManyLayers,
-    /// It does not lie on the cache's file system.
+    /// It is not on the cache's file system.
     OtherFileSystem,
-    /// What was left out of the capture could not be taken out of it.
+    /// A path that the capture left out could not be removed from it.
     NoPermission,
-    /// Names in the layers beneath have content that was written through another name of their file.
+    /// A hard link was written to, and other names of the file are in the layers beneath, with the old content.
     WrittenLinks,
-    /// It holds the value of a secret, or attributes that no version has: nothing of it is kept, and the version is made anew
-    /// from the vault.
+    /// It contains the value of a secret, or attributes that the version does not have: it is discarded, and the
+    /// version is rebuilt from the vault.
     HoldsMore,
 }
 
 impl BaseCache {
-    /// Moves an upper that lay over `below`, and was captured as `tree`, into the cache. It must be quiet and
-    /// no part of a mount any more. What was left out of the capture is taken out of it first.
+    /// Moves an upper that was mounted over `below`, and captured as `tree`, into the cache. It must no longer be
+    /// mounted or written to. Paths that the capture left out are removed from it first.
     ///
-    /// Costs some renames and two small files; nothing is synced, a base is not trusted after a power loss
-    /// either.
+    /// Costs some renames and two small files. Nothing is synced: layers, like bases, are not trusted after a power
+    /// loss.
     pub fn keep_upper(
         &self,
         below: &Stack,
@@ -92,8 +92,8 @@ impl BaseCache {
     }
 }
 
-/// Renames a directory. One its owner may not write to cannot be given another parent: it is opened up for
-/// that moment.
+/// Renames a directory. Moving a directory to another parent needs write permission on the directory itself (it updates
+/// `..`), so a read-only one is made writable for the rename.
 fn move_dir(from: &Path, to: &Path) -> io::Result<()> {
     let fd = rustix::fs::open(from, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, 0.into())?;
     let stat = beneath::fstat(fd.as_fd())?;
@@ -108,7 +108,7 @@ fn move_dir(from: &Path, to: &Path) -> io::Result<()> {
     moved
 }
 
-/// Takes what is not in the version out of an upper, leaving the times of its directories as they are.
+/// Removes paths that are not in the version from an upper, preserving the mtimes of its directories.
 fn take_out(upper: &Path, left_out: &[LeftOut]) -> io::Result<()> {
     if left_out.is_empty() {
         return Ok(());
@@ -121,7 +121,7 @@ fn take_out(upper: &Path, left_out: &[LeftOut]) -> io::Result<()> {
         match unlinkat(&dir, OsStr::from_bytes(name), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(Errno::ISDIR) => {
-                // By way of the descriptor: the whole path may be longer than the kernel takes.
+                // Through the descriptor: the full path may exceed PATH_MAX.
                 let mut path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
                 path.push(OsStr::from_bytes(name));
                 remove_tree(&path)?;

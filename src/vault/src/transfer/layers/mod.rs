@@ -1,14 +1,13 @@
-//! Lower layers for the next run: a base, and over it what later versions changed.
+//! Lower layers for the next run: a base, and layers over it with the changes of later versions.
 //!
-//! A *stack* for a tree is a list of directories, topmost first, that overlayfs shows as that tree. The upper
-//! of a run that was captured becomes the top layer of the stack for the version it made, so that a run after
-//! a run writes nothing out. Where there is no stack, a layer with the difference from a base that is near is
-//! written from the vault, and where none is near, a new base. The host's own directory can be the base too
-//! (`host_base`).
+//! A *stack* for a tree is a list of directories, topmost first, that overlayfs shows as that tree. The upper of a
+//! captured run becomes the top layer of the stack for the version it created, so that the next run writes no files. If
+//! there is no stack, a layer with the difference from a similar base is written from the vault; if no base is similar,
+//! a new base. The host's own directory can be the base too (`host_base`).
 //!
-//! Layers follow the rules of bases: complete or absent, used under a lease, of this boot only, and made again
-//! from the vault if they are gone. A stack is one small file that names them; it promises nothing, and is
-//! believed only if a lease on each of them can be had.
+//! Layers follow the rules of bases: complete or absent, used under a lease, valid only during this boot, and rebuilt
+//! from the vault if they are missing. A stack is one small file that names them; it guarantees nothing, and is used
+//! only if each of them can be leased.
 
 mod difference;
 mod host_base;
@@ -34,23 +33,23 @@ pub use host_base::{Distance, HostBase, STANDS_ON_HOST_MAX};
 pub use keep::{KeptUpper, NotKept};
 use record::{BaseOrigin, StackRecord};
 
-/// Layers over a base. With more of them looking up a name costs too much.
+/// Maximum number of layers over a base. With more, name lookups cost too much.
 pub const LAYERS_MAX: usize = 8;
-/// Bases that are compared with a tree to find one that is near.
+/// Bases that are compared with a tree to find a similar one.
 const NEAR_BASES_MAX: usize = 4;
-/// Attempts at a layer that others take for abandoned.
+/// Attempts to start a layer before a concurrent sweep removes it.
 const TURNS_MAX: u32 = 100;
 
-/// The lower layers of a tree, in use: they stay while this lives.
+/// The leased lower layers of a tree: they cannot be evicted until this is dropped.
 #[derive(Debug)]
 pub struct Stack {
     /// Topmost first; the last is a base.
     pub dirs: Vec<PathBuf>,
-    /// What was written for this call.
+    /// Which part of the stack this call wrote.
     pub made: Made,
-    /// The directory of the host that is the base, and the id of the vault that its layers are made from.
+    /// The host directory that is the base, and the id of the vault that its layers are built from.
     host: Option<(PathBuf, String)>,
-    /// What it shows.
+    /// The tree that the stack shows.
     tree: TreeId,
     base: TreeId,
     /// The names of the layers over the base, topmost first.
@@ -58,16 +57,16 @@ pub struct Stack {
     leases: Vec<FileLock>,
 }
 
-/// What had to be written.
+/// The part of a stack that had to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// Nothing.
     Reused,
-    /// A layer with the difference from a base that was there.
+    /// A layer with the difference from an existing base.
     Layered,
     /// A base.
     Materialized,
-    /// Nothing but what hides the unversioned files of the host's directory, which is the base.
+    /// Only the layer that hides the unversioned files of the host directory, which is the base.
     OverHost,
 }
 
@@ -84,20 +83,20 @@ impl Stack {
         self.leases.push(lease);
     }
 
-    /// The base, if it is a directory of the host, and the tree that it held when it was scanned.
+    /// The base, if it is a host directory, and the tree that it held when it was scanned.
     #[must_use]
     pub fn host_dir(&self) -> Option<(&Path, &TreeId)> {
         self.host.as_ref().map(|(dir, _)| (dir.as_path(), &self.base))
     }
 
-    /// What the next layer lies over.
+    /// The record of this stack, for a layer that will be put over it.
     fn record(&self, tree: &TreeId) -> StackRecord {
         let origin = if self.host.is_some() { BaseOrigin::Host } else { BaseOrigin::Cache };
         StackRecord { tree: *tree, base: self.base, origin, layers: self.layers.clone() }
     }
 }
 
-/// How large a layer is, for the cache's account.
+/// The size of a layer, for the cache's account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     pub(crate) entries: u64,
@@ -115,13 +114,13 @@ impl Footprint {
 }
 
 impl Vault {
-    /// The lower layers for a tree: a stack that is there, else a layer over a base that is near, else a new
-    /// base. Concurrent callers may each make one; all of them are good.
+    /// Returns the lower layers for a tree: an existing stack, else a layer over a similar base, else a new base.
+    /// Concurrent callers may each build one; all of them are valid.
     pub fn stack(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Stack> {
         self.stack_unless(root, cache, meter, || Ok(None))
     }
 
-    /// As [`Vault::stack`], but a new base is made only if `other` gives no stack either.
+    /// Like [`Vault::stack`], but builds a new base only if `other` returns no stack either.
     pub fn stack_unless(
         &self,
         root: &DirRef,
@@ -147,13 +146,13 @@ impl Vault {
         Ok(Stack::of_base(base.root, made, root.tree, base.lease))
     }
 
-    /// Writes a layer over the base that is nearest, if one is near enough for that to pay.
+    /// Writes a layer over the most similar base, if that is cheaper than a new base.
     fn stack_on_near_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Option<Stack>> {
         let pages = FreshPages::new(self);
         let mut nearest: Option<(TreeId, Difference)> = None;
         for base in cache.list()?.iter().rev().take(NEAR_BASES_MAX) {
             let tree = avfs_types::ids::from_hex(&base.tree).and_then(|bytes| TreeId::from_slice(&bytes));
-            // The base of another vault, or of a version that was pruned: there is nothing to compare with.
+            // The base belongs to another vault or to a pruned version, so its tree cannot be compared.
             let Some(tree) = tree else { continue };
             if !self.read()?.has_tree(&tree)? {
                 continue;
@@ -162,7 +161,7 @@ impl Vault {
                 pages::reference(&pages, &tree).and_then(|base| Difference::between(&pages, &base, root));
             let difference = match compared {
                 Ok(difference) => difference,
-                // Of a version that nobody needs, maybe; what is damaged of `root` is met again.
+                // The base's version may no longer be needed. Damage in `root` itself is reported later.
                 Err(error) if error.is_damage() => continue,
                 Err(error) => return Err(error),
             };
@@ -181,7 +180,7 @@ impl Vault {
         Ok(Some(stack))
     }
 
-    /// Writes a difference as a layer over `stack`, which shows `root` then.
+    /// Writes a difference as a layer over `stack`, so that it shows `root`.
     fn put_difference(
         &self,
         difference: &Difference,
@@ -193,7 +192,7 @@ impl Vault {
         let _note = cache.layers.note()?;
         let draft = cache.begin_layer()?;
         if let Err(error) = self.fill_layer(root, difference, &draft, meter) {
-            // What cannot be removed now is removed by the next eviction.
+            // If this fails, the next eviction removes the directory.
             let _ = remove_tree(&draft.path);
             return Err(error);
         }
@@ -213,7 +212,7 @@ impl Vault {
 }
 
 impl BaseCache {
-    /// The stack for a tree, if everything it needs is there.
+    /// The existing stack for a tree. `None` if a part of it is missing.
     fn ready_stack(&self, root: &DirRef) -> Result<Option<Stack>> {
         let base_dir = |tree: &TreeId| self.bases.place(&tree.to_hex()).join("root");
         if let Some(lease) = self.lease(root)? {
@@ -230,7 +229,7 @@ impl BaseCache {
         self.with_layers(stack, record)
     }
 
-    /// Puts the layers of a record over its base; nothing, and the record is forgotten, if one of them is gone.
+    /// Puts the layers of a record over its base. If a layer is missing, deletes the record and returns `None`.
     fn with_layers(&self, mut stack: Stack, record: StackRecord) -> Result<Option<Stack>> {
         let head = self.layer_head();
         for name in record.layers.into_iter().rev() {
@@ -250,11 +249,10 @@ impl BaseCache {
             }
         }
         let busy = std::io::Error::from(std::io::ErrorKind::ResourceBusy);
-        Err(host("begin a layer in", &self.layers.dir)(busy))
+        Err(host("create a layer in", &self.layers.dir)(busy))
     }
 
-    /// Seals a layer that is whole, gives it a name, and writes the stack it is the top of: over `below` it shows
-    /// `tree`.
+    /// Seals a complete layer, publishes it, and writes the record of the stack it tops: over `below` it shows `tree`.
     fn publish_layer(
         &self,
         draft: Draft,
@@ -272,10 +270,10 @@ impl BaseCache {
         let Footprint { entries, bytes } = size;
         write("sealed", format!("{}entries {entries}\nbytes {bytes}\n", self.layer_head()))?;
         if let Some((_, vault)) = &below.host {
-            // No base in the cache says whose it is.
+            // There is no base in the cache that names the vault.
             write("vault", vault.clone())?;
         }
-        // Written beside the layer and moved from there: nothing of it is left if the process dies.
+        // Written inside the layer's directory and moved from there, so that a killed process leaves no stray file.
         write("stack", self.stack_text(&record))?;
         let Some(lease) = self.layers.publish(draft, &name)? else {
             let taken = std::io::Error::from(std::io::ErrorKind::AlreadyExists);

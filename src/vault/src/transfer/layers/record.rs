@@ -1,4 +1,4 @@
-//! The small files that say which base and which layers show a tree; and what they no longer do.
+//! Stack records: the small files that name the base and the layers of a tree. Also removes stale records and layers.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -17,9 +17,10 @@ const LAYER_FORMAT: &str = "avfs-layer 1";
 /// Where the base of a stack comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BaseOrigin {
-    /// It lay in the cache: the stack goes with it.
+    /// A base in the cache: the stack is removed with it.
     Cache,
-    /// It was the host's directory. The stack is good whenever that holds the same tree again, or the cache does.
+    /// The host's directory. The stack is valid whenever that directory, or a base in the cache, has the same tree
+    /// again.
     Host,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct StackRecord {
 }
 
 impl BaseCache {
-    /// How the seal of every layer of this boot begins.
+    /// The first lines of the seal of each layer of this boot.
     pub(super) fn layer_head(&self) -> String {
         format!("{LAYER_FORMAT}\nboot {}\n", self.boot_id)
     }
@@ -59,7 +60,7 @@ impl BaseCache {
         text
     }
 
-    /// What is written of a stack; nothing if there is none, or one of another boot or format.
+    /// Reads the record of a stack. `None` if it does not exist or is of another boot or format.
     pub(super) fn read_stack(&self, tree: &TreeId) -> Result<Option<StackRecord>> {
         let place = self.stack_place(tree);
         match std::fs::read_to_string(&place) {
@@ -81,7 +82,7 @@ impl BaseCache {
         let origin =
             [BaseOrigin::Cache, BaseOrigin::Host].into_iter().find(|origin| origin.word() == word)?;
         let base = tree_of(base)?;
-        // A name with a slash would lead out of the cache.
+        // A name with a slash could point outside the cache.
         let name = |line: &str| {
             let name = line.strip_prefix("layer ")?;
             from_hex(name).map(|_| name.to_owned())
@@ -99,10 +100,10 @@ impl BaseCache {
         }
     }
 
-    /// Removes stacks that cannot be shown any more, and layers that no stack has and nobody uses. Tells how
-    /// many bytes of layers went.
+    /// Removes stacks with missing parts, and unused layers that no stack refers to. Returns the number of bytes of
+    /// removed layers.
     pub(crate) fn drop_useless_layers(&self) -> Result<u64> {
-        // Layers before stacks: one that appears in between has a stack that is seen.
+        // List layers before stacks: a layer published in between is not in the list, and its stack is seen.
         let layers = self.layers.items()?;
         let mut named: HashSet<String> = HashSet::new();
         let listing = match std::fs::read_dir(&self.stacks) {
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_is_believed_only_as_it_was_written() {
+    fn an_altered_stack_record_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let cache = BaseCache::new(dir.path(), "boot-1");
         let (tree, base) = (TreeId([1; 32]), TreeId([2; 32]));
