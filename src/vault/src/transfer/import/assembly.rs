@@ -1,7 +1,7 @@
-//! Makes trees of directories while the scan goes on: each as soon as all that lies in it is known, from the bottom up.
+//! Builds the trees of directories during the scan, bottom up: each as soon as all its entries are known.
 //!
-//! Only directories that wait for something are held: for files that are being read, for directories in them, or, if a
-//! file has several names, for the end of the scan. A directory the cache vouches for is not built.
+//! Only waiting directories are held: those that wait for files being read, for subdirectories, or, if a file has
+//! several hard links, for the end of the scan. A directory that matches the cache is not built.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -23,22 +23,22 @@ pub(super) struct Built<'c> {
     pub(crate) root: DirRef,
     pub(crate) new: SpilledPages,
     pub(crate) scanned: Scanned,
-    /// A new stat cache, or what is new in it; nothing if the old one still tells all.
+    /// A new stat cache, or the changes to the old one; `None` if the old one is still accurate.
     pub(crate) cache: Option<NewCache<'c>>,
 }
 
-/// Whether a new stat cache is made.
+/// Whether to build a new stat cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Records {
     Kept,
     NotWanted,
 }
 
-/// What is known of the directories of a scan.
+/// The directories of a scan that are being assembled.
 pub(crate) struct Assembly<'a> {
     cache: Option<&'a StatCache>,
     records: Records,
-    /// Those that wait, by number.
+    /// Waiting directories, by number.
     open: Mutex<HashMap<u32, OpenDir>>,
     pages: Mutex<SpilledPages>,
     dirs: Mutex<NewDirs>,
@@ -47,7 +47,7 @@ pub(crate) struct Assembly<'a> {
 
 struct OpenDir {
     dir: ScannedDir,
-    /// Jobs, large files and directories beneath it that are not done.
+    /// Number of unfinished jobs, large files and subdirectories.
     waiting: usize,
     built: HashMap<u32, BuiltDir>,
 }
@@ -62,15 +62,15 @@ impl OpenDir {
 struct BuiltDir {
     dir: DirRef,
     complete: bool,
-    /// The directory of the cache that it is the same as.
+    /// The number of the identical directory in the cache.
     same_as: Option<u32>,
 }
 
 impl<'a> Assembly<'a> {
-    /// `places` are where what does not fit into memory may go.
+    /// `places` are directories for temporary files of data that does not fit in memory.
     pub(super) fn new(cache: Option<&'a StatCache>, records: Records, places: &[PathBuf]) -> Self {
         let mut dirs = NewDirs::new(places);
-        // That of the root is always the same.
+        // The root always has number 0.
         dirs.claim(0);
         let (open, root) = (Mutex::default(), Mutex::default());
         Self {
@@ -83,7 +83,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Builds what was held until the end of a scan. Nothing if there is no root.
+    /// Builds the trees of a finished scan. `None` if there is no root.
     pub(super) fn of_scanned(found: ScannedTree, places: &[PathBuf]) -> Option<Built<'a>> {
         let assembly = Self::new(None, Records::NotWanted, places);
         let open = |dir| OpenDir { dir, waiting: 0, built: HashMap::new() };
@@ -91,10 +91,10 @@ impl<'a> Assembly<'a> {
         assembly.finish(found.scanned)
     }
 
-    /// The number of a directory that was found: the one it has in the cache, so that it is known by it again.
+    /// Assigns the number of a directory: its number in the cache if it has one, so that it stays the same.
     pub(super) fn number(&self, cached: Option<u32>, next: impl FnOnce() -> u32) -> (u32, Option<u32>) {
         let mut dirs = lock(&self.dirs);
-        // Only a cache that was tampered with has one number twice.
+        // Only a manipulated cache has the same number twice.
         if let Some(number) = cached.filter(|number| dirs.claim(*number)) {
             return (number, cached);
         }
@@ -103,13 +103,13 @@ impl<'a> Assembly<'a> {
         (number, None)
     }
 
-    /// A directory that was looked at, and how many jobs and directories beneath it are still to be done.
+    /// Adds a listed directory, with the number of its unfinished jobs and subdirectories.
     pub(super) fn add(&self, number: u32, dir: ScannedDir, waiting: usize) {
         lock(&self.open).insert(number, OpenDir { dir, waiting, built: HashMap::new() });
         self.update(number, |_| {});
     }
 
-    /// A directory that is not there any more.
+    /// Records that a directory no longer exists.
     pub(super) fn add_gone(&self, number: u32, parent: Option<u32>) {
         lock(&self.dirs).disclaim(number);
         if let Some(parent) = parent {
@@ -117,7 +117,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// What a job has found out about files of a directory, and how many it leaves to be read later.
+    /// Adds the results of a job for files of a directory. `left` files are read later.
     pub(super) fn tell(&self, number: u32, facts: Vec<(Facts, bool)>, left: usize) {
         self.update(number, |open| {
             for (fact, settled) in facts {
@@ -129,7 +129,7 @@ impl<'a> Assembly<'a> {
         });
     }
 
-    /// Changes a directory that waits, and builds it if that was the last it waited for; then those above it.
+    /// Updates a waiting directory, and builds it if it is complete; then likewise the directories above it.
     fn update(&self, number: u32, change: impl FnOnce(&mut OpenDir)) {
         let take_ready = |open: &mut HashMap<u32, OpenDir>, number| {
             let ready = open.get(&number).is_some_and(OpenDir::is_ready);
@@ -191,7 +191,7 @@ impl<'a> Assembly<'a> {
         made
     }
 
-    /// The tree of a directory that is, down to its last file, what the cache says.
+    /// The cached tree of a directory whose content, at all levels, equals that in the cache.
     fn unchanged(&self, dir: &ScannedDir, built: &HashMap<u32, BuiltDir>, groups: &Groups) -> Option<DirRef> {
         let cache = self.cache.filter(|_| dir.clean && dir.complete)?;
         let encoded = cache.encoded(dir.cached?)?;
@@ -209,14 +209,14 @@ impl<'a> Assembly<'a> {
         same.then_some(known.dir)
     }
 
-    /// Builds what has waited for the end of the scan. Nothing if there is no root.
+    /// Builds the directories that waited for the end of the scan. `None` if there is no root.
     pub(super) fn finish(self, scanned: Scanned) -> Option<Built<'a>> {
         let taken = std::mem::take(&mut *lock(&self.open));
         let mut open: BTreeMap<u32, OpenDir> = taken.into_iter().collect();
         let mut dirs: Vec<&mut ScannedDir> = open.values_mut().map(|open| &mut open.dir).collect();
         let_names_agree(&mut dirs);
         let groups = link_groups(open.values().map(|open| &open.dir));
-        // A directory has a higher number than the one it lies in.
+        // A directory has a higher number than its parent.
         while let Some((number, dir)) = open.pop_last() {
             let parent = dir.dir.parent;
             let built = self.build(number, dir, &groups);

@@ -1,4 +1,4 @@
-//! What an entry that was scanned is in a tree, and which names belong to one file.
+//! Converts scanned entries to nodes of a tree, and groups hard links.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use super::shared::{ScannedDir, ScannedEntry, What};
 use crate::links;
 use crate::page::{FifoNode, FileNode, Node, SymlinkNode};
 
-/// Names of one file, by the file's place on the disk; only files with more than one name here.
+/// Hard link groups by device and inode. Only files with more than one name in the scan.
 pub(crate) type Groups = HashMap<(u64, u64), LinkId>;
 
 pub(crate) fn link_groups<'d>(dirs: impl IntoIterator<Item = &'d ScannedDir>) -> Groups {
@@ -35,7 +35,7 @@ pub(super) fn link_of(entry: &ScannedEntry, groups: &Groups) -> Option<LinkId> {
     groups.get(&(entry.stat.device, entry.stat.inode)).copied()
 }
 
-/// What an entry is, if it is something and no directory.
+/// The node of an entry. `None` for a directory or a missing file.
 pub(crate) fn leaf(entry: &ScannedEntry, groups: &Groups) -> Option<Node> {
     let link = link_of(entry, groups);
     let (mode, mtime) = (entry.stat.mode, entry.stat.mtime);

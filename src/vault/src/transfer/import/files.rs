@@ -1,4 +1,4 @@
-//! Reads files: whole and unchanging, or says that they are not.
+//! Reads files consistently, and detects those that change while they are read.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -27,17 +27,17 @@ use crate::ingest::{Block, Blocks, Sink};
 use crate::page::FileContent;
 use crate::{Result, VaultError, content, ingest};
 
-/// How often a file that changes under the reader is read again.
+/// Maximum number of reads of a file that changes while it is read.
 const ATTEMPTS: u32 = 4;
-/// Content held by a job before it is handed on.
+/// Bytes of content that a job holds before it sends them on.
 const JOB_BYTES: usize = 1 << 20;
 
-/// What one attempt at a file gave.
+/// The result of one attempt to read a file.
 struct Attempt {
     stat: HostStat,
     xattrs: Xattrs,
     content: Vec<u8>,
-    /// Nothing was written while it was read.
+    /// The file was not written to while it was read.
     quiet: bool,
 }
 
@@ -57,11 +57,12 @@ impl Attempt {
 enum Once {
     Small(Attempt),
     Large,
-    /// It is no regular file any more.
+    /// It is no longer a regular file.
     Changed,
 }
 
-/// Leaves the time of the last access as it is, where the file is the caller's: a command may have it copied up.
+/// Opens a file without updating its atime if the caller owns it: a running command may copy the file up, and a capture
+/// compares atimes.
 fn open_for_reading(dir: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     match beneath::open(dir, path, READ | OFlags::NOATIME) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => beneath::open(dir, path, READ),
@@ -81,7 +82,7 @@ fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -
         return Ok(Once::Large);
     };
     let (xattrs, _) = shared.read_xattrs(fd.as_fd(), || path.join(name))?;
-    // One byte more than it should have: if that is read, it grew.
+    // One byte more than its size: if that byte is read, the file grew.
     let mut content = Vec::with_capacity(size + 1);
     while content.len() <= size {
         let at = content.len() as u64;
@@ -97,7 +98,7 @@ fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -
     Ok(Once::Small(Attempt { stat: after, xattrs, content, quiet }))
 }
 
-/// A job: the files `names` of one directory, with their places in it.
+/// Reads the files `names` of one directory, given with their indexes among its entries.
 pub(super) fn read_small(
     shared: &Shared<'_>,
     number: u32,
@@ -108,7 +109,7 @@ pub(super) fn read_small(
     let mut held: Vec<(BlobId, Vec<u8>)> = Vec::new();
     let mut held_bytes = 0;
     let mut facts = Vec::with_capacity(names.len());
-    // Those that are too large for this job.
+    // Number of files that are too large for this job.
     let mut left = 0;
     for (entry, name) in names {
         let file = path.join(&name);
@@ -153,7 +154,7 @@ pub(super) fn read_small(
         }
         count(shared, read.content.len() as u64);
         let what = What::File { content: FileContent::Whole(id), xattrs: shared.keep_xattrs(read.xattrs)? };
-        // The size of what was read, which is what is kept, even if the file has grown since.
+        // The size of the content read, even if the file has grown since.
         let stat = HostStat { size: read.content.len() as u64, ..read.stat };
         facts.push(Facts { dir: number, entry, stat, what });
         if shared.keep != Keep::Nothing {
@@ -186,7 +187,7 @@ fn torn(shared: &Shared<'_>, path: &TreePath) -> Result<()> {
     }
 }
 
-/// Compresses what the vault does not have and sends it off.
+/// Compresses content that the vault does not have, and sends it to be stored.
 fn hand_over(shared: &Shared<'_>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<()> {
     let ids: Vec<BlobId> = held.iter().map(|(id, _)| *id).collect();
     let mut unknown = shared.unknown(&ids)?;
@@ -195,12 +196,12 @@ fn hand_over(shared: &Shared<'_>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<(
     shared.store(blobs)
 }
 
-/// A file as blocks; holes of the file system are not read.
+/// The blocks of a file. Holes of a sparse file are not read.
 pub(super) struct FileBlocks<'a> {
     file: &'a File,
     at: u64,
     size: u64,
-    /// Where data is known to go on to, and zeros before that.
+    /// End of the current data extent, rounded up to a block.
     data_until: u64,
     meter: &'a crate::meter::Meter,
 }
@@ -221,7 +222,7 @@ impl Blocks for FileBlocks<'_> {
             return Err(io::Error::from(io::ErrorKind::Interrupted));
         }
         if self.at >= self.data_until {
-            // Whole blocks inside a hole are skipped; a block that data begins or ends in is read.
+            // Blocks that are entirely in a hole are skipped; blocks that contain data are read.
             let next = match rustix::fs::seek(self.file, rustix::fs::SeekFrom::Data(self.at)) {
                 Ok(data) => data,
                 Err(Errno::NXIO) => self.size,
@@ -247,7 +248,7 @@ impl Blocks for FileBlocks<'_> {
             }
         }
         if filled == 0 {
-            // It was cut shorter under the reader; the look at its stamp afterwards tells.
+            // The file was truncated while it was read; the stat afterwards shows it.
             return Ok(Block::End);
         }
         self.at += filled as u64;
@@ -280,7 +281,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
     for attempt in 1..=ATTEMPTS {
         avfs_types::pause::point("open-file");
         let opened = open_for_reading(shared.root.as_fd(), large.path.as_bytes());
-        // Something else may have been put in its place since it was looked at.
+        // It may have been replaced by another kind of file since its stat.
         let opened = opened.and_then(|fd| match beneath::fstat(fd.as_fd())?.kind {
             HostKind::File => Ok(fd),
             HostKind::Dir
@@ -305,7 +306,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
             shared.tell(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         }
-        // Before anything of it is stored, so it is read once more for this.
+        // Checked before any of it is stored, which needs an extra read.
         if shared.withholds_large(&large.path, &file)? {
             let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
             shared.tell(large.dir, vec![large.gone(stat)], 0);
@@ -345,8 +346,8 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
     Ok(())
 }
 
-/// One attempt, and whether nothing was written meanwhile. A failure to read is the file's; any other is the
-/// vault's.
+/// One attempt to read a large file, and whether it stayed unchanged. The inner error is a failure to read the file,
+/// the outer one a failure of the vault.
 fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<io::Result<(Facts, bool)>> {
     shared.outlast_write(file.as_fd());
     let looked = beneath::fstat(file.as_fd())
@@ -368,12 +369,12 @@ fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Resul
     };
     let quiet = before.same_state(&after) && read.size == before.size;
     let what = What::File { content: read.content, xattrs: shared.keep_xattrs(xattrs)? };
-    // The size of what was read, which is what is kept, even if the file has grown since.
+    // The size of the content read, even if the file has grown since.
     let stat = HostStat { size: read.size, ..after };
     Ok(Ok((Facts { dir: large.dir, entry: large.entry, stat, what }, quiet)))
 }
 
-/// Reads everything, for tests that look at a file as blocks.
+/// Reads all blocks, for tests.
 #[cfg(test)]
 fn collect(blocks: &mut dyn Blocks) -> Vec<u8> {
     let (mut all, mut buffer) = (Vec::new(), vec![0; BLOCK_BYTES]);
@@ -393,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_of_a_sparse_file_are_its_content() {
+    fn blocks_of_a_sparse_file_equal_its_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sparse");
         let mut file = File::create(&path).unwrap();
@@ -406,6 +407,9 @@ mod tests {
         let read = collect(&mut blocks);
         assert!(read == std::fs::read(&path).unwrap());
         let bytes = meter.bytes.load(Ordering::Relaxed);
-        assert!(bytes <= 4 * BLOCK_BYTES as u64, "{bytes} bytes were read of a file that is nearly all hole");
+        assert!(
+            bytes <= 4 * BLOCK_BYTES as u64,
+            "{bytes} bytes were read of a file that is almost entirely a hole"
+        );
     }
 }

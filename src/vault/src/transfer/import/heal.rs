@@ -1,4 +1,4 @@
-//! Puts back what is damaged or missing, from a directory that still has it.
+//! Restores damaged or missing objects from a directory that still has their content.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::backend::{BlobRecord, Durability};
 use crate::fsck::{Broken, Report, Thoroughness};
 use crate::{Result, Transaction, Vault, VaultError, threads};
 
-/// What is whole again.
+/// The restored objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Healed {
     /// Blobs that were missing or damaged.
@@ -24,9 +24,10 @@ pub struct Healed {
 }
 
 impl Vault {
-    /// Checks the vault, and stores again what is broken in it and `dir` has; tells what is left.
+    /// Checks the vault, and stores broken objects again if `dir` has their content. The report lists the remaining
+    /// problems.
     ///
-    /// What an object holds is given by its digest, so nothing but the very same content can take its place.
+    /// An object is identified by its digest, so only identical content can replace it.
     pub fn heal(
         &self,
         how: Thoroughness,
@@ -37,7 +38,7 @@ impl Vault {
         loop {
             let report = self.fsck(how, options.meter)?;
             let mut broken = report.broken.clone();
-            // What does not stay whole is not tried twice.
+            // An object that is broken again after it was restored is not tried twice.
             broken.blobs.retain(|id| !healed.blobs.contains(id));
             broken.trees.retain(|id| !healed.trees.contains(id));
             if broken.is_empty() {
@@ -47,13 +48,13 @@ impl Vault {
             if more == Healed::default() {
                 return Ok((healed, report));
             }
-            // What lies beneath a broken tree is only seen when that is whole.
+            // Objects beneath a broken tree are only found once the tree is restored.
             healed.blobs.extend(more.blobs);
             healed.trees.extend(more.trees);
         }
     }
 
-    /// Reads every file of `dir` and stores what of it is broken.
+    /// Reads every file of `dir` and stores the broken objects.
     fn put_back(&self, broken: &Broken, dir: &Path, options: &ImportOptions<'_>) -> Result<Healed> {
         let _pin = self.backend().pin()?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
@@ -73,7 +74,7 @@ impl Vault {
                 scan
             });
             let built = scan.and_then(Scan::build);
-            // A failure to store ends the scan too; it is the cause to tell.
+            // A failure to store also ends the scan; it is the cause to report.
             let stored = threads::join(storing)?;
             Ok::<_, VaultError>((built?, stored))
         })?;
@@ -95,7 +96,7 @@ impl Vault {
     }
 }
 
-/// Tells the audit log that so many objects are whole again.
+/// Records the number of restored objects in the audit log.
 pub(super) fn record(transaction: &mut Transaction<'_>, blobs: u64, trees: u64) -> Result<()> {
     let detail = format!("blobs={blobs} trees={trees}");
     transaction.record(&Event {

@@ -1,7 +1,8 @@
-//! From a directory of the host to a version: only what changed is read, nothing outside is followed.
+//! Imports a host directory as a version. Only changed files are read, and symlinks out of the directory are not
+//! followed.
 //!
-//! `scan` looks at every directory in parallel and has changed files read (`files`); `build` makes
-//! trees of what was found, from the bottom up; then one transaction makes the version.
+//! `scan` lists all directories in parallel, and `files` reads the changed files; `assembly` builds trees from the
+//! results, bottom up; then one transaction adds the version.
 
 mod assembly;
 pub(crate) mod build;
@@ -51,8 +52,8 @@ pub enum ImportError {
         /// The path.
         path: PathBuf,
     },
-    /// There is nothing at the path.
-    #[error("there is no directory {}", path.display())]
+    /// The path does not exist.
+    #[error("directory {} does not exist", path.display())]
     NoDirectory {
         /// The path.
         path: PathBuf,
@@ -74,7 +75,7 @@ pub enum ImportError {
     TooLarge {
         /// The path.
         path: TreePath,
-        /// Bytes of the file.
+        /// Size of the file in bytes.
         size: u64,
     },
     /// A file changed each time it was read.
@@ -92,30 +93,30 @@ pub enum ImportError {
         /// The path.
         path: TreePath,
     },
-    /// A line of an ignore file is not a pattern.
-    #[error("the ignore file {path} has a bad pattern")]
+    /// An ignore file has an invalid pattern.
+    #[error("the ignore file {path} has an invalid pattern")]
     BadIgnore {
         /// The ignore file.
         path: TreePath,
-        /// What is wrong with the line.
+        /// The parse error.
         #[source]
         source: ignore::Error,
     },
     /// A pattern in [`ImportOptions::exclude`] is invalid.
-    #[error("a pattern of what is excluded is none")]
+    #[error("invalid exclude pattern")]
     BadExclude {
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: ignore::Error,
     },
-    /// Any other failure of the file system.
+    /// Any other I/O error.
     #[error("cannot {operation} {path}")]
     Io {
-        /// What was attempted, such as `open`.
+        /// The attempted operation, such as `open`.
         operation: &'static str,
         /// The path inside the directory.
         path: TreePath,
-        /// What the kernel said.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
@@ -142,52 +143,52 @@ impl Diagnose for ImportError {
     }
 }
 
-/// What to do about files that vanish, cannot be read, or do not hold still.
+/// How to handle files that vanish, cannot be read, or keep changing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnTrouble {
     /// Fail the whole import; no version is added.
     Fail,
-    /// Go on, and name them in the report.
+    /// Continue, and list them in the report.
     KeepGoing,
 }
 
-/// How a directory is imported.
+/// Options of an import.
 pub struct ImportOptions<'a> {
-    /// What happens when a path cannot be read as it is.
+    /// How to handle paths that cannot be read exactly.
     pub on_trouble: OnTrouble,
-    /// Where the stat cache of this directory lies; without it every file is read.
+    /// Path of the directory's stat cache. If `None`, every file is read.
     pub stat_cache: Option<&'a Path>,
-    /// What is never versioned, as lines of an ignore file in the root.
+    /// Patterns of unversioned paths, as lines of an ignore file in the root.
     pub exclude: &'a [String],
-    /// Counts what is read, and stops the import.
+    /// Counts read files and bytes, and can cancel the import.
     pub meter: &'a Meter,
 }
 
-/// A path that is not in the version as it was on the host, and why.
+/// A path that could not be imported exactly, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// The path inside the directory.
     pub path: TreePath,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: TroubleReason,
 }
 
-/// Why a path is not in the version as it was on the host.
+/// Why a path could not be imported exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TroubleReason {
-    /// A socket or a device: nothing a vault can keep.
+    /// A socket or a device, which a vault cannot store.
     Special(&'static str),
-    /// It was removed while the import ran; it is not in the version.
+    /// It was removed during the import; it is not in the version.
     Vanished,
-    /// Kept as it was last read.
+    /// It kept changing; the version has the content that was read last.
     Torn,
     /// It cannot be read; it is not in the version.
     NoPermission,
-    /// The disk or its file system fails at it.
+    /// An I/O error of the disk or its file system.
     Unreadable,
-    /// Of more bytes than a vault keeps of one file.
+    /// The file is larger than a version can hold.
     TooLarge,
-    /// Only this is left out: an attribute that no user may set, by what the file loses with it.
+    /// Only an attribute that an unprivileged user cannot set is left out; the text names it.
     Attribute(&'static str),
 }
 
@@ -196,7 +197,7 @@ impl std::fmt::Display for TroubleReason {
         match self {
             Self::Special(kind) => write!(f, "a {kind} cannot be kept"),
             Self::Vanished => f.write_str("it vanished during the import"),
-            Self::Torn => f.write_str("it kept changing; it is kept as it was last read"),
+            Self::Torn => f.write_str("it kept changing; the content that was read last is kept"),
             Self::NoPermission => f.write_str("no permission to read it"),
             Self::Unreadable => f.write_str("the file system cannot read it"),
             Self::TooLarge => write!(f, "it has more than {FILE_BYTES_MAX} bytes"),
@@ -205,48 +206,47 @@ impl std::fmt::Display for TroubleReason {
     }
 }
 
-/// Unversioned paths that a scan lists; one more says that there are too many.
+/// Maximum number of unversioned paths that a scan lists; one more means that there are too many.
 pub const UNVERSIONED_MAX: usize = 4096;
 
-/// What a scan of a directory found.
+/// The results of scanning a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// Files whose content was read, not known from the stat cache.
+    /// Number of files whose content was read because the stat cache did not match.
     pub files_read: u64,
-    /// Bytes of those files.
+    /// Size of those files in bytes.
     pub bytes_read: u64,
-    /// Blobs that were damaged in the vault and are whole again, since this import had their content.
+    /// Number of damaged blobs in the vault that this import stored again.
     pub mended: u64,
-    /// Paths that are not in the version as they were on the host.
+    /// Paths that could not be imported exactly.
     pub troubles: Vec<Trouble>,
-    /// What the directory holds and no version does: ignored and excluded paths, the vault, sockets and devices. Only the
-    /// outermost path of each, and at most [`UNVERSIONED_MAX`] + 1 of them.
+    /// Paths of the directory that are never in a version: ignored and excluded paths, the vault, sockets and devices.
+    /// Only the topmost path of each, and at most [`UNVERSIONED_MAX`] + 1 of them.
     pub unversioned: Vec<TreePath>,
-    /// Set when the import was good but its stat cache could not be kept: the next one reads every file.
+    /// The error, if the import succeeded but its stat cache could not be saved: the next import reads every file.
     pub cache_unsaved: Option<String>,
-    /// What of the directory no sandbox of this user can map.
+    /// Owners in the directory that no sandbox of this user can map.
     pub foreign: Foreign,
-    /// The latest change of a status (`ctime`) among everything that was scanned. Times in the future do not count, nor does the
-    /// directory that the vault lies in.
+    /// The latest `ctime` of all scanned files, except times in the future and that of the vault's directory.
     pub changed_at: FileTime,
 }
 
-/// A directory that became a version.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// The version that the directory became.
+    /// The version of the directory.
     pub committed: Committed,
-    /// What the scan found.
+    /// The results of the scan.
     pub scanned: Scanned,
 }
 
-/// Scans of which the last does not mind that the fork moves meanwhile: something changes all the time.
+/// Maximum number of scans. The last one is committed even if the fork moved during it: the fork then moves constantly.
 const MOVES_SEEN_MAX: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attempt {
     number: u32,
-    /// The stat cache is that of the attempt before, which made no version and has stored all it names.
+    /// The stat cache is from the previous attempt, which created no version but has stored all blobs that it names.
     after_own_cache: bool,
 }
 
@@ -254,22 +254,22 @@ impl Attempt {
     const FIRST: Self = Self { number: 1, after_own_cache: false };
 }
 
-/// Batches of blobs on their way to the vault, each of some megabytes at most.
+/// Capacity of the channel to the storing thread, in batches of a few megabytes at most.
 pub(crate) const CHANNEL_BATCHES: usize = 8;
 
-/// Whether what is read is kept.
+/// Which blobs of a scan are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep<'a> {
-    /// Whatever the vault does not have.
+    /// All blobs that the vault does not have.
     Everything,
-    /// These, whether or not the vault has them.
+    /// These blobs, whether or not the vault has them.
     Only(&'a HashSet<BlobId>),
-    /// Only its digests matter.
+    /// No blobs: only digests are computed.
     Nothing,
 }
 
 impl Vault {
-    /// Imports the present state of `dir` onto a fork. Nothing changed: no version is added.
+    /// Imports the current state of `dir` to a fork. If nothing changed, no version is added.
     pub fn import(
         &self,
         dir: &Path,
@@ -280,8 +280,8 @@ impl Vault {
         self.import_with(Durability::Synced, dir, fork, message, options)
     }
 
-    /// As [`Vault::import`], on the disk with the version of the run that begins with it: until then the directory has
-    /// everything.
+    /// Like [`Vault::import`], but synced only with the version of the run that starts from it: until then the
+    /// directory still has all the content.
     pub fn import_for_run(
         &self,
         dir: &Path,
@@ -300,7 +300,7 @@ impl Vault {
         message: &str,
         options: &ImportOptions<'_>,
     ) -> Result<Imported> {
-        // Nothing that the import stores or relies on may be swept before a version refers to it.
+        // Objects that the import stores or relies on must not be swept before a version refers to them.
         let _pin = self.backend().pin()?;
         let mut read = (0, 0, 0);
         let mut attempt = Attempt::FIRST;
@@ -317,8 +317,8 @@ impl Vault {
         }
     }
 
-    /// One attempt, which adds no version if the fork went elsewhere during the scan: whoever moved it may have
-    /// imported what came since. The last does as it was told.
+    /// One attempt. It adds no version if the fork moved during the scan, since that may have been an import of newer
+    /// changes. The last attempt always adds one.
     fn import_once(
         &self,
         durability: Durability,
@@ -343,7 +343,7 @@ impl Vault {
             })?;
             let scan = scan::host(self, dir, cache.as_ref(), options, Outlet::Channel(send));
             let built = scan.and_then(Scan::build);
-            // A failure to store ends the scan too; it is the cause to tell.
+            // A failure to store also ends the scan; it is the cause to report.
             let batch = threads::join(storing)?;
             Ok::<_, VaultError>((built?, batch))
         })?;
@@ -353,7 +353,7 @@ impl Vault {
             batch.push_page(id, data)?;
         }
         let committed = self.transact_with(durability, |transaction| {
-            // Also of an attempt in vain: the next one need not read it again.
+            // Also if this attempt adds no version: the next attempt need not read the files again.
             batch.finish(transaction)?;
             if built.scanned.mended > 0 {
                 heal::record(transaction, built.scanned.mended, 0)?;
@@ -369,7 +369,7 @@ impl Vault {
         })?;
         let mut scanned = built.scanned;
         let version = committed.as_ref().map(|committed| committed.version.id);
-        // The version it names may be given up; this one has the same.
+        // The version that the cache names may be pruned later; this version has the same content.
         let foreign = scanned.foreign;
         let is_outdated = |cache: &StatCache| {
             (version.is_some() && cache.version() != version) || cache.foreign() != foreign
@@ -383,7 +383,7 @@ impl Vault {
         Ok((committed, scanned))
     }
 
-    /// The tree `dir` would be imported as onto a fork, without storing anything.
+    /// The tree that an import of `dir` to a fork would create, without storing anything.
     pub fn survey(
         &self,
         dir: &Path,
@@ -398,7 +398,7 @@ impl Vault {
         Ok((built.root, built.new, built.scanned))
     }
 
-    /// What could not be read is not gone: it stays what the fork has there.
+    /// Keeps the fork's entry for paths that could not be read: they are not deleted.
     fn with_unreadable<'c>(&self, mut built: Built<'c>, head: &VersionId) -> Result<Built<'c>> {
         let unread = |trouble: &&Trouble| {
             matches!(
@@ -428,8 +428,8 @@ impl Vault {
         Ok(built)
     }
 
-    /// The cache, if the version that it describes is kept: then the vault has every blob the cache names, and a check
-    /// of the vault has seen them. What nothing refers to may be there and damaged.
+    /// The cache, if the version that it describes is kept: then the vault has every blob that the cache names, and
+    /// fsck checks them. Unreferenced blobs may exist and be damaged.
     fn usable_cache(
         &self,
         options: &ImportOptions<'_>,

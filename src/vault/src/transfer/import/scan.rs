@@ -1,4 +1,4 @@
-//! Looks at every directory beneath the root, in parallel, each through its own descriptor.
+//! Scans all directories beneath the root in parallel, each through its own descriptor.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,22 +28,23 @@ use crate::own::is_staging_name;
 use crate::stat_cache::{CachedEntry, CachedKind, StatCache, decode_dir};
 use crate::{Batch, Result, Vault, ignore, threads};
 
-/// How long an ignore file that somebody writes is left alone before it is read again, and how often it is read. Counted
-/// in reads, so that a machine that stalls is not mistaken for a file that keeps changing.
+/// Pause before an ignore file that is being written is read again, and the maximum number of reads. The limit counts
+/// reads, so that a stalled machine is not mistaken for a file that keeps changing.
 const IGNORE_FILE_PAUSE: Duration = Duration::from_millis(2);
 const IGNORE_FILE_READS_MAX: usize = 250;
-/// How long one that is new has to stay empty to be taken for that: whoever writes a file begins with an empty one.
+/// How long a recently changed ignore file must stay empty before it is accepted as empty: rewriting a file starts with
+/// an empty one.
 const EMPTY_HOLDS: Duration = Duration::from_millis(100);
 /// Files read by one job.
 const JOB_FILES: usize = 64;
-/// Jobs for files that wait while directories are looked at: each holds a descriptor.
+/// Maximum number of file jobs that wait while directories are scanned: each holds a descriptor.
 const WAITING_FILE_JOBS_MAX: usize = 32;
-/// What one thread does as fast as several, counting the time to start them.
+/// Amount of work that one thread does as fast as several, including the time to start them.
 const ALONE_DIRS_MAX: usize = 256;
 const ALONE_FILES_MAX: usize = 256;
 const ALONE_BYTES_MAX: u64 = 4 << 20;
 
-/// The scan of a directory of the host.
+/// Starts the scan of a host directory.
 pub(super) fn host<'a>(
     vault: &'a Vault,
     dir: &Path,
@@ -66,7 +67,7 @@ pub(super) fn host<'a>(
     Ok(Scan::new(shared, cache.map(|_| 0), Over::default()))
 }
 
-/// A scan and what is still to be looked at and read.
+/// A scan with its remaining directories and files.
 pub(crate) struct Scan<'a> {
     pub(crate) shared: Shared<'a>,
     dirs: Vec<Job>,
@@ -81,18 +82,18 @@ impl<'a> Scan<'a> {
         Self { shared, dirs: vec![start], files: Vec::new() }
     }
 
-    /// Scans only what a run touched of a directory of the host.
+    /// Restricts the scan of a host directory to the paths that a run touched.
     pub(super) fn only_touched(&mut self, by: TouchedBy<'a>) {
         if let Flavour::Host { touched, .. } = &mut self.shared.flavour {
             *touched = Some(by);
         }
-        // Other names of what was touched are looked for in what was found.
+        // The scan results must be held, to find other hard links of touched files.
         self.shared.assembly = None;
         self.dirs.iter_mut().for_each(|root| root.reach = Reach::Touched);
     }
 
-    /// Scans, and gives what there is to store to a batch: on this thread if it is little, else on all cores. `end` ends
-    /// the scan.
+    /// Scans, and adds the blobs to store to a batch: on this thread if the scan is small, else on all cores. `end`
+    /// consumes the scan's shared state.
     pub(crate) fn store_into<'v, T: Send>(
         mut self,
         vault: &'v Vault,
@@ -120,14 +121,14 @@ impl<'a> Scan<'a> {
                 let ended = end(&found, shared);
                 (found, ended)
             });
-            // A failure to store ends the scan too; it is the cause to tell.
+            // A failure to store also ends the scan; it is the cause to report.
             let batch = threads::join(storing)?;
             scanned.map(|(found, ended)| (found, batch, ended))
         })
     }
 
-    /// Looks at directories on this thread, as long as they are few; true if that was all of them, and what
-    /// they hold is little too. Threads would cost more than they bring then.
+    /// Scans the first directories on this thread. Returns true if these were all and their files are few and small:
+    /// then threads would cost more than they save.
     pub(crate) fn is_little(&mut self) -> Result<bool> {
         let (mut dirs, mut files, mut bytes) = (0, 0, 0_u64);
         while let Some(job) = self.dirs.pop() {
@@ -150,7 +151,7 @@ impl<'a> Scan<'a> {
         Ok(self.dirs.is_empty() && files <= ALONE_FILES_MAX && bytes <= ALONE_BYTES_MAX)
     }
 
-    /// Does the rest on this thread.
+    /// Does the remaining work on this thread.
     pub(crate) fn alone(self) -> Result<(ScannedTree, Shared<'a>)> {
         let shared = self.look_alone()?;
         Ok((shared.finish()?, shared))
@@ -181,13 +182,13 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Does the rest on all cores, or on this thread where there can be no other.
+    /// Does the remaining work on all cores, or on this thread if no other can be started.
     pub(crate) fn on_all_cores(self) -> Result<(ScannedTree, Shared<'a>)> {
         let shared = self.look_everywhere()?;
         Ok((shared.finish()?, shared))
     }
 
-    /// As [`Self::on_all_cores`], of a directory of the host, whose trees are made meanwhile.
+    /// Like [`Self::on_all_cores`], for a host directory, whose trees are built during the scan.
     pub(super) fn build(self) -> Result<Built<'a>> {
         self.look_everywhere()?.into_built()
     }
@@ -199,13 +200,13 @@ impl<'a> Scan<'a> {
             files.into_iter().for_each(|job| shared.spawn_files(scope, job));
             dirs.into_iter().for_each(|job| shared.spawn_dir(scope, job));
         });
-        // One large file at a time, each on all cores: that bounds the memory.
+        // One large file at a time, each on all cores, to bound the memory.
         shared.read_large(|file| pool.install(|| files::read_large(&shared, file)));
         Ok(shared)
     }
 }
 
-/// A directory to be looked at.
+/// A directory to scan.
 pub(crate) struct Job {
     pub(crate) number: u32,
     pub(crate) parent: Option<u32>,
@@ -217,7 +218,7 @@ pub(crate) struct Job {
     pub(crate) reach: Reach,
 }
 
-/// Files of one directory to be read, with their places among its entries.
+/// Files of one directory to read, with their indexes among its entries.
 struct FileJob {
     number: u32,
     path: TreePath,
@@ -225,18 +226,18 @@ struct FileJob {
     names: Vec<(usize, Vec<u8>)>,
 }
 
-/// What a directory holds, as its names are gone through.
+/// The entries of a directory while it is scanned.
 pub(crate) struct Listing<'j> {
     pub(crate) job: &'j Job,
     pub(crate) fd: OwnedFd,
     pub(crate) entries: Vec<ScannedEntry>,
-    /// Files to be read, with their places among the entries.
+    /// Files to read, with their indexes among the entries.
     pub(crate) pending: Vec<(usize, Vec<u8>)>,
     pub(crate) subdirs: Vec<Job>,
     pub(crate) clean: bool,
-    /// Every name that belongs here is among the entries.
+    /// No versioned name is missing from the entries.
     pub(crate) complete: bool,
-    /// The latest change of the status of an entry.
+    /// The latest ctime of an entry.
     pub(crate) changed_at: FileTime,
 }
 
@@ -248,11 +249,11 @@ impl<'j> Listing<'j> {
     }
 }
 
-/// What a directory has left to do.
+/// The remaining work of a scanned directory.
 struct Looked {
     subdirs: Vec<Job>,
     files: Vec<FileJob>,
-    /// How much there is to read.
+    /// Total size of the files to read.
     bytes: u64,
 }
 
@@ -299,7 +300,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Looks at one directory; nothing if it is not there any more.
+    /// Scans one directory. `None` if it no longer exists.
     fn look(&self, job: Job) -> Result<Option<Looked>> {
         let (number, parent) = (job.number, job.parent);
         let looked = self.look_at(job)?;
@@ -316,7 +317,7 @@ impl Shared<'_> {
         avfs_types::pause::point("scan-dir");
         let opened = self.open_dir(&job.path);
         let Some(fd) = self.tolerate(opened, "open", || job.path.clone())? else {
-            // Its parent finds no directory under this number and leaves it out.
+            // The parent finds no directory with this number and drops the entry.
             return Ok(None);
         };
         let io = |operation| {
@@ -340,7 +341,7 @@ impl Shared<'_> {
         let (names, reaches) = match self.touched_names(&job, fd.as_fd())? {
             Some(touched) => touched,
             None => {
-                // A directory that is removed while it is open can no longer be listed.
+                // A directory that was removed while it is open cannot be listed.
                 let listed = beneath::names(fd.as_fd());
                 let Some(names) = self.tolerate(listed, "list", || job.path.clone())? else {
                     return Ok(None);
@@ -368,7 +369,7 @@ impl Shared<'_> {
             subdir.reach = reach.copied().unwrap_or_default();
         }
         self.note_change(if holds_vault { changed_at } else { changed_at.max(stat.ctime) });
-        // Whoever uses the vault changes the time of the directory that it lies in.
+        // Every use of the vault changes the mtime of its directory.
         let known = job.cached.filter(|_| clean && holds_vault);
         let stat = match known.and_then(|number| self.cache?.head(number)) {
             Some(known) => HostStat { mtime: known.mtime, ..stat },
@@ -394,7 +395,7 @@ impl Shared<'_> {
         self.next_dir.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Goes through the names of a directory beside those the cache has of it.
+    /// Scans the names of a directory and compares them with its cached entries.
     fn list<'j>(
         &self,
         job: &'j Job,
@@ -423,7 +424,7 @@ impl Shared<'_> {
 
     fn is_left_out(&self, listing: &Listing<'_>, listed: &Listed) -> bool {
         let path = &listing.job.path;
-        // What is called like avfs's own directory would be taken for it, a link to elsewhere too.
+        // Any entry with the name of avfs's own directory would be used as such, even a symlink to another place.
         let staged = listed.is_dir != Some(false) && is_staging_name(&listed.name);
         if listed.name == OWN_DIR || staged {
             return true;
@@ -440,7 +441,7 @@ impl Shared<'_> {
         excluded || listing.job.rules.ignores(&path, is_dir)
     }
 
-    /// What the settings leave out of a host directory, if they do.
+    /// The exclude rules of a host directory; `None` if there are no rules.
     fn exclude(&self) -> Option<&Rules> {
         match &self.flavour {
             Flavour::Host { exclude, .. } => Some(exclude).filter(|rules| !rules.is_empty()),
@@ -448,11 +449,11 @@ impl Shared<'_> {
         }
     }
 
-    /// Adds one name; what the cache vouches for is taken from there.
+    /// Adds one name. An entry that matches the cache is taken from it.
     fn add(&self, listing: &mut Listing<'_>, listed: Listed, known: Option<&CachedEntry<'_>>) -> Result<()> {
         let path = || listing.job.path.join(&listed.name);
         let stat = if listed.is_dir == Some(true) {
-            // The directory's own job looks at it; only its kind matters here.
+            // The directory's own job reads its stat; only its kind matters here.
             stat_of_dir()
         } else {
             let looked = beneath::stat(listing.fd.as_fd(), &listed.name);
@@ -513,8 +514,9 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// The rules in a directory that has an ignore file. One that cannot be read, or does not hold still, ends the import
-    /// whatever else is tolerated: without its rules that would be kept what they are to keep out.
+    /// The rules in a directory that has an ignore file. An ignore file that cannot be read, or keeps changing, fails
+    /// the import even with [`OnTrouble::KeepGoing`](super::OnTrouble): without its rules, paths would be stored that
+    /// they should exclude.
     fn with_ignore_file(&self, rules: &Rules, dir: &OwnedFd, path: &TreePath) -> Result<Rules> {
         let file = path.join(FILE_NAME);
         let mut last: Option<(HostStat, Text, Instant)> = None;
@@ -547,7 +549,7 @@ impl Shared<'_> {
                         let io = ImportError::Io { operation: "read", path: file, source: error };
                         return Err(io.into());
                     }
-                    // It may be about to be replaced.
+                    // It may be in the middle of a replacement.
                     Cause::NotFound if !gone => {
                         gone = true;
                         std::thread::sleep(IGNORE_FILE_PAUSE);
@@ -576,11 +578,11 @@ impl Shared<'_> {
     }
 }
 
-/// One look at what is called like an ignore file.
+/// The result of one attempt to read an ignore file.
 enum IgnoreFile {
-    /// A link or a directory of that name is an entry like any other, as it is to git.
+    /// A symlink or a directory of that name is an ordinary entry, as in git.
     NoFile,
-    /// It was written or replaced meanwhile.
+    /// It was written or replaced while it was read.
     Unquiet,
     Read(HostStat, Text),
 }

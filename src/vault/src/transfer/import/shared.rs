@@ -1,4 +1,4 @@
-//! What all jobs of a scan share, and what they have found so far.
+//! The state that all jobs of a scan share, and their results so far.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -31,28 +31,28 @@ use crate::page::FileContent;
 use crate::stat_cache::{Foreign, StatCache};
 use crate::{Result, Vault, VaultError, content};
 
-/// The kernel stamps files with a clock that may lag behind the real one by some ticks.
+/// The kernel's clock for file timestamps may lag behind the wall clock by some ticks.
 const CLOCK_LAG_NANOS: i64 = 50_000_000;
-/// Digests that are remembered, so that files of the same content are stored once. What is told twice is stored twice,
-/// and found to be there.
+/// Digests that are remembered, so that identical files are stored once. A forgotten digest is sent again, and the
+/// vault then finds that it exists.
 const SEEN_MAX: usize = 1 << 17;
-/// What a file system without fractions of a second may round away.
+/// The rounding error of timestamps on a file system without subsecond resolution.
 const COARSE_NANOS: i64 = 2_000_000_000;
 
 pub(crate) struct ScannedDir {
     pub(crate) path: TreePath,
-    /// The number of the directory it lies in; nothing for the root.
+    /// The number of its parent directory; `None` for the root.
     pub(crate) parent: Option<u32>,
     pub(crate) stat: HostStat,
     pub(crate) xattrs: Option<BlobId>,
     pub(crate) entries: Vec<ScannedEntry>,
     /// Its number in the stat cache.
     pub(crate) cached: Option<u32>,
-    /// Every entry is as the cache has it, subdirectories aside.
+    /// All entries match the cache, apart from the content of subdirectories.
     pub(crate) clean: bool,
-    /// Nothing in it is missing; at the end also nothing beneath it.
+    /// No entry of it is missing; after the scan, also none beneath it.
     pub(crate) complete: bool,
-    /// What it lies over, in an upper.
+    /// In an upper: the base beneath it.
     pub(crate) over: Over,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct ScannedEntry {
 }
 
 impl ScannedEntry {
-    /// True for a file, link or fifo that may have other names here.
+    /// True for a file, symlink or fifo that may have other hard links in the scan.
     pub(crate) fn is_shared(&self) -> bool {
         match self.what {
             What::File { .. } | What::Symlink { .. } | What::Fifo => self.stat.links > 1,
@@ -86,15 +86,15 @@ pub(crate) enum What {
     Fifo,
     /// The number of the directory.
     Dir(u32),
-    /// A file that is being read.
+    /// A file that is not read yet.
     Pending,
-    /// Nothing: it is gone or cannot be read. In an upper: whatever the base has there.
+    /// No entry: it is deleted or unreadable. In an upper, the base's entry is used.
     Gone,
-    /// Nothing, and nothing of the base either.
+    /// No entry; the base's entry is deleted too.
     Whiteout,
 }
 
-/// What reading a file gave.
+/// The result of reading a file.
 pub(super) struct Facts {
     pub(crate) dir: u32,
     pub(crate) entry: usize,
@@ -103,22 +103,22 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Tells an entry what reading it gave.
+    /// Stores the result in an entry.
     pub(super) fn apply(self, entry: &mut ScannedEntry, settled: bool) {
         entry.settled = settled;
-        // To read a file may change the time of its last access.
+        // Reading a file may have updated its atime.
         entry.stat = HostStat { atime: entry.stat.atime, ..self.stat };
         entry.what = self.what;
     }
 }
 
-/// Everything found, directories by number: children have higher numbers than their parents.
+/// The result of a scan, with directories by number: children have higher numbers than their parents.
 pub(crate) struct ScannedTree {
     pub(crate) dirs: Vec<ScannedDir>,
     pub(crate) scanned: Scanned,
 }
 
-/// A file too large, or too hollow, to be read in one go.
+/// A file that is too large or too sparse to be read at once.
 pub(super) struct LargeFile {
     pub(crate) dir: u32,
     pub(crate) entry: usize,
@@ -126,33 +126,33 @@ pub(super) struct LargeFile {
 }
 
 impl LargeFile {
-    /// What is known of it if it is not kept.
+    /// The result if the file is not kept.
     pub(super) fn gone(&self, stat: HostStat) -> Facts {
         Facts { dir: self.dir, entry: self.entry, stat, what: What::Gone }
     }
 }
 
-/// Where blobs go.
+/// The destination of blobs.
 pub(crate) enum Outlet {
     Nowhere,
-    /// Kept here: for little.
+    /// Collected in memory, for small scans.
     Held(Mutex<Vec<BlobRecord>>),
-    /// To a thread that stores them.
+    /// Sent to a storing thread.
     Channel(SyncSender<Vec<BlobRecord>>),
 }
 
-/// What kind of directory is looked at.
+/// The kind of directory that is scanned.
 pub(crate) enum Flavour<'a> {
     Host {
-        /// Wins over every ignore file.
+        /// Takes precedence over ignore files.
         exclude: Rules,
-        /// Only what this run touched is scanned.
+        /// If set, only the paths that this run touched are scanned.
         touched: Option<TouchedBy<'a>>,
     },
     Upper(Upper<'a>),
 }
 
-/// What all jobs of a scan share.
+/// The shared state of all jobs of a scan.
 pub(crate) struct Shared<'a> {
     pub(crate) vault: &'a Vault,
     pub(crate) flavour: Flavour<'a>,
@@ -163,23 +163,23 @@ pub(crate) struct Shared<'a> {
     pub(crate) files_read: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     mended: AtomicU64,
-    /// Of a directory of the host.
+    /// For a host directory: the users and groups that a sandbox can map.
     mapped: Mapped,
     foreign_owners: AtomicBool,
     foreign_lists: AtomicBool,
-    /// The latest change of a status, in nanoseconds since 1970.
+    /// The latest ctime, in nanoseconds since 1970.
     changed_at: AtomicI64,
     pub(super) large: Mutex<Vec<LargeFile>>,
-    /// What becomes of a directory of the host; an upper is held as it was found.
+    /// Builds the trees of a host directory; `None` for an upper, whose entries are held until the end.
     pub(super) assembly: Option<Assembly<'a>>,
     facts: Mutex<Vec<Facts>>,
     pub(crate) cache: Option<&'a StatCache>,
-    /// Where the vault's own file lies, if that is beneath the root.
+    /// Location of the vault's own file.
     pub(super) own_file: OwnFile,
     began: Timestamp,
-    /// A vault without blobs need not be asked whether it has one; known once something is to be stored.
+    /// An empty vault need not be queried for known blobs. Determined on first use.
     vault_is_empty: OnceLock<bool>,
-    /// What was told to be stored, lately.
+    /// Recent digests that callers were asked to store.
     seen: Mutex<HashSet<BlobId>>,
     pub(crate) outlet: Outlet,
     pub(crate) next_dir: AtomicU32,
@@ -236,7 +236,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The scan of a directory of the host.
+    /// The scan of a host directory.
     pub(crate) fn of_host(
         vault: &'a Vault,
         dir: &Path,
@@ -266,14 +266,14 @@ impl<'a> Shared<'a> {
         self.meter.stopped() || lock(&self.failure).is_some()
     }
 
-    /// Keeps the first failure; the jobs after it do nothing.
+    /// Stores the first failure; later jobs then do nothing.
     pub(crate) fn check(&self, done: Result<()>) {
         if let Err(error) = done {
             lock(&self.failure).get_or_insert(error);
         }
     }
 
-    /// Turns the troubles of a living directory into a report or a failure, as the caller wanted.
+    /// Handles an error that a directory in use can cause: reports it or fails, as the caller chose.
     pub(crate) fn tolerate<T>(
         &self,
         outcome: std::io::Result<T>,
@@ -286,7 +286,7 @@ impl<'a> Shared<'a> {
         };
         let path = path();
         let (reason, strict) = match Cause::of(&error) {
-            // It was a directory or a file a moment ago and is gone, or something else now.
+            // It existed a moment ago, and was deleted or replaced since.
             Cause::NotFound | Cause::NotADirectory | Cause::Link => {
                 (TroubleReason::Vanished, ImportError::Vanished { path: path.clone() })
             }
@@ -300,8 +300,8 @@ impl<'a> Shared<'a> {
                 return Err(ImportError::Io { operation, path, source: error }.into());
             }
         };
-        // What its owner may not even open up belongs to somebody else, and is named; an upper in which
-        // something vanishes is not quiet, and no capture of it can be right.
+        // In an upper, a file whose mode cannot be changed belongs to another user, and is reported. A file that
+        // vanishes means that the upper is still being written to, so no capture of it can be correct.
         let named = matches!((&self.flavour, reason), (Flavour::Upper(_), TroubleReason::NoPermission));
         match self.on_trouble {
             OnTrouble::Fail if !named => Err(strict.into()),
@@ -316,7 +316,7 @@ impl<'a> Shared<'a> {
         lock(&self.troubles).push(Trouble { path, reason });
     }
 
-    /// Lists a path that no version has.
+    /// Adds a path to the unversioned paths.
     pub(super) fn leave_unversioned(&self, path: impl FnOnce() -> TreePath) {
         let mut unversioned = lock(&self.unversioned);
         if unversioned.len() <= UNVERSIONED_MAX {
@@ -324,8 +324,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The attributes of a file as its user sees them, and whether a directory of an upper is opaque.
-    /// Attributes that cannot be kept and change what a file is are told.
+    /// The attributes of a file as its user sees them, and whether a directory of an upper is opaque. Reports
+    /// significant attributes that cannot be kept.
     pub(crate) fn read_xattrs(
         &self,
         file: BorrowedFd<'_>,
@@ -345,21 +345,21 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Notes a file whose owner or group no sandbox of this user can map.
+    /// Records whether a file has an owner or group that no sandbox of this user can map.
     pub(crate) fn note_owner(&self, stat: &HostStat) {
         if !self.mapped.has(stat.owner, stat.group) {
             self.foreign_owners.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Notes when something was changed last. A time in the future is a clock that was set back, not a change.
+    /// Records a ctime. A time in the future comes from a clock that was set back, and does not count.
     pub(crate) fn note_change(&self, at: FileTime) {
         if at <= wall_clock() {
             self.changed_at.fetch_max(at.saturating_nanos(), Ordering::Relaxed);
         }
     }
 
-    /// The mode of a file as its user left it.
+    /// The original mode of a file.
     fn true_mode(&self, stat: &HostStat) -> u32 {
         match &self.flavour {
             Flavour::Host { .. } => stat.mode,
@@ -367,16 +367,16 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// See [`beneath::outlast_write`]; nobody writes to an upper that is captured.
+    /// See [`beneath::outlast_write`]. Not needed for an upper, which no process writes to during a capture.
     pub(crate) fn outlast_write(&self, file: BorrowedFd<'_>) {
         if let Flavour::Host { .. } = self.flavour {
             beneath::outlast_write(file);
         }
     }
 
-    /// A stamp proves something only if the file could not have changed again without a new one.
+    /// True if any later change of the file would alter its stamp.
     pub(crate) fn is_settled(&self, stat: &HostStat) -> bool {
-        // Everybody who could write to an upper is gone before it is captured.
+        // All processes that could write to an upper have ended before it is captured.
         if let Flavour::Upper(_) = self.flavour {
             return true;
         }
@@ -385,7 +385,7 @@ impl<'a> Shared<'a> {
         stat.ctime.saturating_nanos() < self.began.0.saturating_sub(slack)
     }
 
-    /// Stores an attribute set and gives its id.
+    /// Stores a set of attributes and returns its id.
     pub(crate) fn keep_xattrs(&self, xattrs: xattr::Xattrs) -> Result<Option<BlobId>> {
         let Some(blob) = content::encode_xattrs(&xattrs) else { return Ok(None) };
         let id = blob.id;
@@ -395,7 +395,7 @@ impl<'a> Shared<'a> {
         Ok(Some(id))
     }
 
-    /// Takes what reading files of one directory gave; `left` more of them are read later.
+    /// Adds the results of reading files of one directory. `left` more files are read later.
     pub(super) fn tell(&self, number: u32, facts: Vec<Facts>, left: usize) {
         for fact in facts.iter().filter(|fact| fact.what != What::Gone) {
             self.note_change(fact.stat.ctime);
@@ -410,7 +410,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Those of the ids that have to be stored; each is told to one caller only, unless much was told in between.
+    /// The ids that the caller has to store. Each id is returned to one caller only, unless [`SEEN_MAX`] was exceeded
+    /// in between.
     pub(crate) fn unknown(&self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
         let unseen = |wanted: &dyn Fn(&BlobId) -> bool| -> HashSet<BlobId> {
             let mut seen = lock(&self.seen);
@@ -440,10 +441,10 @@ impl<'a> Shared<'a> {
         Ok(*self.vault_is_empty.get_or_init(|| is_empty))
     }
 
-    /// Hands blobs to the storing thread, waiting while it has enough to do.
+    /// Sends blobs to the storing thread. Blocks while its channel is full.
     pub(crate) fn store(&self, mut blobs: Vec<BlobRecord>) -> Result<()> {
         if let Keep::Only(these) = self.keep {
-            // Lists come without having been asked for.
+            // Chunk lists are stored without asking `unknown` first.
             blobs.retain(|blob| these.contains(&blob.id));
         }
         match &self.outlet {
@@ -458,7 +459,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Why there is not even a root, whatever else may be left out.
+    /// The error for a scan without a root.
     fn without_root(&self) -> VaultError {
         let path = TreePath::root();
         let reason =
@@ -484,7 +485,7 @@ impl<'a> Shared<'a> {
         if self.meter.stopped() { Err(ImportError::Interrupted.into()) } else { Ok(()) }
     }
 
-    /// What a directory of the host became.
+    /// The built trees of a host directory.
     pub(super) fn into_built(mut self) -> Result<Built<'a>> {
         self.check_end()?;
         let scanned = self.scanned();
@@ -492,16 +493,16 @@ impl<'a> Shared<'a> {
         built.ok_or_else(|| self.without_root())
     }
 
-    /// What an upper holds.
+    /// The content of an upper.
     pub(crate) fn finish(&self) -> Result<ScannedTree> {
         self.check_end()?;
         let mut numbered = std::mem::take(&mut *lock(&self.dirs));
         if !numbered.iter().any(|(number, _)| *number == 0) {
             return Err(self.without_root());
         }
-        // A parent is before what it holds.
+        // A parent comes before its subdirectories.
         numbered.sort_unstable_by_key(|(number, _)| *number);
-        // A directory that vanished has no row: give the rest numbers without gaps again.
+        // A vanished directory is missing: renumber the rest without gaps.
         let highest = self.next_dir.load(Ordering::Relaxed) as usize;
         let mut renumbered: Vec<Option<u32>> = vec![None; highest];
         for (now, (number, _)) in numbered.iter().enumerate() {
@@ -547,10 +548,10 @@ impl<'a> Shared<'a> {
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             mended: self.mended.load(Ordering::Relaxed),
             troubles: {
-                // Looked at once more if there is no root.
+                // Cloned, because `without_root` reads them again.
                 let mut troubles = lock(&self.troubles).clone();
                 troubles.sort_by(|a, b| a.path.cmp(&b.path));
-                // What is read again has the same attributes.
+                // A file that is read several times reports the same attributes each time.
                 troubles.dedup();
                 troubles
             },
@@ -558,7 +559,7 @@ impl<'a> Shared<'a> {
             cache_unsaved: None,
             foreign: Foreign {
                 owners: self.foreign_owners.load(Ordering::Relaxed),
-                // Files that the cache vouches for are not opened, so what was seen of them before still counts.
+                // Files that match the cache are not opened, so the earlier result still counts.
                 lists: self.foreign_lists.load(Ordering::Relaxed)
                     || self.cache.is_some_and(|cache| cache.foreign().lists),
             },
@@ -567,10 +568,10 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// What a file loses without its list.
+/// The name of an ACL in messages.
 const ACCESS_LIST: &str = "access list";
 
-/// What a file loses without an attribute that is not its user's; nothing for what the system sets by itself.
+/// The name in messages of an attribute that cannot be kept; `None` for attributes that the system sets automatically.
 fn what_is_lost_with(name: &[u8]) -> Option<&'static str> {
     match name {
         b"system.posix_acl_access" | b"system.posix_acl_default" => Some(ACCESS_LIST),
@@ -582,7 +583,8 @@ fn what_is_lost_with(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The names of one file are looked at one after the other; if it changed meanwhile they all tell what was seen last.
+/// Gives all hard links of a file the state that was scanned last: they are scanned one after the other, and the file
+/// may have changed in between.
 pub(super) fn let_names_agree(dirs: &mut [&mut ScannedDir]) {
     let mut latest: HashMap<(u64, u64), ScannedEntry> = HashMap::new();
     for entry in dirs.iter().flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {

@@ -1,8 +1,9 @@
-//! A partial import: the state of a directory before a run, of those paths alone that the run touched.
+//! Partial import: the state before a run of only the paths that the run touched.
 //!
-//! The upper of the run tells which paths these are, so the cost follows what the run changed, never the size of the
-//! directory. Beside the touched paths the tree has the ignore files on the way to them, whose rules decide what is
-//! versioned and how changes are shown, and symlinks at places that the caller names. A whole subtree is imported where the run removed or replaced a directory.
+//! The run's upper determines these paths, so the cost depends on the changes of the run, never on the size of the
+//! directory. In addition to the touched paths, the tree contains the ignore files in the directories above them, whose
+//! rules decide which paths are versioned and how changes are shown, and symlinks at places that the caller names. If
+//! the run removed or replaced a directory, the whole subtree is imported.
 //!
 //! The directory is read after the command has ended; the command itself cannot have changed it.
 
@@ -32,37 +33,37 @@ use crate::page::DirRef;
 use crate::version::Draft;
 use crate::{Result, Vault, VaultError};
 
-/// Files whose rules apply to what lies beside and beneath them.
+/// Files with rules for the directory they are in and everything beneath it.
 const IGNORE_FILES: [&[u8]; 2] = [FILE_NAME, b".gitignore"];
 
-/// Names of a directory that are looked at for symlinks.
+/// Maximum number of names of a directory that are checked for symlinks.
 const LINKS_NAMES_MAX: usize = 1000;
 
-/// How the state before a run is imported.
+/// Options of a partial import.
 pub struct TouchedOptions<'a> {
-    /// What is never versioned, as lines of an ignore file in the root.
+    /// Patterns of unversioned paths, as lines of an ignore file in the root.
     pub exclude: &'a [String],
-    /// Places whose symlinks belong to the tree too: the places themselves and, of directories, the names in them.
+    /// Places whose symlinks belong to the tree too: the places themselves and, for directories, their entries.
     pub links_at: &'a [TreePath],
-    /// Paths at which the command saw something else than the directory.
+    /// Paths that were hidden from the command.
     pub hidden: &'a [TreePath],
-    /// The command did not run before, by the clock of files.
+    /// A time before the command started, by the clock of file timestamps.
     pub launched_at: FileTime,
-    /// Notes the modes of what has to be opened up in the upper; a capture of the upper puts them back.
+    /// Records the modes of files in the upper that have to be made readable; a capture of the upper restores them.
     pub modes_journal: &'a Path,
-    /// Counts what is read, and stops the import.
+    /// Counts read files and bytes, and can cancel the import.
     pub meter: &'a Meter,
 }
 
-/// The state before a run of the paths that it touched.
+/// The state before a run of the paths that the run touched.
 pub struct TouchedBase {
-    /// A partial version, which no fork has yet.
+    /// A partial version that no fork refers to yet.
     pub version: VersionRecord,
     /// Its root.
     pub root: DirRef,
-    /// What was scanned.
+    /// The results of the scan.
     pub scanned: Scanned,
-    /// Nothing is swept until this is dropped: by then something has to refer to the version.
+    /// Prevents a sweep until it is dropped: by then something must refer to the version.
     pub pin: Guard,
 }
 
@@ -77,21 +78,22 @@ pub(crate) enum Reach {
     Itself,
 }
 
-/// What a run touched, as its upper tells it.
+/// The paths that a run touched, determined from its upper.
 pub(crate) struct TouchedBy<'a> {
     upper: BorrowedFd<'a>,
     modes: Modes,
     hidden: &'a [TreePath],
     launched_at: FileTime,
-    /// Untouched paths that belong to the tree too: other names of touched files with several, and symlinks.
+    /// Untouched paths that belong to the tree too: other hard links of touched files, and symlinks.
     others: BTreeSet<TreePath>,
 }
 
-/// The names that are imported of a directory, and how much of each that is a directory.
+/// The names of a directory to import, and the reach of each subdirectory.
 pub(crate) type TouchedNames = (Vec<Listed>, HashMap<Vec<u8>, Reach>);
 
 impl TouchedBy<'_> {
-    /// Opens a directory of the upper, also one that its owner has closed; nothing if the upper has none there.
+    /// Opens a directory of the upper, even if its mode denies access to its owner. `None` if the upper has no such
+    /// directory.
     fn open(&self, path: &TreePath) -> io::Result<Option<OwnedFd>> {
         let open = || beneath::open(self.upper, path.as_bytes(), beneath::DIR);
         let opened = match open() {
@@ -121,7 +123,7 @@ impl TouchedBy<'_> {
         Ok(Some(dir))
     }
 
-    /// The names of a directory of the upper, and what they are there.
+    /// The names in a directory of the upper, with their kinds.
     fn names(&self, path: &TreePath) -> io::Result<BTreeMap<Vec<u8>, HostKind>> {
         let mut names = BTreeMap::new();
         let Some(dir) = self.open(path)? else { return Ok(names) };
@@ -134,7 +136,7 @@ impl TouchedBy<'_> {
         Ok(names)
     }
 
-    /// How much of a directory of the host is touched, of which the upper has something of this kind.
+    /// How much of a host directory is touched, given the kind of the upper's entry at its path.
     fn reach(&self, path: &TreePath, in_upper: HostKind) -> io::Result<Reach> {
         if self.hidden.contains(path) {
             return Ok(Reach::Itself);
@@ -146,8 +148,8 @@ impl TouchedBy<'_> {
         Ok(if opaque { Reach::Everything } else { Reach::Touched })
     }
 
-    /// A directory that others changed during the run has another time than the command found. An older time in the upper
-    /// is the one that was found: whatever the command does to a directory gives it a new one.
+    /// Restores the mtime that the command saw, if other processes changed the directory during the run. An mtime in
+    /// the upper from before the run is the one it saw: any change by the command sets a new one.
     pub(super) fn as_found(&self, stat: HostStat, path: &TreePath) -> io::Result<HostStat> {
         if stat.ctime <= self.launched_at {
             return Ok(stat);
@@ -157,7 +159,7 @@ impl TouchedBy<'_> {
         Ok(HostStat { mtime: found.unwrap_or(stat.mtime), ..stat })
     }
 
-    /// True if the run changed nothing: the upper is as empty as it was at the start.
+    /// True if the run changed nothing: the upper is empty, apart from hidden paths, and its metadata are unchanged.
     fn is_nothing(&self, dir: BorrowedFd<'_>) -> io::Result<bool> {
         let names = self.names(&TreePath::root())?;
         if names.keys().any(|name| !self.hidden.contains(&TreePath::root().join(name))) {
@@ -171,9 +173,9 @@ impl TouchedBy<'_> {
         Ok((mode, upper.mtime) == (host.mode, host.mtime) && same()?)
     }
 
-    /// The names of a directory that lead to untouched paths.
+    /// The names of a directory on the paths to `others`.
     fn toward_others(&self, path: &TreePath) -> impl Iterator<Item = Vec<u8>> {
-        // What lies beneath a directory stands together in the order of paths, behind its name and a slash.
+        // The paths beneath a directory are contiguous in path order: they begin with its path and a slash.
         let begins = if path.is_root() { TreePath::root() } else { path.join(&[0]) };
         let beneath = self.others.range(begins..).map_while(|other| other.below(path));
         beneath.filter_map(|below| below.components().next().map(<[u8]>::to_vec))
@@ -181,7 +183,7 @@ impl TouchedBy<'_> {
 }
 
 impl Shared<'_> {
-    /// The names to import of a directory that is not imported as a whole.
+    /// The names to import of a partly imported directory. `None` if it is imported as a whole.
     pub(super) fn touched_names(&self, job: &Job, dir: BorrowedFd<'_>) -> Result<Option<TouchedNames>> {
         let Flavour::Host { touched: Some(by), .. } = &self.flavour else { return Ok(None) };
         match job.reach {
@@ -215,7 +217,7 @@ impl Shared<'_> {
 }
 
 impl Vault {
-    /// Imports the state of `dir` before a run, of what its upper shows as touched, as a partial version. Nothing if the
+    /// Imports the state before a run of the paths of `dir` that the run touched, as a partial version. `None` if the
     /// run changed nothing.
     pub fn import_touched(
         &self,
@@ -260,7 +262,7 @@ impl Vault {
                 let (id, data) = page?;
                 batch.push_page(id, data)?;
             }
-            // Nothing refers to it before the run lands, with a commit that is synced.
+            // Deferred: nothing refers to the version until the run lands, with a synced commit.
             let version = self.transact_with(Durability::Deferred, |transaction| {
                 batch.finish(transaction)?;
                 let (message, parents) = ("before a run with --base touched", Vec::new());
@@ -272,7 +274,7 @@ impl Vault {
     }
 }
 
-/// The symlinks at these places, and in those of them that are directories. What cannot be looked at is no link.
+/// The symlinks at these places, and those in the places that are directories. Unreadable places are skipped.
 fn links_at(root: BorrowedFd<'_>, places: &[TreePath]) -> BTreeSet<TreePath> {
     let mut links = BTreeSet::new();
     for place in places {
@@ -298,8 +300,8 @@ fn links_at(root: BorrowedFd<'_>, places: &[TreePath]) -> BTreeSet<TreePath> {
     links
 }
 
-/// The names in the whole directory of files that have more of them than were found. Looks at every name, and is needed
-/// only where a run touched such a file.
+/// All paths of files with more hard links than the scan found. Walks the whole directory, but only if a run touched
+/// such a file.
 fn other_names(root: BorrowedFd<'_>, dirs: &[ScannedDir], meter: &Meter) -> Result<BTreeSet<TreePath>> {
     let mut missing: HashMap<(u64, u64), u64> = HashMap::new();
     for entry in dirs.iter().flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {
@@ -313,7 +315,7 @@ fn other_names(root: BorrowedFd<'_>, dirs: &[ScannedDir], meter: &Meter) -> Resu
         if meter.stopped() {
             return Err(ImportError::Interrupted.into());
         }
-        // What cannot be read or is gone has no name that could be kept.
+        // Unreadable or deleted directories are skipped.
         let Ok(dir) = beneath::open(root, path.as_bytes(), beneath::DIR) else { continue };
         for listed in beneath::names(dir.as_fd()).unwrap_or_default() {
             if listed.name == OWN_DIR {

@@ -1,5 +1,5 @@
-//! What is different when the directory is the upper of an overlay: whiteouts, opaque directories, rules that
-//! may come from the base beneath, and files their owner has closed.
+//! Scanning the upper of an overlay: whiteouts, opaque directories, ignore rules that may come from the base, and files
+//! that their owner cannot read.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,13 +22,13 @@ use crate::ignore::{FILE_NAME, OWN_DIR, Rules, Text};
 use crate::page::{Body, DirRef, FileContent, Node};
 use crate::{Result, content, ignore, tree};
 
-/// The upper as a whole.
+/// Settings and results for a whole upper.
 pub(crate) struct Upper<'a> {
     pub(crate) kind: UpperKind,
     pub(crate) exclude: Rules,
     pub(crate) hidden: &'a [TreePath],
     pub(crate) file_bytes_max: u64,
-    /// Values that nothing may hold which is captured.
+    /// Secrets whose values must not be captured.
     pub(crate) secrets: &'a Secrets,
     pub(crate) times: Times,
     pub modes: &'a Modes,
@@ -36,20 +36,20 @@ pub(crate) struct Upper<'a> {
     pub(crate) bad_ignore_files: Mutex<Vec<TreePath>>,
 }
 
-/// What a directory of an upper lies over.
+/// The base beneath a directory of an upper.
 #[derive(Clone, Default)]
 pub(crate) struct Over {
-    /// The base's directory of the same path, whether it can still be seen or not.
+    /// The base's directory at the same path, visible or not.
     pub(crate) base: Option<DirRef>,
-    /// It, or a directory above it, is opaque: nothing of the base is seen.
+    /// The directory, or one above it, is opaque: nothing of the base is visible.
     pub(crate) hides_base: bool,
-    /// Something was copied up into it; only looked at where the base has hard links.
+    /// A file was copied up into it; only determined if the base has hard links.
     pub(crate) holds_copies: bool,
-    /// A rule leaves out everything in it that the base does not have.
+    /// The reason why all entries that the base does not have are left out.
     pub(crate) ignored: Option<LeftOutReason>,
 }
 
-/// The base's directory, for looking up some of its names.
+/// The base's directory, for lookups of single names.
 struct Below<'r> {
     reader: &'r dyn Reader,
     body: Option<Body>,
@@ -62,7 +62,7 @@ impl Below<'_> {
 }
 
 impl Upper<'_> {
-    /// The time that something is to have instead of its own; `in_base` tells the one the base has there.
+    /// The mtime to set on a file; `None` if it keeps its own. `in_base` returns its mtime in the base.
     fn other_time(
         &self,
         stat: &HostStat,
@@ -81,9 +81,9 @@ impl Upper<'_> {
         lock(&self.left_out).push((path, reason));
     }
 
-    /// True for what is never captured, whatever the base has there.
+    /// The reason why a path is never captured, regardless of the base.
     fn is_untouchable(&self, path: &TreePath) -> Option<LeftOutReason> {
-        // Further down too: what is called so is where the next command there looks for its vault.
+        // At any depth: the next command in that directory would look for its vault there.
         if path.split().is_some_and(|(_, name)| name == OWN_DIR) {
             return Some(LeftOutReason::Own);
         }
@@ -102,7 +102,7 @@ impl Upper<'_> {
 }
 
 impl Shared<'_> {
-    /// Opens a directory; one of an upper also if its owner has closed it.
+    /// Opens a directory; in an upper, even if its mode denies access to its owner.
     pub(crate) fn open_dir(&self, path: &TreePath) -> io::Result<OwnedFd> {
         let open = || beneath::open(self.root.as_fd(), path.as_bytes(), beneath::DIR);
         let Flavour::Upper(upper) = &self.flavour else { return open() };
@@ -113,14 +113,14 @@ impl Shared<'_> {
             }
             other => other?,
         };
-        // It may be listed, but what is in it not be looked at.
+        // It may be readable but not searchable.
         if is_closed(&beneath::fstat(fd.as_fd())?) {
             upper.modes.open_up(self.root.as_fd(), path)?;
         }
         Ok(fd)
     }
 
-    /// Gives a directory of an upper the time it is to have; its stamp afterwards.
+    /// Sets the mtime of a directory of an upper if required, and returns its new stat.
     pub(crate) fn settle_dir_time(
         &self,
         upper: &Upper<'_>,
@@ -138,8 +138,8 @@ impl Shared<'_> {
         Ok(set.map_err(io)?)
     }
 
-    /// The rules that hold in a directory of an upper: those of the ignore file that a user of the overlay
-    /// sees there, which may be the base's.
+    /// The rules in a directory of an upper: those of the ignore file that is visible in the overlay, which may be the
+    /// base's.
     pub(crate) fn upper_rules(
         &self,
         upper: &Upper<'_>,
@@ -163,7 +163,7 @@ impl Shared<'_> {
                 Some(Some(Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) | None) | None => Text::None,
             }
         };
-        // A command can write any ignore file: what is wrong with it must not keep its work from being kept.
+        // A command can write any ignore file: an invalid one must not prevent the capture of its changes.
         let (rules, good) = match text {
             Text::None => return Ok(job.rules.clone()),
             Text::TooLong => (job.rules.clone(), false),
@@ -192,13 +192,13 @@ impl Shared<'_> {
             return Ok(());
         }
         match upper.modes.open_up(self.root.as_fd(), path) {
-            // Not the caller's own: opening it tells whether it can be read nevertheless.
+            // Owned by another user: opening it shows whether it is readable anyway.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             other => other,
         }
     }
 
-    /// Goes through the names of a directory of an upper.
+    /// Scans the entries of a directory of an upper.
     pub(crate) fn list_upper<'j>(
         &self,
         upper: &Upper<'_>,
@@ -228,7 +228,7 @@ impl Shared<'_> {
         let name = listed.name;
         let looked = beneath::stat(listing.fd.as_fd(), &name);
         let Some(mut stat) = self.tolerate(looked, "stat", || path.clone())? else { return Ok(()) };
-        // A directory's own job looks at its time.
+        // The mtime of a directory is handled by its own job.
         let is_kept = matches!(stat.kind, HostKind::File | HostKind::Symlink | HostKind::Fifo);
         if is_kept && let Some(time) = upper.other_time(&stat, || Ok(time_of(below.entry(&name)?)))? {
             let set = make::set_time(listing.fd.as_fd(), &name, time);
@@ -239,7 +239,7 @@ impl Shared<'_> {
         let is_dir = stat.kind == HostKind::Dir;
         let nothing = |what| ScannedEntry { name: name.clone(), stat, what, settled: true };
         if let Some(reason) = upper.is_untouchable(&path) {
-            // A whiteout of nothing is how a sandbox may hide such a path: nobody's work.
+            // A whiteout without an entry in the base may come from the sandbox, which hides such paths: not a change.
             if stat.kind != HostKind::Whiteout || below.entry(&name)?.is_some() {
                 upper.leave_out(path, reason);
             }
@@ -259,8 +259,8 @@ impl Shared<'_> {
             Some(Node::Dir(dir)) => Some(*dir),
             Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => None,
         };
-        // As in git: a rule speaks of what is not versioned yet. A path that was versioned before the rule came
-        // goes on to be; leaving out its changes would lose work that every earlier run has kept.
+        // As in git, a rule applies only to unversioned paths. A path that was versioned before the rule existed stays
+        // versioned; leaving out its changes would lose work that every earlier run has kept.
         let versioned = in_base.is_some() && base_dir.is_some() == is_dir;
         if let Some(reason) = rule.clone().filter(|_| !versioned) {
             upper.leave_out(path, reason);
@@ -305,7 +305,7 @@ impl Shared<'_> {
             }
             HostKind::File => {
                 let opened = self.open_up_if_closed(upper, &path, &stat);
-                self.tolerate(opened, "open up", || path.clone())?;
+                self.tolerate(opened, "change the mode of", || path.clone())?;
                 listing.pending.push((listing.entries.len(), name.clone()));
                 What::Pending
             }
@@ -334,7 +334,7 @@ impl Shared<'_> {
     }
 }
 
-/// The time of anything but a directory.
+/// The mtime of a node that is not a directory.
 fn time_of(node: Option<Node>) -> Option<FileTime> {
     match node? {
         Node::File(file) => Some(file.mtime),

@@ -1,7 +1,7 @@
-//! Files of an upper that hold the value of a secret are found here, before anything of them is stored.
+//! Finds files of an upper that contain the value of a secret, before any of their content is stored.
 //!
-//! What the vault holds already is let through: it was there before the secret was given to anybody. Where no
-//! secret was given nothing is looked at.
+//! Content that is already in the vault is allowed: it existed before the secret was passed to a command. If the run
+//! has no secrets, nothing is searched.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ use crate::page::FileContent;
 use crate::{Result, VaultError, content, ingest};
 
 impl Upper<'_> {
-    /// The secret whose value a path holds with its last name, and did not without it.
+    /// The name of a secret whose value is in this path, but not in the path of its parent directory.
     pub(crate) fn secret_in_name(&self, dir: &TreePath, path: &TreePath) -> Option<String> {
         let held = self.secrets.held_by(path.as_bytes())?;
         self.secrets.held_by(dir.as_bytes()).is_none().then(|| held.to_owned())
@@ -37,7 +37,7 @@ impl Shared<'_> {
         }
     }
 
-    /// True if a file may not be kept, which is noted then.
+    /// True if a file must not be stored. The file is then recorded as left out.
     pub(crate) fn withholds_small(&self, path: &TreePath, bytes: &[u8], xattrs: &Xattrs) -> Result<bool> {
         let Some(upper) = self.searched_upper() else { return Ok(false) };
         let Some(secret) = upper.secrets.held_by(bytes).or_else(|| in_attributes(upper.secrets, xattrs))
@@ -48,7 +48,7 @@ impl Shared<'_> {
         self.withhold_unless_known(upper, path, secret, content, xattrs)
     }
 
-    /// The same for a file that is read in pieces.
+    /// Like [`Self::withholds_small`], for a file that is read in blocks.
     pub(crate) fn withholds_large(&self, path: &TreePath, file: &File) -> Result<bool> {
         let Some(upper) = self.searched_upper() else { return Ok(false) };
         let io = |source| ImportError::Io { operation: "read", path: path.clone(), source };
@@ -74,7 +74,7 @@ impl Shared<'_> {
         xattrs: &Xattrs,
     ) -> Result<bool> {
         let reader = self.vault.read()?;
-        // By its content, not by its path: a file that was only moved must not get lost.
+        // By content, not by path: a file that was only moved must not be lost.
         let known = reader.has_blob(content.id())?
             && match content::encode_xattrs(xattrs) {
                 Some(attributes) => reader.has_blob(&attributes.id)?,
@@ -86,7 +86,7 @@ impl Shared<'_> {
         Ok(!known)
     }
 
-    /// The attributes of a directory that may be kept; a directory is kept without the others.
+    /// Removes attributes that contain a secret from those of a directory; the directory itself is kept.
     pub(crate) fn without_secrets(&self, path: &TreePath, mut xattrs: Xattrs) -> Xattrs {
         let Some(upper) = self.searched_upper() else { return xattrs };
         while let Some(secret) = in_attributes(upper.secrets, &xattrs) {

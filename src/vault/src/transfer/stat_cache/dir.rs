@@ -1,4 +1,4 @@
-//! What is known of a directory and of each name in it, and the bytes that tell it.
+//! The cached state of a directory and its entries, and its encoding.
 
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_types::clock::FileTime;
@@ -8,7 +8,7 @@ use avfs_types::ids::{BlobId, ContentId, LinkId, TreeId};
 use crate::codec::{DecodeError, Decoder, put_time};
 use crate::page::{DirRef, FileContent, Totals};
 
-/// The stamp of a file: if it is the same, the file is the same.
+/// The stamp of a file: if the stamp is the same, the file is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub mode: u32,
@@ -43,7 +43,7 @@ impl Stamp {
     }
 }
 
-/// What a name in a directory was.
+/// The kind of a cached entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CachedKind<'a> {
     File {
@@ -62,14 +62,14 @@ pub(crate) enum CachedKind<'a> {
 pub(crate) struct CachedEntry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) stamp: Stamp,
-    /// False if the file changed so close to the scan that its stamp proves nothing.
+    /// False if the file changed so shortly before the scan that its stamp proves nothing.
     pub(crate) settled: bool,
     pub(crate) link: Option<LinkId>,
     pub(crate) kind: CachedKind<'a>,
 }
 
 impl CachedEntry<'_> {
-    /// True if a file that looks like this now is the one that was imported.
+    /// True if a file with these stat data is unchanged since the import.
     #[must_use]
     pub(crate) fn vouches_for(&self, now: &HostStat) -> bool {
         let same_kind = match self.kind {
@@ -87,8 +87,8 @@ pub(crate) struct CachedDir<'a> {
     pub mode: u32,
     pub(crate) mtime: FileTime,
     pub(crate) xattrs: Option<BlobId>,
-    /// Nothing in it or beneath it was missing. What was went into the version from elsewhere, and the tree without it is
-    /// nobody's.
+    /// No entry in it or beneath it was missing. A missing entry was added to the version from elsewhere, and the tree
+    /// without it belongs to no version.
     pub(crate) complete: bool,
     pub(crate) dir: DirRef,
     /// Sorted by name.

@@ -1,12 +1,12 @@
-//! What a directory of the host looked like when it was imported last, so that unchanged files are not read.
+//! The stat cache: the stat data of a host directory at its last import, so that unchanged files are not read again.
 //!
-//! One file for each pair of vault and directory, on the host's side; worth nothing to anyone else and safe to
-//! delete. A file changed within the clock's granularity of the scan is marked and never trusted, as its next
-//! change might not show.
+//! One file per pair of vault and directory, local to the host and safe to delete. A file that changed within the
+//! clock's granularity of the scan is marked and never trusted, as a further change might not alter its stat data.
 //!
-//! The file is a head and parts. The first part has every directory, each further one those that an import has
-//! found changed or new; each begins with the version that the import made. A checksum goes over a part and all before it; where one is wrong, somebody died or two
-//! wrote at once, and what is there up to it is a cache like any other, of an import before.
+//! The file consists of a head and parts. The first part contains every directory, each further part those that an
+//! import found changed or new; each part begins with the version that the import created. A checksum covers a part and
+//! all parts before it. If a checksum is wrong, a writer died or two wrote at once: the parts before it are a valid
+//! cache of an earlier import.
 
 mod dir;
 mod new_cache;
@@ -29,25 +29,26 @@ pub(crate) use new_cache::{NewCache, NewDirs};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
 const FORMAT: u8 = 5;
-/// Where what is known of foreign files stands, in one byte that no checksum covers.
+/// Offset of the byte that describes foreign files. No checksum covers it.
 const FOREIGN_AT: usize = MAGIC.len() + 1;
 type Checksum = [u8; 32];
-/// The length of a part, and what stands before each directory in it: its number and its length.
+/// Sizes of the length field of a part, and of the two fields before each directory in it: its number and its length.
 const PART_BYTES: usize = 8;
 const NUMBER_BYTES: usize = 4;
 const LENGTH_BYTES: usize = 4;
 
-/// What of a directory no sandbox of its user can map, so that the directory cannot be a lower layer.
+/// Owners in a directory that no sandbox of its user can map, so that the directory cannot be a lower layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Foreign {
-    /// Files of another user or group.
+    /// Files owned by another user or group.
     pub owners: bool,
-    /// Files whose access list names another user or group.
+    /// Files with an ACL that names another user or group.
     pub lists: bool,
 }
 
 impl Foreign {
-    /// What the last import of a directory found, from its stat cache; nothing where there is none. Reads some bytes.
+    /// The result of the directory's last import, from its stat cache; the default if there is no cache. Reads only the
+    /// head of the file.
     #[must_use]
     pub fn last_seen(stat_cache: &Path) -> Self {
         let mut head = [0; FOREIGN_AT + 1];
@@ -60,7 +61,7 @@ impl Foreign {
         }
     }
 
-    /// True if there is something of the kind.
+    /// True if there is any foreign file.
     #[must_use]
     pub fn is_any(self) -> bool {
         self.owners || self.lists
@@ -75,18 +76,18 @@ impl Foreign {
     }
 }
 
-/// A cache of more bytes is not held in memory: its directories are read one at a time.
+/// A larger cache is not held in memory: its directories are read one at a time.
 const HELD_BYTES_MAX: u64 = 2 << 20;
-/// Bytes read at once while such a cache is checked.
+/// Buffer size for checking such a cache.
 const CHECK_BYTES: usize = 256 << 10;
-/// What the head of a cache fits in: the name of its vault is 32 digits.
+/// Upper bound for the size of the head: the id of the vault has 32 digits.
 const HEAD_BYTES_MAX: usize = 1 << 10;
 
-/// A cache that was checked; directory 0 is the root.
+/// A verified cache; directory 0 is the root.
 pub(crate) struct StatCache {
     file: File,
     can_write: bool,
-    /// The end of the file, from `held_from` on. The first part of a large cache is not held: it is never written over.
+    /// The file from offset `held_from` on. The first part of a large cache is not held: it is never overwritten.
     held: Vec<u8>,
     held_from: usize,
     parts: Parts,
@@ -94,19 +95,19 @@ pub(crate) struct StatCache {
     foreign: Foreign,
 }
 
-/// What is believed of a file.
+/// The verified parts of a file.
 struct Parts {
     version: Option<VersionId>,
-    /// Where each directory lies in the file, and its length.
+    /// Offset and length of each directory in the file.
     places: Vec<(usize, u32)>,
-    /// Where the first part ends, and the last.
+    /// End offsets of the first and of the last part.
     first_end: usize,
     end: usize,
     checksum: Checksum,
 }
 
 impl StatCache {
-    /// Reads a cache; one that is missing, damaged or not this vault's is as good as none.
+    /// Loads a cache. `None` if it is missing, damaged or belongs to another vault.
     #[must_use]
     pub(crate) fn load(path: &Path, vault_id: &str) -> Option<Self> {
         let writable = File::options().read(true).write(true).open(path);
@@ -151,20 +152,20 @@ impl StatCache {
         self.foreign
     }
 
-    /// Directories it has, those that are gone included: their numbers are not given again before it is written anew.
+    /// Number of directories, including deleted ones: their numbers are not reused until the cache is rewritten.
     #[must_use]
     pub(crate) fn numbers(&self) -> u32 {
         u32::try_from(self.parts.places.len()).unwrap_or(u32::MAX)
     }
 
-    /// The version that has what the cache names: only while that is kept can its blobs be relied on. None while the
-    /// import has made none.
+    /// The version with the content that the cache names: its blobs are only guaranteed to exist while it is kept.
+    /// `None` if the import created no version.
     #[must_use]
     pub(crate) fn version(&self) -> Option<VersionId> {
         self.parts.version
     }
 
-    /// A directory as it stands in the file, for [`decode_dir`].
+    /// A directory as encoded in the file, for [`decode_dir`].
     #[must_use]
     pub(crate) fn encoded(&self, number: u32) -> Option<Cow<'_, [u8]>> {
         let (at, length) = *self.parts.places.get(number as usize)?;
@@ -191,7 +192,7 @@ impl StatCache {
 }
 
 impl Parts {
-    /// Those of a file of which only the head was looked at.
+    /// Starts from the head of a file, before any part is checked.
     fn of_head(data: &[u8], vault_id: &str) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(data);
         if decoder.take(MAGIC.len())? != MAGIC || decoder.byte()? != FORMAT {
@@ -206,7 +207,7 @@ impl Parts {
         Ok(Self { version: None, places: Vec::new(), first_end: 0, end, checksum })
     }
 
-    /// Checks the first part of a large file and finds the directories in it, in little memory.
+    /// Checks the first part of a large file and indexes its directories, without holding the part in memory.
     fn check_first(&mut self, file: &mut File) -> io::Result<()> {
         let bad = || io::Error::from(io::ErrorKind::InvalidData);
         file.seek(SeekFrom::Start(self.end as u64))?;
@@ -255,7 +256,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Finds the directories of the parts that are held, from the end of what was checked on.
+    /// Checks and indexes the held parts, starting at the end of the checked parts.
     fn check_held(&mut self, held: &[u8], held_from: usize) -> Result<(), DecodeError> {
         let mut decoder = Decoder::new(&held[self.end - held_from..]);
         while let Some(body) = self.next(&mut decoder) {
@@ -268,7 +269,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The next part, if there is one that is whole.
+    /// The next part. `None` if it is missing or its checksum is wrong.
     fn next<'a>(&mut self, decoder: &mut Decoder<'a>) -> Option<&'a [u8]> {
         let length = decoder.array::<PART_BYTES>().map(u64::from_le_bytes).ok()?;
         let body = decoder.take(usize::try_from(length).ok()?).ok()?;
@@ -280,7 +281,7 @@ impl Parts {
         Some(body)
     }
 
-    /// Finds the directories of a part that lies here.
+    /// Indexes the directories of a part at this offset.
     fn index(&mut self, body: &[u8], at: usize) -> Result<(), DecodeError> {
         let mut decoder = Decoder::new(body);
         self.take_version(VersionId(decoder.digest()?));
@@ -313,18 +314,18 @@ fn le_u32(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-/// Stands where the root was not read yet.
+/// Placeholder until the root is read.
 const NO_ROOT: DirRef = DirRef {
     tree: TreeId([0; 32]),
     content: ContentId([0; 32]),
     totals: Totals { entries: 0, bytes: 0, links: 0 },
 };
-/// Stands where there is no version yet.
+/// Encodes that there is no version yet.
 const NO_VERSION: VersionId = VersionId([0; 32]);
-/// What is known of a part when it is saved: its length, and the version.
+/// Size of the head of a part: its length, and the version.
 const PART_HEAD_BYTES: usize = PART_BYTES + size_of::<VersionId>();
 
-/// Of everything but the byte that changes.
+/// Checksum of the head, except the byte at [`FOREIGN_AT`], which changes.
 fn head_checksum(head: &[u8]) -> Checksum {
     let (before, after) = (&head[..FOREIGN_AT], &head[FOREIGN_AT + 1..]);
     *blake3::Hasher::new().update(before).update(after).finalize().as_bytes()

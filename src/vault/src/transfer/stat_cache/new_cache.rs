@@ -1,4 +1,4 @@
-//! Writes a stat cache: what has changed, behind what is there, or all of it.
+//! Writes a stat cache: appends the changes, or rewrites the file.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::spill::Spill;
 
-/// Directories on their way into a cache, encoded, as they come.
+/// Encoded directories for a new cache, in the order of arrival.
 #[derive(Default)]
 pub(crate) struct NewDirs {
     bytes: Spill,
-    /// Number, place and length of each.
+    /// Number, offset and length of each.
     dirs: Vec<(u32, u64, u32)>,
-    /// By number: whether the directory is there.
+    /// By number: whether the directory exists.
     live: Vec<bool>,
 }
 
@@ -31,7 +31,7 @@ impl NewDirs {
         Self { bytes: Spill::new(places), ..Self::default() }
     }
 
-    /// A directory that is there; false if it was told before.
+    /// Marks a directory as existing. Returns false if it was already marked.
     pub(crate) fn claim(&mut self, number: u32) -> bool {
         let number = number as usize;
         if self.live.len() <= number {
@@ -40,53 +40,53 @@ impl NewDirs {
         !std::mem::replace(&mut self.live[number], true)
     }
 
-    /// A directory turned out not to be there.
+    /// Marks a directory as missing.
     pub(crate) fn disclaim(&mut self, number: u32) {
         if let Some(live) = self.live.get_mut(number as usize) {
             *live = false;
         }
     }
 
-    /// A directory that is not what it was in the cache before.
+    /// Adds a directory that differs from the old cache.
     pub(crate) fn push(&mut self, number: u32, dir: &CachedDir<'_>) {
         let mut encoded = Vec::new();
         encode_dir(dir, &mut encoded);
         self.claim(number);
         let at = self.bytes.push(&encoded);
-        // A length that does not fit makes a cache that cannot be read, which is as good as none.
+        // A length that does not fit makes the cache invalid, which is the same as having no cache.
         self.dirs.push((number, at, u32::try_from(encoded.len()).unwrap_or(u32::MAX)));
     }
 
-    /// True if every directory is what it was in the cache before.
+    /// True if no directory differs from the old cache.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.dirs.is_empty()
     }
 }
 
-/// A cache that is being made: what has changed in another, or all directories.
+/// A new cache: the changes to an old one, or all directories.
 pub(crate) struct NewCache<'a> {
     old: Option<&'a StatCache>,
     dirs: NewDirs,
 }
 
 impl<'a> NewCache<'a> {
-    /// The directories of `old`, but for those that are new or gone.
+    /// The directories of `old` with the changes in `dirs`.
     #[must_use]
     pub(crate) fn after(old: Option<&'a StatCache>, mut dirs: NewDirs) -> Self {
         dirs.dirs.sort_unstable_by_key(|(number, _, _)| *number);
         Self { old, dirs }
     }
 
-    /// The same as another.
+    /// An unchanged copy of another cache.
     #[must_use]
     pub(crate) fn again(old: &'a StatCache) -> Self {
         let dirs = NewDirs { live: vec![true; old.parts.places.len()], ..NewDirs::default() };
         Self { old: Some(old), dirs }
     }
 
-    /// The other cache, if the change can be written behind it: all directories keep their numbers, the new ones follow
-    /// without a gap, and it does not grow too long. Every import reads all that was added.
+    /// The old cache, if the changes can be appended to it: all directories keep their numbers, new numbers follow
+    /// without a gap, and the appended parts do not grow too large, since every import reads them all.
     pub(super) fn onto(&self) -> Option<&'a StatCache> {
         let old = self.old.filter(|old| old.can_write)?;
         let known = old.parts.places.len();
@@ -101,7 +101,7 @@ impl<'a> NewCache<'a> {
         PART_HEAD_BYTES + self.dirs.dirs.iter().map(dir).sum::<usize>()
     }
 
-    /// Replaces the cache file, or writes what has changed behind what is believed of it. `version` is what the
+    /// Replaces the cache file, or appends the changes after its verified parts. `version` is the version that the
     /// directory was imported as.
     pub(crate) fn save(
         self,
@@ -128,7 +128,8 @@ impl<'a> NewCache<'a> {
         let mut head = MAGIC.to_vec();
         head.extend([FORMAT, foreign.byte()]);
         put_bytes(&mut head, vault_id.as_bytes());
-        // Names, and digests by which short content can be guessed, of directories that may be closed to others.
+        // Private: the cache has names, and digests from which short content can be guessed, of directories that other
+        // users may not be able to read.
         if let Some(parent) = path.parent() {
             make::private_dirs(parent)?;
         }
@@ -141,7 +142,7 @@ impl<'a> NewCache<'a> {
         std::fs::rename(&unfinished, path)
     }
 
-    /// Writes every directory that is there, under numbers without gaps.
+    /// Writes every existing directory, renumbered without gaps.
     fn write_all(&self, file: &File, head: &[u8], version: &VersionId) -> io::Result<()> {
         let numbers = self.numbers();
         let mut part = PartWriter::new(file, head.len() as u64, &head_checksum(head));
@@ -162,7 +163,7 @@ impl<'a> NewCache<'a> {
         part.finish_unknown()
     }
 
-    /// By old number: the new one of each directory that is there.
+    /// Maps old numbers to the new numbers of existing directories.
     fn numbers(&self) -> Vec<Option<u32>> {
         let mut next = 0;
         let number = |live: &bool| {
@@ -175,7 +176,7 @@ impl<'a> NewCache<'a> {
     }
 }
 
-/// An encoded directory in which those that it holds have other numbers; nothing inside if they keep theirs.
+/// An encoded directory with the new numbers of its subdirectories. The inner option is `None` if no number changes.
 fn renumbered(encoded: &[u8], numbers: &[Option<u32>]) -> Option<Option<Vec<u8>>> {
     let mut dir = decode_dir(encoded).ok()?;
     let mut moved = false;
@@ -196,7 +197,7 @@ fn renumbered(encoded: &[u8], numbers: &[Option<u32>]) -> Option<Option<Vec<u8>>
 struct PartWriter<'f> {
     file: &'f File,
     start: u64,
-    /// Where `held` goes.
+    /// File offset of `held`.
     at: u64,
     held: Vec<u8>,
     hasher: blake3::Hasher,
@@ -240,7 +241,7 @@ impl<'f> PartWriter<'f> {
         self.flush()
     }
 
-    /// As [`Self::finish`], of a part whose length is only known now.
+    /// Like [`Self::finish`], for a part whose length is only known now.
     fn finish_unknown(self) -> io::Result<()> {
         let (file, start) = (self.file, self.start);
         let length = self.at + self.held.len() as u64 - start - PART_BYTES as u64;
@@ -258,7 +259,7 @@ pub(super) fn unfinished(path: &Path, process: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Removes what processes left that died while they saved this cache.
+/// Removes leftovers of processes that died while saving this cache.
 fn sweep(path: &Path) -> io::Result<()> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     for entry in std::fs::read_dir(dir)? {

@@ -35,7 +35,7 @@ fn save(path: &Path, dirs: &[CachedDir<'_>]) {
     NewCache::after(None, new).save(path, "v1", VERSION, Foreign::default()).unwrap();
 }
 
-/// The directories of a cache, of which these are others now.
+/// The directories of a cache, with these changes.
 fn changed<'c>(old: &'c StatCache, dirs: &[(u32, CachedDir<'_>)]) -> NewCache<'c> {
     let mut new = NewDirs::default();
     (0..old.numbers()).for_each(|number| assert!(new.claim(number)));
@@ -68,7 +68,7 @@ fn a_cache_round_trips_and_is_bound_to_its_vault() {
     let unwritable = StatCache { can_write: false, ..cache };
     NewCache::again(&unwritable).save(&path, "v1", VERSION, Foreign::default()).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    // Under other names it stays what it is, and as short.
+    // With other versions its content stays the same, and it does not grow.
     for name in 1..100 {
         let version = Some(VersionId([name; 32]));
         NewCache::again(&load(&path).unwrap()).save(&path, "v1", version, Foreign::default()).unwrap();
@@ -83,13 +83,13 @@ fn a_cache_round_trips_and_is_bound_to_its_vault() {
 }
 
 #[test]
-fn a_cache_is_its_users_alone() {
+fn a_cache_is_readable_only_by_its_owner() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("stat/cache");
     save(&path, &[sample(), sample()]);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
-    // One that was made before is closed when it is written again.
+    // An existing cache with a wider mode is restricted when it is written again.
     std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     let cache = load(&path).unwrap();
     NewCache::again(&cache).save(&path, "v1", None, Foreign::default()).unwrap();
@@ -98,7 +98,7 @@ fn a_cache_is_its_users_alone() {
 }
 
 #[test]
-fn what_is_foreign_is_known_from_the_head() {
+fn foreign_files_are_recorded_in_the_head() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     assert_eq!(Foreign::last_seen(&path), Foreign::default());
@@ -117,7 +117,7 @@ fn what_is_foreign_is_known_from_the_head() {
 }
 
 #[test]
-fn what_changed_is_added_until_it_is_too_much() {
+fn changes_are_appended_until_they_are_too_large() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     let mut now: Vec<u32> = (0..8).collect();
@@ -142,7 +142,7 @@ fn what_changed_is_added_until_it_is_too_much() {
 }
 
 #[test]
-fn a_part_that_is_not_whole_is_not_believed_and_written_over() {
+fn a_damaged_part_is_ignored_and_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     save(&path, &[0, 1, 2, 3, 4, 5].map(of_mode));
@@ -166,7 +166,7 @@ fn a_part_that_is_not_whole_is_not_believed_and_written_over() {
         add(&load(&path).unwrap(), 12);
         assert_eq!(modes(&load(&path).unwrap()), [0, 12, 2, 3, 4, 5], "at {at}");
     }
-    // Of two who began with the same cache the later one counts, and what follows the earlier does not.
+    // Of two writers that started from the same cache the later one wins, and parts after the earlier one are ignored.
     std::fs::write(&path, &before).unwrap();
     let (one, other) = (load(&path).unwrap(), load(&path).unwrap());
     add(&one, 21);
@@ -179,7 +179,7 @@ fn a_part_that_is_not_whole_is_not_believed_and_written_over() {
 fn leftovers_of_dead_processes_are_swept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
-    // No process can have this number.
+    // No process can have this pid.
     std::fs::write(unfinished(&path, "4194305"), "half").unwrap();
     std::fs::write(unfinished(&path, "1"), "alive").unwrap();
     save(&path, &[sample(), sample()]);
@@ -188,7 +188,7 @@ fn leftovers_of_dead_processes_are_swept() {
 }
 
 #[test]
-fn a_damaged_cache_is_as_good_as_none() {
+fn a_damaged_cache_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     save(&path, &[sample(), sample()]);
@@ -203,9 +203,9 @@ fn a_damaged_cache_is_as_good_as_none() {
     }
 }
 
-/// The first part of a large cache stays in the file.
+/// The first part of a large cache is not held in memory.
 #[test]
-fn a_large_cache_is_read_a_directory_at_a_time() {
+fn a_large_cache_is_read_one_directory_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     let names: Vec<Vec<u8>> = (0..40).map(|n| format!("{n:0>100}").into_bytes()).collect();
@@ -216,7 +216,7 @@ fn a_large_cache_is_read_a_directory_at_a_time() {
         made.entries.push(CachedEntry { name: b"zz", kind: with_dir, ..sample().entries[3] });
         made
     };
-    // Each one holds the next.
+    // Each directory contains the next.
     let mut all: Vec<CachedDir<'_>> = (1..=400).map(child).collect();
     all[399].entries.pop();
     save(&path, &all);
@@ -236,7 +236,7 @@ fn a_large_cache_is_read_a_directory_at_a_time() {
     assert!(!cache.held.is_empty());
     assert_eq!(decode_dir(&cache.encoded(398).unwrap()).unwrap(), all[398]);
     assert_eq!(decode_dir(&cache.encoded(399).unwrap()).unwrap(), last);
-    // Some are gone, and too much is new to be added: the others move up.
+    // Some directories are gone, and the changes are too large to append: the others are renumbered.
     let mut new = NewDirs::default();
     (0..400).filter(|number| *number < 2 || *number >= 200).for_each(|number| assert!(new.claim(number)));
     let skips = |to| {
@@ -262,7 +262,7 @@ fn a_large_cache_is_read_a_directory_at_a_time() {
         number
     };
     assert_eq!([0, 1, 2, 51, 201].map(leads_to), [1, 2, 201, 201, 201]);
-    // Damage of it is noticed as that of a small one is.
+    // Damage is detected as in a small cache.
     for at in (0..whole.len()).step_by(whole.len() / 40) {
         let mut data = whole.clone();
         data[at] ^= 1;
