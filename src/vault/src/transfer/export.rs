@@ -1,4 +1,4 @@
-//! Exports a version to a directory of the host, atomically.
+//! Exports a version to a directory of the host, completely or not at all.
 //!
 //! All files are written to a staging directory first, which is moved into place when it is complete. The staging
 //! directory of a killed export is not locked; the next export to the same place removes it.

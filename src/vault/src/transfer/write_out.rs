@@ -159,7 +159,7 @@ impl Drop for JobGuard<'_> {
 }
 
 impl<'a> WriteOut<'a> {
-    /// For a lower layer of an overlay: all bits are kept, and attributes of overlayfs are escaped.
+    /// For a lower layer of an overlay: setuid and setgid bits are kept, and attributes of overlayfs are escaped.
     pub(crate) fn for_overlay(vault: &'a Vault, meter: &'a Meter) -> Self {
         let overlay_names = OverlayNames::Escaped;
         Self { vault, overlay_names, set_ids: SetIds::Kept, meter, unwritten: None }

@@ -211,7 +211,7 @@ impl std::fmt::Display for LeftOutReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Special(kind) => write!(f, "a {kind} cannot be kept"),
-            Self::Ignored => f.write_str("an ignore file matches it"),
+            Self::Ignored => f.write_str("an ignore rule matches it"),
             Self::Excluded => f.write_str("it is excluded"),
             Self::Hidden => f.write_str("it is not part of the workspace"),
             Self::Own => f.write_str("it is a vault's own directory"),

@@ -318,7 +318,7 @@ impl Vault {
     }
 
     /// One attempt. It adds no version if the fork moved during the scan, since that may have been an import of newer
-    /// changes. The last attempt always adds one.
+    /// changes. The last attempt ignores such a move.
     fn import_once(
         &self,
         durability: Durability,
