@@ -92,7 +92,7 @@ fn diverged() -> ReplayItemResult {
         cached: false,
         differences: vec![
             difference("exit", "exit code 1, not exit code 0", false),
-            difference("times", "the same content with other times", true),
+            difference("times", "same content, different times", true),
         ],
         run_id: Some("00112233bb".to_owned()),
         version: Some("02".repeat(32)),

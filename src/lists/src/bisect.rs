@@ -1,19 +1,19 @@
-//! The search for the first bad version of a history: which to probe next, what a verdict means, and the answer.
+//! The search for the first bad version of a history: which position to probe next, and the result.
 //!
-//! Pure: knows positions in a history, oldest first, and nothing of versions or processes. The first position is said to be
-//! good and the last to be bad; both are probed like any other before they are believed. Between a good position and a
-//! bad one there is always a first bad one, also where the history goes back and forth.
+//! Pure: works on positions in a history, oldest first, and does not know about versions or processes. The
+//! first position is assumed to be good and the last to be bad; both are probed before the assumption is used.
+//! Between a good position and a bad one there is always a first bad one, even if the history alternates.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::RangeInclusive;
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeVerdict {
     Good,
     Bad,
-    /// It cannot be told.
+    /// The probe could not decide.
     Skipped,
 }
 
@@ -24,39 +24,39 @@ pub enum End {
     Bad,
 }
 
-/// What a search comes to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The first bad position is one of these: more than one only where all but the last were skipped.
+    /// The first bad position is in this range. It has more than one position only if all but the last were skipped.
     Culprit(RangeInclusive<usize>),
-    /// An end is not what it was said to be.
+    /// The verdict on this end contradicts the assumption.
     Contrary(End),
-    /// An end cannot be told.
+    /// The probe of this end could not decide.
     Untold(End),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Nothing,
-    /// Somebody is at it.
+    /// A probe is in progress.
     Pending,
     Verdict(ProbeVerdict),
 }
 
-/// A search. Equal contents share a verdict.
+/// A search. Positions with equal content share a verdict.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// The content of each position.
     contents: Vec<usize>,
-    /// What is known of each content.
+    /// The state of each content.
     known: Vec<Known>,
-    /// The newest position that is good before the oldest that is bad, and that one.
+    /// The oldest known bad position, and the newest good position before it.
     good: usize,
     bad: usize,
 }
 
 impl Search {
-    /// A search in a history of contents, oldest first; nothing if there are not two positions to search between.
+    /// A search in a history of contents, oldest first. `None` if there are fewer than two positions.
     #[must_use]
     pub fn new<K: Eq + Hash>(history: impl IntoIterator<Item = K>) -> Option<Self> {
         let mut numbers = HashMap::new();
@@ -90,8 +90,9 @@ impl Search {
         self.is(0, ProbeVerdict::Good) && self.is(self.contents.len() - 1, ProbeVerdict::Bad)
     }
 
-    /// Positions to probe now, at most `room` of them: first the ends, then some that cut what is left into equal
-    /// parts. None while a probe that matters is under way, and none once there is a finding.
+    /// Positions to probe now, at most `room`: first the ends, then positions that divide the remaining range
+    /// into equal parts. Empty while a probe whose verdict matters is in progress, and once the search has a
+    /// result.
     pub fn next(&mut self, room: usize) -> Vec<usize> {
         if self.finding().is_some() {
             return Vec::new();
@@ -112,7 +113,7 @@ impl Search {
         chosen
     }
 
-    /// Of positions with the same content one is enough.
+    /// Probes only one of several positions with the same content.
     fn cut(&self, room: usize) -> Vec<usize> {
         let between = self.good + 1..self.bad;
         if between.clone().any(|position| self.known(position) == Known::Pending) {
@@ -122,7 +123,7 @@ impl Search {
         let parts = room.min(open.len()) + 1;
         let mut chosen: Vec<usize> = Vec::new();
         for part in 1..parts {
-            // Of the ways to round this one leaves the same number between any two, give or take one.
+            // This rounding makes the parts equal in size, plus or minus one.
             let at = part * (open.len() + 1) / parts - 1;
             if let Some(position) = open.get(at)
                 && chosen.iter().all(|other| self.contents.get(*other) != self.contents.get(*position))
@@ -133,7 +134,7 @@ impl Search {
         chosen
     }
 
-    /// Takes the verdict on a position, also one that was not asked for.
+    /// Records the verdict on a position, whether or not it was requested.
     pub fn take(&mut self, position: usize, verdict: ProbeVerdict) {
         self.learn(position, Known::Verdict(verdict));
         if !self.ends_hold() {
@@ -157,7 +158,7 @@ impl Search {
         }
     }
 
-    /// What it has come to; nothing as long as there is something to probe.
+    /// The result of the search. `None` while there are positions left to probe.
     #[must_use]
     pub fn finding(&self) -> Option<Finding> {
         let last = self.contents.len() - 1;
@@ -176,7 +177,7 @@ impl Search {
         (self.ends_hold() && told).then(|| Finding::Culprit(self.good + 1..=self.bad))
     }
 
-    /// How many positions may still be the first bad one.
+    /// Number of positions that may still be the first bad one.
     #[must_use]
     pub fn left(&self) -> usize {
         self.bad - self.good
@@ -189,7 +190,8 @@ mod tests {
 
     use super::*;
 
-    /// Searches to the end, all probes of a round at once; the finding and the number of rounds after the ends.
+    /// Searches to the end, with all probes of a round at once. Returns the finding and the number of rounds
+    /// after the ends.
     fn search(history: &[u32], verdicts: &[ProbeVerdict], jobs: usize) -> (Finding, usize) {
         let mut search = Search::new(history).unwrap();
         let mut rounds = 0;
@@ -200,7 +202,7 @@ mod tests {
             let inner = search.ends_hold();
             let chosen = search.next(jobs);
             assert!(!chosen.is_empty() && chosen.len() <= jobs, "{chosen:?} of {jobs}");
-            assert!(!inner || search.next(jobs).is_empty(), "the same is asked for twice");
+            assert!(!inner || search.next(jobs).is_empty(), "a position is requested twice");
             rounds += usize::from(inner);
             for position in chosen {
                 search.take(position, verdicts[position]);
@@ -208,7 +210,7 @@ mod tests {
         }
     }
 
-    /// The first bad one that follows a good one, with what was skipped between them.
+    /// The first bad position after a good one, with the skipped positions between them.
     fn scan(verdicts: &[ProbeVerdict]) -> RangeInclusive<usize> {
         let bad = verdicts.iter().position(|verdict| *verdict == ProbeVerdict::Bad).unwrap();
         let good = verdicts[..bad].iter().rposition(|verdict| *verdict == ProbeVerdict::Good).unwrap();
@@ -232,9 +234,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Good up to some point, bad from there on, anything in between skipped.
+        /// Good up to some point and bad from there on, with any positions in between skipped.
         #[test]
-        fn finds_what_a_scan_finds_in_few_rounds(
+        fn search_finds_the_same_as_a_scan_in_few_rounds(
             count in 2_usize..200,
             turn in any::<prop::sample::Index>(),
             skipped in prop::collection::vec(prop::bool::weighted(0.2), 200),
@@ -254,10 +256,10 @@ mod tests {
             prop_assert!(rounds <= rounds_max(count - 1, jobs) + skips_of(&verdicts), "{} rounds", rounds);
         }
 
-        /// Anything between the ends, and contents that come again: still a bad one after a good one with nothing but
-        /// skipped ones between them.
+        /// Any verdicts between the ends, and repeated contents: the result is still a bad position after a
+        /// good one, with only skipped positions between them.
         #[test]
-        fn any_history_has_a_turn(
+        fn any_history_has_a_first_bad_position(
             history in prop::collection::vec(0_u32..12, 2..60),
             found in prop::collection::vec(0_usize..3, 12),
             jobs in 1_usize..6,
@@ -279,10 +281,10 @@ mod tests {
             }
         }
 
-        /// Verdicts that come one by one, in any order, while others are awaited: nothing is asked for twice, no more at
-        /// once than there is room for, and the finding is the same.
+        /// Verdicts that arrive one at a time, in any order, while others are pending: no position is requested
+        /// twice, no more than `room` are pending, and the result is the same.
         #[test]
-        fn verdicts_may_come_in_any_order(
+        fn verdicts_may_arrive_in_any_order(
             count in 2_usize..80,
             turn in any::<prop::sample::Index>(),
             order in prop::collection::vec(any::<prop::sample::Index>(), 200),
@@ -294,7 +296,7 @@ mod tests {
             let mut order = order.into_iter();
             while search.finding().is_none() {
                 for position in search.next(jobs - pending.len()) {
-                    prop_assert!(asked.insert(position), "{} is asked for again", position);
+                    prop_assert!(asked.insert(position), "{} is requested again", position);
                     pending.push(position);
                 }
                 prop_assert!(!pending.is_empty() && pending.len() <= jobs);
@@ -308,13 +310,13 @@ mod tests {
     }
 
     #[test]
-    fn a_history_of_one_has_nothing_to_search() {
+    fn history_with_one_position_cannot_be_searched() {
         assert!(Search::new([1]).is_none());
         assert!(Search::new(Vec::<u32>::new()).is_none());
     }
 
     #[test]
-    fn ends_of_the_same_content_are_probed_once_and_refute_each_other() {
+    fn ends_with_equal_content_are_probed_once_and_contradict_each_other() {
         let mut search = Search::new([7, 8, 7]).unwrap();
         assert_eq!(search.next(5), [0]);
         search.take(0, ProbeVerdict::Good);
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn one_job_is_a_binary_search() {
+    fn search_with_one_job_is_a_binary_search() {
         let verdicts: Vec<ProbeVerdict> = (0..1025)
             .map(|position| if position < 700 { ProbeVerdict::Good } else { ProbeVerdict::Bad })
             .collect();
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_is_skipped_without_a_probe() {
+    fn skipped_content_is_not_probed_again() {
         let mut search = Search::new([1, 2, 3]).unwrap();
         search.take(1, ProbeVerdict::Skipped);
         assert_eq!(search.next(4), [0, 2]);

@@ -1,7 +1,7 @@
-//! Command lists: read, run in order or beside each other, recorded, replayed and searched.
+//! Command lists: reading, running in order or in parallel, recording, replaying and bisecting.
 //!
-//! This crate never starts a command itself: its callers bring what does. A list is checked whole before the first
-//! command runs.
+//! This crate never starts a command: callers supply the code that does. A list is checked completely before
+//! the first command runs.
 //!
 //! ```
 //! use avfs_lists::list::ListFile;

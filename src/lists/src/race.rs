@@ -1,8 +1,8 @@
-//! Which of several attempts wins. Pure: knows numbers and what was printed.
+//! Chooses the winner of several attempts. Pure: works on numbers and printed output.
 
 use avfs_types::diagnose::Diagnose;
 
-/// What makes an attempt that succeeded the best one.
+/// The criterion for the best successful attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     HighestScore,
@@ -13,7 +13,7 @@ pub enum Aim {
 pub enum ScoreError {
     #[error("the score command printed nothing")]
     Nothing,
-    #[error("the score command printed {line:?} as its last line, which is no number")]
+    #[error("the score command printed {line:?} as its last line, which is not a finite decimal number")]
     NotANumber { line: String },
 }
 
@@ -25,9 +25,9 @@ impl Diagnose for ScoreError {
     }
 }
 
-/// The number in the last line of what a score command printed.
+/// The number in the last line that a score command printed.
 pub fn score_of(stdout: &str) -> Result<f64, ScoreError> {
-    /// Of a line that is no number this much is shown.
+    /// Maximum characters shown of a line that is not a number.
     const SHOWN_CHARS_MAX: usize = 80;
     let line = stdout.trim_end().lines().last().unwrap_or_default().trim();
     if line.is_empty() {
@@ -37,7 +37,7 @@ pub fn score_of(stdout: &str) -> Result<f64, ScoreError> {
     number.ok_or_else(|| ScoreError::NotANumber { line: line.chars().take(SHOWN_CHARS_MAX).collect() })
 }
 
-/// The attempt with the best score; of equals the one with the lowest number.
+/// The attempt with the best score; the lowest-numbered attempt if several are equal.
 pub fn best(aim: Aim, scores: impl IntoIterator<Item = (usize, f64)>) -> Option<usize> {
     let mut best: Option<(usize, f64)> = None;
     for (number, score) in scores {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_score_is_the_last_line() {
+    fn score_is_the_last_line() {
         for (printed, score) in [
             ("1", 1.0),
             ("a\n b 7\n-2.5e3\n", -2500.0),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_equals_is_the_first() {
+    fn first_of_equal_scores_wins() {
         let scores = [(3, 7.0), (1, 2.0), (2, 7.0), (4, -0.0), (0, 0.0)];
         assert_eq!(best(Aim::HighestScore, scores), Some(2));
         assert_eq!(best(Aim::LowestScore, scores), Some(0));

@@ -1,4 +1,4 @@
-//! Whether a command that was run again did the same. Pure: what was recorded and what was seen come in as values.
+//! Decides whether a replayed command did the same as before. Pure: recorded and observed results are arguments.
 
 use globset::{GlobSet, GlobSetBuilder};
 use regex::bytes::Regex;
@@ -8,29 +8,29 @@ use avfs_types::path::TreePath;
 use avfs_vault::diff::{Change, ChangeKind};
 use avfs_wire::{ListExpected, ListNoise, ReplayVerdict};
 
-/// What was seen of a run.
+/// The observed results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Digests in hex digits; nothing where they are not known.
+    /// Digests in hexadecimal. `None` if unknown.
     pub stdout: Option<String>,
     pub stderr: Option<String>,
     pub tree: String,
     pub content: String,
 }
 
-/// One thing in which a run differs from what was recorded.
+/// One difference between a run and its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// `exit`, `stdout`, `stderr`, `tree` or `times`.
     pub what: &'static str,
     pub text: String,
-    /// Declared noise explains it.
+    /// True if declared noise explains the difference.
     pub noise: bool,
 }
 
-/// What is noise: declared by the item, or by whoever asks.
+/// Differences to ignore, declared by the item or by the caller.
 #[derive(Debug)]
 pub struct Noise {
     times: bool,
@@ -39,7 +39,7 @@ pub struct Noise {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{text:?} cannot be understood as {what}: {problem}")]
+#[error("{text:?} is not {what}: {problem}")]
 pub struct NoiseError {
     pub what: &'static str,
     pub text: String,
@@ -53,7 +53,7 @@ impl avfs_types::diagnose::Diagnose for NoiseError {
 }
 
 impl Noise {
-    /// Of an item that declares some, or none: then times are noise.
+    /// The noise that an item declares, plus `more`. Times are noise if the item declares no noise.
     pub fn of(declared: Option<&ListNoise>, more: &ListNoise) -> Result<Self, NoiseError> {
         let times = more.mtimes || declared.is_none_or(|noise| noise.mtimes);
         let declared = declared.cloned().unwrap_or_default();
@@ -72,13 +72,13 @@ impl Noise {
         Ok(Self { times, paths, output })
     }
 
-    /// True if outputs that differ may be the same without noise.
+    /// True if outputs that differ may be equal after noise is removed.
     #[must_use]
     pub fn is_in_outputs(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Output without its noise.
+    /// Output with noise removed.
     #[must_use]
     pub fn quieted(&self, output: &[u8]) -> Vec<u8> {
         self.output.iter().fold(output.to_vec(), |output, (pattern, replace)| {
@@ -96,7 +96,7 @@ impl Noise {
 }
 
 fn bad(what: &'static str, text: &str, problem: &dyn std::fmt::Display) -> NoiseError {
-    // What regex says in several lines it sums up in the last.
+    // Regex reports an error over several lines; the last line is the summary.
     let problem = problem.to_string();
     let problem = problem.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
     NoiseError { what, text: text.chars().take(80).collect(), problem }
@@ -108,7 +108,8 @@ pub struct Outputs<'a> {
     pub seen: Option<&'a [u8]>,
 }
 
-/// What a run differs in. `changes` are those from the recorded tree to the one that was seen, where both are at hand.
+/// Compares a run with its recording. `changes` are the changes from the recorded tree to the observed tree, if
+/// both are available.
 #[must_use]
 pub fn compare(
     expected: &ListExpected,
@@ -137,12 +138,12 @@ pub fn compare(
                 match (noise.is_in_outputs(), both.recorded, both.seen) {
                     (true, Some(old), Some(new)) if quiet(old) == quiet(new) => ("differs in noise", true),
                     (true, None, _) => {
-                        ("differs; what was recorded is not kept, so noise cannot be left out", false)
+                        ("differs; the recorded output was not kept, so noise cannot be ignored", false)
                     }
                     _ => ("differs", false),
                 }
             }
-            (Some(_), None) => ("is more than is kept, so it is another one", false),
+            (Some(_), None) => ("differs: it is longer than the output limit", false),
             (None, _) => ("was not recorded", true),
         };
         found.push(Difference { what, text: text.to_owned(), noise });
@@ -164,12 +165,12 @@ fn tree_difference(
         (None, None) => return told("tree", "was not recorded", true),
         (None, Some(content)) if *content == seen.content => return told("times", "were not recorded", true),
         (Some(_), Some(content)) if *content == seen.content => {
-            return told("times", "the same content with other times", noise.times);
+            return told("times", "same content, different times", noise.times);
         }
         (Some(_) | None, _) => {}
     }
     let Some(changes) = changes.filter(|changes| !changes.is_empty()) else {
-        let text = "another tree; the recorded one is not in this vault".to_owned();
+        let text = "differs; the recorded tree is not in this vault".to_owned();
         return Some(Difference { what: "tree", text, noise: false });
     };
     let loud = changes.iter().filter(|change| !noise.covers(change)).count();
@@ -181,7 +182,7 @@ fn tree_difference(
     Some(Difference { what: "tree", text, noise: loud == 0 })
 }
 
-/// The verdict on what was found. What was not recorded cannot be told to be identical.
+/// The verdict on the differences. A result that was not recorded is never reported as identical.
 #[must_use]
 pub fn verdict(expected: &ListExpected, differences: &[Difference]) -> ReplayVerdict {
     if *expected == ListExpected::default() {
@@ -195,7 +196,7 @@ pub fn verdict(expected: &ListExpected, differences: &[Difference]) -> ReplayVer
     }
 }
 
-/// The changes that no declared noise explains.
+/// The changes that declared noise does not explain.
 #[must_use]
 pub fn loud(changes: &[Change], noise: &Noise) -> Vec<Change> {
     changes.iter().filter(|change| !noise.covers(change)).cloned().collect()
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_recorded_is_never_identical() {
+    fn unrecorded_results_are_never_identical() {
         assert_eq!(judge(&seen(), None, None), (ReplayVerdict::Identical, vec![]));
         let noise = Noise::of(None, &ListNoise::default()).unwrap();
         let judged = |expected: &ListExpected| {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_noise_unless_an_item_declares_its_own() {
+    fn times_are_noise_unless_the_item_declares_noise() {
         let later = Seen { tree: "u".into(), ..seen() };
         assert_eq!(judge(&later, None, None), (ReplayVerdict::Equivalent, vec!["times"]));
         assert_eq!(judge(&later, Some(&ListNoise::default()), None).0, ReplayVerdict::Diverged);
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_code_output_and_tree_each_make_a_difference() {
+    fn exit_code_output_and_tree_are_each_compared() {
         for (other, what) in [
             (Seen { exit_code: Some(1), ..seen() }, "exit"),
             (Seen { exit_code: None, signal: Some(9), ..seen() }, "exit"),
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_noise_make_none() {
+    fn paths_that_are_noise_are_not_compared() {
         let other = Seen { tree: "u".into(), content: "d".into(), ..seen() };
         let noise = ListNoise { mtimes: true, paths: vec!["log/**".into()], ..ListNoise::default() };
         let quiet = [change("log/a/b", ChangeKind::Modified), change("log", ChangeKind::Time)];
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_compared_without_their_noise_where_both_are_known() {
+    fn outputs_are_compared_with_noise_removed_if_both_are_known() {
         let output = vec![OutputNoise { pattern: r"\d+ ms".into(), replace: "N ms".into() }];
         let noise = Noise::of(None, &ListNoise { output, ..ListNoise::default() }).unwrap();
         let other = Seen { stdout: Some("p".into()), ..seen() };
@@ -314,6 +315,6 @@ mod tests {
         assert!(Noise::of(None, &ListNoise { paths: vec!["[".into()], ..ListNoise::default() }).is_err());
         let open = vec![OutputNoise { pattern: "(".into(), replace: String::new() }];
         let error = Noise::of(None, &ListNoise { output: open, ..ListNoise::default() }).unwrap_err();
-        assert_eq!(error.to_string(), r#""(" cannot be understood as a regular expression: unclosed group"#);
+        assert_eq!(error.to_string(), r#""(" is not a regular expression: unclosed group"#);
     }
 }

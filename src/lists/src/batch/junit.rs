@@ -1,7 +1,7 @@
-//! Results as JUnit XML: what CI systems show as tests.
+//! Batch results as JUnit XML, which CI systems display as tests.
 //!
-//! Written by hand because quick-junit keeps the whole report in memory (320 MiB for 10,000 results with full output),
-//! drops the tabs of output and writes U+FFFE, which no XML reader takes.
+//! Written by hand because quick-junit keeps the whole report in memory (320 MiB for 10,000 results with full
+//! output), drops tabs from output, and writes U+FFFE, which XML readers reject.
 
 use std::io;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::io::Write;
 use avfs_types::printable;
 use avfs_wire::{BatchCounts, BatchItemResult, ItemState};
 
-/// Writes a whole report; the results come one by one.
+/// Writes a whole report. Results are read one at a time.
 pub fn write(
     to: &mut dyn Write,
     name: &str,
@@ -54,12 +54,12 @@ fn case(to: &mut dyn Write, suite: &str, result: &BatchItemResult) -> io::Result
     writeln!(to, "</testcase>")
 }
 
-/// A value on one line.
+/// Escapes a value for a single-line attribute.
 fn attribute(text: &str) -> String {
     in_xml(&printable::line(text))
 }
 
-/// Printable text as XML has it: the two characters that XML 1.0 cannot hold are replaced.
+/// Escapes printable text for XML. The two characters that XML 1.0 does not allow are replaced.
 fn in_xml(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -91,7 +91,7 @@ mod tests {
         String::from_utf8(to).unwrap()
     }
 
-    /// What XML gives back of a text: all of it but what it cannot hold.
+    /// The text that an XML reader returns: everything except the characters XML does not allow.
     fn as_xml_has_it(text: &str) -> String {
         text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
     }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_as_ci_systems_read_it() {
+    fn report_has_the_structure_that_ci_systems_read() {
         let failed = BatchItemResult {
             id: "test".to_owned(),
             exit_code: Some(2),
@@ -134,9 +134,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever commands are called and write: well-formed, with the structure that readers of JUnit rely on.
+        /// For any command and output, the report is well-formed and has the structure that JUnit readers rely on.
         #[test]
-        fn a_report_is_always_whole(results in results(), name in ".{0,20}") {
+        fn report_is_well_formed_for_any_results(results in results(), name in ".{0,20}") {
             let report = written(&name, &results);
             let document = Document::parse(&report).map_err(|error| TestCaseError::fail(error.to_string()))?;
             let suites = document.root_element();

@@ -1,4 +1,4 @@
-//! Results as Markdown: a summary that people read on the page of a CI run.
+//! Batch results as Markdown: a summary for the page of a CI run.
 
 use std::io;
 use std::io::Write;
@@ -6,17 +6,17 @@ use std::io::Write;
 use avfs_types::printable;
 use avfs_wire::{BatchCounts, BatchItemResult, ItemState};
 
-/// Items that are told of one by one: those that have not succeeded, and then others.
+/// Maximum number of unsuccessful items that are listed individually.
 const TOLD_MAX: usize = 50;
-/// Lines of output that are shown of an item, and characters of each.
+/// Maximum number of output lines shown per item, and of characters per line.
 const LINES_MAX: usize = 20;
 const LINE_CHARS: usize = 400;
-/// Bytes of output that are shown of all: GitHub takes no more than 1 MiB of a summary.
+/// Maximum bytes of output shown for all items together. GitHub limits a summary to 1 MiB.
 const OUTPUT_BYTES_MAX: usize = 512 * 1024;
-/// Characters of a cell.
+/// Maximum characters in a table cell.
 const CELL_CHARS: usize = 300;
 
-/// Writes a whole summary; the results come one by one.
+/// Writes a whole summary. Results are read one at a time.
 pub fn write(
     to: &mut dyn Write,
     name: &str,
@@ -62,12 +62,12 @@ pub fn write(
         }
     }
     if left_off > 0 {
-        writeln!(to, "\nThe output of {left_off} is left off.")?;
+        writeln!(to, "\nThe output of {left_off} more is omitted.")?;
     }
     Ok(())
 }
 
-/// The last lines that an item wrote.
+/// The last lines of an item's output.
 fn output(result: &BatchItemResult) -> String {
     let texts = [&result.stdout, &result.stderr].into_iter().flatten();
     let lines: Vec<&str> = texts.flat_map(|text| text.lines()).collect();
@@ -82,7 +82,7 @@ fn cut(line: &str, characters: usize) -> String {
     }
 }
 
-/// How a batch went, in one line.
+/// A one-line summary of a batch.
 #[must_use]
 pub fn sentence(counts: &BatchCounts, seconds: f64) -> String {
     let BatchCounts { items, succeeded, cached, failed, denied, error, left_out, not_run } = *counts;
@@ -104,12 +104,12 @@ pub fn sentence(counts: &BatchCounts, seconds: f64) -> String {
     format!("{}, in {seconds:.1} s", parts.join(", "))
 }
 
-/// On one line, and not too long for a cell.
+/// Puts text on one line and truncates it to fit a cell.
 fn short(words: &str) -> String {
     printable::line(&cut(words, CELL_CHARS)).into_owned()
 }
 
-/// Text in a cell or a heading: it means nothing to Markdown, whatever it is.
+/// Escapes text for a cell or a heading, so that Markdown does not interpret it.
 fn text(words: &str) -> String {
     let mut safe = String::new();
     for c in short(words).chars() {
@@ -124,7 +124,7 @@ fn text(words: &str) -> String {
     safe
 }
 
-/// Code in a cell. There is no way to write these two characters in it.
+/// Formats text as code in a cell. Backquotes and bars cannot be escaped inside code.
 fn code(words: &str) -> String {
     let safe = short(words).replace('`', "'").replace('|', "¦");
     if safe.trim().is_empty() { String::new() } else { format!("`{safe}`") }
@@ -147,7 +147,7 @@ mod tests {
         String::from_utf8(to).unwrap()
     }
 
-    /// The cells of a row, as GitHub takes it apart: at every bar that has no backslash before it.
+    /// The cells of a row, split as GitHub does: at every bar that has no backslash before it.
     fn cells(row: &str) -> Vec<String> {
         let mut cells = vec![String::new()];
         let mut after_backslash = false;
@@ -168,10 +168,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_breaks_out_of_the_table_or_the_output(results in results()) {
+        fn no_content_breaks_out_of_the_table_or_the_output(results in results()) {
             let written = written(&results);
             let told: Vec<&BatchItemResult> = results.iter().filter(|result| is_told(result)).collect();
-            // Output comes after the table, in which a tag can only be in code, where it means nothing.
+            // Output comes after the table. In the table a tag can only appear in code, where it is not interpreted.
             let (table, outputs) = written.split_at(written.find("\n<details>").unwrap_or(written.len()));
             let rows: Vec<&str> = table.lines().filter(|line| line.starts_with('|')).collect();
             prop_assert_eq!(rows.len(), if told.is_empty() { 0 } else { told.len() + 2 });
@@ -189,18 +189,18 @@ mod tests {
         }
 
         #[test]
-        fn text_reads_as_it_was(words in ".{0,40}") {
+        fn escaped_text_reads_back_unchanged(words in ".{0,40}") {
             let safe = text(&words);
             let (mut read, mut characters) = (String::new(), safe.chars());
             while let Some(c) = characters.next() {
-                // A backslash stands for what follows it.
+                // A backslash escapes the character after it.
                 read.extend(if c == '\\' { characters.next() } else { Some(c) });
             }
             prop_assert_eq!(read, short(&words));
         }
 
         #[test]
-        fn code_is_one_piece_of_it(words in "[ `|a\\\\]{0,20}") {
+        fn code_stays_a_single_code_span(words in "[ `|a\\\\]{0,20}") {
             let safe = code(&words);
             prop_assert!(safe.is_empty() || safe.matches('`').count() == 2 && safe.len() > 2, "{}", safe);
             prop_assert_eq!(cells(&safe).len(), 1);
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn much_output_is_bounded() {
+    fn large_output_is_bounded() {
         let line = "&".repeat(10_000);
         let mut sample = super::super::samples::plain(ItemState::Failed);
         sample.stdout = Some(format!("{line}\n").repeat(30));
         let written = written(&vec![sample; 200]);
         assert!(written.len() < 1024 * 1024, "{}", written.len());
         assert!(written.contains("and 150 more."));
-        assert!(written.contains("The output of 37 is left off."), "{}", &written[written.len() - 200..]);
+        assert!(written.contains("The output of 37 more is omitted."), "{}", &written[written.len() - 200..]);
     }
 }

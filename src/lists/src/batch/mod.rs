@@ -1,5 +1,4 @@
-//! Lists of commands that are run: in which order, from what, and what is told of it. Pure: the processes are
-//! somebody else's.
+//! Running a list of commands: order, starting points and reports. Pure: callers manage the processes.
 
 pub mod junit;
 pub mod markdown;

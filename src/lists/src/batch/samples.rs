@@ -1,4 +1,4 @@
-//! Results as hostile commands could make them, for the tests of the reports.
+//! Results that hostile commands could produce, for the tests of the reports.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ pub fn plain(state: ItemState) -> BatchItemResult {
     }
 }
 
-/// Text with whatever could end an element, a cell or a line early.
+/// Text with sequences that could end an element, a cell or a line early.
 fn text() -> impl Strategy<Value = String> {
     let sharp = prop::sample::select(vec![
         "]]>",
@@ -91,7 +91,7 @@ fn result() -> impl Strategy<Value = BatchItemResult> {
     )
 }
 
-/// No more than a summary tells of.
+/// At most as many results as a summary lists.
 pub fn results() -> impl Strategy<Value = Vec<BatchItemResult>> {
     prop::collection::vec(result(), 0..20)
 }

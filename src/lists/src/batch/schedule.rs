@@ -1,6 +1,6 @@
-//! Which item of a list comes next, and what it begins from.
+//! Which item of a list runs next, and what it starts from.
 //!
-//! Pure, and small: some bytes for each item, so that lists may be long.
+//! Pure, and small: a few bytes per item, so that lists may be long.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,66 +8,66 @@ use std::collections::BinaryHeap;
 use avfs_types::words;
 
 words!(
-    /// How the items of a list follow each other.
-    Manner, "manner of a batch", {
-        /// Each on the result of the one before it.
+    /// How the items of a list depend on each other.
+    Manner, "batch mode", {
+        /// Each item starts from the result of the previous one.
         Chain = "chain",
-        /// Each on its own fork of the same base.
+        /// Each item runs on its own fork of the same base.
         FanOut = "fan-out",
-        /// Each on what the items it needs have made.
+        /// Each item starts from the results of the items it needs.
         Needs = "needs",
     }
 );
 
-/// What an item that failed means for the others.
+/// How a failed item affects the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Nothing more is begun.
+    /// Start no more items.
     Stop,
-    /// Only what needs it is left out.
+    /// Skip only the items that need the failed one.
     KeepGoing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Something it needs has not ended.
+    /// An item it needs has not ended.
     Waiting,
     Ready,
     Running,
     Succeeded,
     Failed,
-    /// Something it needs failed, or was left out itself.
+    /// An item it needs failed or was left out.
     LeftOut,
 }
 
-/// What an item begins from.
+/// What an item starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// What the batch itself was begun from.
+    /// The base of the batch.
     Base,
-    /// What these items have made.
+    /// The results of these items.
     After(Vec<u32>),
 }
 
-/// The items of a batch and how they stand.
+/// The items of a batch and their states.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     manner: Manner,
     on_failure: OnFailure,
     standing: Vec<Standing>,
-    /// Of each, how many that it needs have not ended well.
+    /// For each item, the number of needed items that have not succeeded.
     missing: Vec<u32>,
-    /// Those that each needs, and those that need it: one after the other, with where each begins.
+    /// The needs of each item, and the reverse: the items that need it.
     needs: Rows,
     needed_by: Rows,
     ready: BinaryHeap<Reverse<u32>>,
     running: usize,
-    /// How many have neither ended nor been left out.
+    /// Number of items that have neither ended nor been left out.
     open: usize,
     stopped: bool,
 }
 
-/// Lists of numbers in one piece of memory.
+/// Lists of numbers in one allocation.
 #[derive(Clone, Debug, Default)]
 struct Rows {
     begins: Vec<u32>,
@@ -90,7 +90,7 @@ impl Rows {
         bounds.and_then(|(from, to)| self.numbers.get(*from as usize..*to as usize)).unwrap_or_default()
     }
 
-    /// The same seen from the other end.
+    /// The same relation, reversed.
     fn reversed(&self) -> Self {
         let items = self.begins.len() - 1;
         let mut begins = vec![0_u32; items + 1];
@@ -118,8 +118,8 @@ fn count(length: usize) -> u32 {
 }
 
 impl Schedule {
-    /// Of as many items; `needs` tells what each needs, by numbers below the count, without a cycle. Only a batch by
-    /// needs looks at them.
+    /// A schedule of `count` items. `needs` lists the needs of each item, as numbers below the count and
+    /// without cycles; only `Manner::Needs` reads them.
     pub fn new<R: AsRef<[u32]>>(
         items: u32,
         manner: Manner,
@@ -157,8 +157,8 @@ impl Schedule {
         self.standing.get(item as usize).copied().unwrap_or(Standing::LeftOut)
     }
 
-    /// The next item to begin; the lowest of those that can. Nothing if all that is left waits for something, or nothing
-    /// more is to be begun.
+    /// The next item to start: the lowest that is ready. `None` if all remaining items wait for others, or if
+    /// no more items should start.
     pub fn begin(&mut self) -> Option<u32> {
         if self.stopped {
             return None;
@@ -173,7 +173,7 @@ impl Schedule {
         None
     }
 
-    /// What an item begins from, as far as it matters: of a chain the fork tells.
+    /// What an item starts from. Not meaningful for a chain, where the head of the fork decides.
     #[must_use]
     pub fn begins(&self, item: u32) -> Begins {
         match self.needs.row(item) {
@@ -182,26 +182,26 @@ impl Schedule {
         }
     }
 
-    /// True if another item begins from what this one makes.
+    /// True if another item starts from the result of this one.
     #[must_use]
     pub fn is_needed(&self, item: u32) -> bool {
         !self.needed_by.row(item).is_empty()
     }
 
-    /// A running item is to be begun once more.
+    /// Makes a running item ready to be started again.
     pub fn again(&mut self, item: u32) {
         self.running -= 1;
         self.set(item, Standing::Ready);
         self.ready.push(Reverse(item));
     }
 
-    /// A running item has ended.
+    /// Records that a running item has ended.
     pub fn ended(&mut self, item: u32, well: bool) {
         self.running -= 1;
         self.settle(item, well);
     }
 
-    /// An item ended well before there was this schedule.
+    /// Records that an item succeeded before this schedule was created.
     pub fn is_done(&mut self, item: u32) {
         self.settle(item, true);
     }
@@ -224,7 +224,7 @@ impl Schedule {
         }
     }
 
-    /// Whatever needs an item, directly or not, cannot be run.
+    /// Leaves out every item that needs this one, directly or indirectly.
     fn leave_out_beyond(&mut self, item: u32) {
         let mut beyond = vec![item];
         while let Some(item) = beyond.pop() {
@@ -258,18 +258,18 @@ impl Schedule {
         self.running
     }
 
-    /// Nothing more is begun.
+    /// Starts no more items.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// True if nothing runs and nothing will.
+    /// True if no item is running and none will be started.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.running == 0 && (self.stopped || self.open == 0)
     }
 
-    /// What an item that was left out needed in vain.
+    /// The failed or left-out item because of which this item was left out.
     #[must_use]
     pub fn in_vain(&self, item: u32) -> Option<u32> {
         let lacking = |need: &&u32| matches!(self.standing(**need), Standing::Failed | Standing::LeftOut);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_one_at_a_time() {
+    fn chain_runs_one_item_at_a_time() {
         let mut chain = all(Manner::Chain, OnFailure::Stop, &[vec![], vec![], vec![]]);
         assert_eq!((chain.begin(), chain.begin()), (Some(0), None));
         chain.ended(0, true);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_keeps_going_goes_on_after_a_failure() {
+    fn chain_with_keep_going_continues_after_a_failure() {
         let mut chain = all(Manner::Chain, OnFailure::KeepGoing, &[vec![], vec![]]);
         chain.begin();
         chain.ended(0, false);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_failure_is_left_out_and_the_rest_is_not() {
+    fn only_items_that_need_a_failed_item_are_left_out() {
         let needs = [vec![], vec![0], vec![], vec![1], vec![2, 0]];
         let mut batch = all(Manner::Needs, OnFailure::KeepGoing, &needs);
         assert_eq!((batch.begin(), batch.begin(), batch.begin()), (Some(0), Some(2), None));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_is_not_begun_and_what_failed_can_be_begun_again() {
+    fn done_items_are_not_started_and_failed_items_can_be_started_again() {
         let mut batch = all(Manner::FanOut, OnFailure::Stop, &[vec![], vec![], vec![]]);
         batch.is_done(1);
         assert_eq!((batch.begin(), batch.begin(), batch.begin()), (Some(0), Some(2), None));
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(batch.begin(), Some(0));
     }
 
-    /// Needs of items that come before each.
+    /// Items that need only earlier items.
     fn graphs() -> impl Strategy<Value = (Vec<Vec<u32>>, Vec<bool>)> {
         (1_usize..30).prop_flat_map(|items| {
             let needs = (0..items).map(|item| {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many run at once and in whatever order they end: the same items are run, each after what it needs.
+        /// The same items run, each after the items it needs, for any number of jobs and any order of completion.
         #[test]
         fn any_order_runs_the_same_items(
             (needs, well) in graphs(),

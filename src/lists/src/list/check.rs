@@ -1,4 +1,4 @@
-//! What the shape of an item does not tell: digests, patterns, and the values of its request.
+//! Checks that the shape of an item does not cover: digests, patterns, and the values of its request.
 
 use regex::Regex;
 
@@ -8,7 +8,7 @@ use avfs_wire::{ListExpected, ListItem, ListNoise, ListStart};
 
 use super::line::Wrong;
 
-/// Bytes of an id: more is no name for anything.
+/// Maximum bytes of an id.
 const ID_BYTES_MAX: usize = 200;
 
 pub fn check(item: &ListItem) -> Result<(), Wrong> {
@@ -33,7 +33,7 @@ pub fn check(item: &ListItem) -> Result<(), Wrong> {
     if let Some(expected) = expected {
         let ListExpected { exit_code, signal, stdout, stderr, tree, content, version } = expected;
         if exit_code.is_some() && signal.is_some() {
-            return Err(Wrong::value("expected: a command ends by exit_code or by signal".to_owned()));
+            return Err(Wrong::value("expected: exit_code and signal are mutually exclusive".to_owned()));
         }
         digests("expected", [("stdout", stdout), ("stderr", stderr), ("tree", tree)])?;
         digests("expected", [("content", content), ("version", version)])?;
@@ -48,7 +48,10 @@ fn digests<const N: usize>(of: &str, named: [(&str, &Option<String>); N]) -> Res
     for (key, digest) in named {
         let Some(digest) = digest else { continue };
         if from_hex(digest).is_none_or(|bytes| bytes.len() != DIGEST_BYTES) {
-            return Err(Wrong::value(format!("{of}.{key}: a digest has {} hex digits", 2 * DIGEST_BYTES)));
+            return Err(Wrong::value(format!(
+                "{of}.{key}: expected a digest of {} hex digits",
+                2 * DIGEST_BYTES
+            )));
         }
     }
     Ok(())
@@ -61,10 +64,10 @@ fn check_noise(noise: &ListNoise) -> Result<(), Wrong> {
     }
     for replaced in output {
         Regex::new(&replaced.pattern).map_err(|error| {
-            // Its text draws the pattern over several lines; the last one says what is wrong.
+            // The message of regex shows the pattern over several lines; the last line is the error.
             let text = error.to_string();
             let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Wrong::value(format!("noise.output: {:?} is no pattern: {reason}", replaced.pattern))
+            Wrong::value(format!("noise.output: invalid pattern {:?}: {reason}", replaced.pattern))
         })?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What is wrong with a list, and where.
+//! Errors in a list, and their position.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use avfs_request::spec::REQUEST_BYTES_MAX;
 use avfs_types::diagnose::Diagnose;
 use avfs_wire::LIST_VERSION;
 
-/// How a place in a list is told: by its file, which is `-` for standard input, and its line.
+/// A position in a list: the file (`-` for standard input) and the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPlace {
     pub file: PathBuf,
     pub line: u32,
-    /// Where JSON tells it.
+    /// The column, where the JSON parser reports one.
     pub column: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ pub enum ListError {
         #[source]
         source: io::Error,
     },
-    #[error("cannot keep the list {} in {} while it is used", file.display(), dir.display())]
+    #[error("cannot copy the list {} to a temporary file in {}", file.display(), dir.display())]
     Spool {
         file: PathBuf,
         dir: PathBuf,
@@ -43,27 +43,29 @@ pub enum ListError {
     },
     #[error("{place}: {problem}")]
     Line { place: ListPlace, problem: String, near: Option<String> },
-    #[error("{place}: the line has more than {REQUEST_BYTES_MAX} bytes")]
+    #[error("{place}: the line is longer than {REQUEST_BYTES_MAX} bytes")]
     LineTooLong { place: ListPlace },
     #[error("{} has more than {max} items", file.display())]
     TooMany { file: PathBuf, max: u32 },
     #[error("{} has more than {max} lines", file.display())]
     TooManyLines { file: PathBuf, max: u32 },
-    #[error("{place}: recorded by a newer avfs: it is version {version}, and this one knows {LIST_VERSION}")]
+    #[error(
+        "{place}: recorded by a newer avfs: the list has version {version}, the latest supported is {LIST_VERSION}"
+    )]
     Newer { place: ListPlace, version: u64 },
-    #[error("{place}: the id {id:?} is that of line {first} already")]
+    #[error("{place}: the id {id:?} is already used on line {first}")]
     Duplicate { place: ListPlace, id: String, first: u32 },
     #[error("{place}: {id:?} needs {need:?}, which is not in the list")]
     UnknownNeed { place: ListPlace, id: String, need: String },
-    #[error("{}: items that need one another in a circle: {}", file.display(), circle(ids))]
+    #[error("{}: items that need each other in a cycle: {}", file.display(), circle(ids))]
     Cycle { file: PathBuf, ids: Vec<String> },
-    #[error("{place}: the list was changed while it was used")]
+    #[error("{place}: the list changed while it was in use")]
     Changed { place: ListPlace },
     #[error("cannot write an item: {problem}")]
     Unwritable { problem: String },
 }
 
-/// Ids of a circle that are named.
+/// Maximum ids of a cycle that are listed.
 const CIRCLE_SHOWN_MAX: usize = 20;
 
 fn circle(ids: &[String]) -> String {

@@ -1,4 +1,4 @@
-//! A list in a file: checked in one pass, then read item by item.
+//! A list in a file: checked in one pass, then read one item at a time.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,26 +16,26 @@ use super::error::{ListError, ListPlace};
 use super::line::{Form, Wrong, header, is_silent, item};
 use super::needs::Needs;
 
-/// The path that means standard input.
+/// The path that stands for standard input.
 pub const STDIN: &str = "-";
-/// Items of one list: their numbers and those of their needs are kept in four bytes.
+/// Maximum items of a list: item numbers, and the numbers of their needs, are stored in four bytes.
 const ITEMS_MAX: u32 = 50_000_000;
-/// Lines of one list, with empty ones and comments.
+/// Maximum lines of a list, including empty lines and comments.
 const LINES_MAX: u32 = 100_000_000;
 
-/// Where an item is, and what tells that it still is what was checked.
+/// The position of an item, with a seal to detect changes made after the check.
 #[derive(Debug)]
 struct Entry {
     offset: u64,
     length: u32,
     line: u32,
-    /// Where its id begins among the ids.
+    /// Offset of its id in `ids`.
     id: u32,
     /// The first bytes of the digest of its line.
     seal: [u8; 4],
 }
 
-/// A list that was checked: of each item a few bytes are kept.
+/// A list that was checked. Keeps only a few bytes per item.
 #[derive(Debug)]
 pub struct ListFile {
     path: PathBuf,
@@ -44,14 +44,14 @@ pub struct ListFile {
     header: Option<ListHeader>,
     digest: ListDigest,
     entries: Vec<Entry>,
-    /// The ids of all items, one after the other.
+    /// The ids of all items, concatenated.
     ids: String,
     needs: Needs,
 }
 
 impl ListFile {
-    /// Reads and checks a whole list. Standard input (`-`) and what else cannot be read twice is kept meanwhile in a
-    /// file of `spool_dir` that has no name.
+    /// Reads and checks a whole list. Input that cannot be read twice, such as standard input (`-`), is copied
+    /// to an unnamed file in `spool_dir`.
     pub fn open(path: &Path, spool_dir: &Path) -> Result<Self, ListError> {
         let unreadable = |source| ListError::Unreadable { file: path.to_owned(), source };
         if path == Path::new(STDIN) {
@@ -70,7 +70,7 @@ impl ListFile {
         reading.finish(file)
     }
 
-    /// Checks each line before it is copied: input that never ends is refused as soon as it is no list.
+    /// Checks each line before copying it, so that endless input is rejected at its first invalid line.
     fn spooled(path: &Path, lines: &mut impl BufRead, dir: &Path) -> Result<Self, ListError> {
         let failed = |source| ListError::Spool { file: path.to_owned(), dir: dir.to_owned(), source };
         let mut copy = BufWriter::with_capacity(1 << 16, without_a_name(dir).map_err(failed)?);
@@ -100,13 +100,13 @@ impl ListFile {
         self.entries.is_empty()
     }
 
-    /// Of the whole file: what was begun with one list is not gone on with by another.
+    /// Digest of the whole file: a batch can only be resumed with the list it was started with.
     #[must_use]
     pub fn digest(&self) -> ListDigest {
         self.digest
     }
 
-    /// The id of an item; items are counted from 0. Empty for one that is not there.
+    /// The id of an item. Items are numbered from 0. Empty if the item does not exist.
     #[must_use]
     pub fn id(&self, number: usize) -> &str {
         let start = |number: usize| self.entries.get(number).map(|entry| entry.id as usize);
@@ -114,7 +114,7 @@ impl ListFile {
         self.ids.get(from..start(number + 1).unwrap_or(self.ids.len())).unwrap_or_default()
     }
 
-    /// The numbers of the items that one needs.
+    /// The numbers of the items that an item needs.
     #[must_use]
     pub fn needs(&self, number: usize) -> &[u32] {
         self.needs.of(number)
@@ -129,7 +129,7 @@ impl ListFile {
     /// Reads an item again.
     ///
     /// # Panics
-    /// If there is no such item.
+    /// If the item does not exist.
     pub fn item(&self, number: usize) -> Result<ListItem, ListError> {
         let entry = &self.entries[number];
         let place = || ListPlace { file: self.path.clone(), line: entry.line, column: None };
@@ -147,7 +147,7 @@ impl ListFile {
     }
 }
 
-/// A list while it is read.
+/// A list while it is being read.
 struct Reading {
     path: PathBuf,
     digest: blake3::Hasher,
@@ -159,7 +159,7 @@ struct Reading {
     ids: String,
     numbers: HashMap<Box<str>, u32>,
     needs: Needs,
-    /// Needs that name an item which had not come yet: where they are put, who needs it, and its id.
+    /// Needs that name an item which has not been read yet: their slot, the item that needs it, and the needed id.
     awaited: Vec<(usize, u32, Box<str>)>,
 }
 
@@ -254,7 +254,7 @@ impl Reading {
                 None => return Err(self.unknown_need(number, need)),
             }
         }
-        // Entries and ids are looked up through the list from here on.
+        // From here on, entries and ids are looked up in the list.
         drop(std::mem::take(&mut self.numbers));
         let list = ListFile {
             path: self.path,
@@ -283,7 +283,7 @@ impl Reading {
     }
 }
 
-/// An item's number as people count.
+/// The number of an item, counted from 1.
 fn counted(number: usize) -> u32 {
     u32::try_from(number + 1).unwrap_or(u32::MAX)
 }
@@ -302,14 +302,14 @@ fn told(wrong: Wrong, place: ListPlace) -> ListError {
     }
 }
 
-/// One line with its end, or as much of it as is one byte too long; false at the end of the file.
+/// Reads one line including its newline, or one byte more than the maximum. False at the end of the file.
 fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     from.take(REQUEST_BYTES_MAX as u64 + 1).read_until(b'\n', line)?;
     Ok(!line.is_empty())
 }
 
-/// A new file that has no name, for a copy of what cannot be read twice.
+/// Creates an unnamed file, for a copy of input that cannot be read twice.
 fn without_a_name(dir: &Path) -> io::Result<File> {
     let name = dir.join(format!("avfs-list-{}", random::suffix()?));
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&name)?;

@@ -1,4 +1,4 @@
-//! One line of a list: what it is, and the item in it.
+//! One line of a list: its kind, and its item.
 
 use avfs_request::spec::{RunSpec, SpecError, read_json};
 use avfs_types::base64::base64;
@@ -7,23 +7,23 @@ use avfs_wire::{LIST_VERSION, ListHeader, ListItem};
 
 use super::check::check;
 
-/// How the items of a list are written; one list has one form.
+/// The format of the items. A list has a single format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Objects of JSON.
+    /// JSON objects.
     Json,
-    /// Lines for a shell.
+    /// Shell command lines.
     Plain,
 }
 
 impl Form {
-    /// Told by the first line that says something.
+    /// Detects the format from the first line that is neither empty nor a comment.
     pub fn of(line: &[u8]) -> Self {
         if line.trim_ascii_start().starts_with(b"{") { Self::Json } else { Self::Plain }
     }
 }
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wrong {
     Json { column: Option<usize>, problem: String, near: Option<String> },
@@ -45,45 +45,45 @@ impl Wrong {
             let known = known.split(", ").map(|key| key.trim_matches('`'));
             nearest(word, known.chain(OWN_KEYS)).map(str::to_owned)
         });
-        // What was expected is a list of every key there is, unless it is short.
+        // The expected keys of an unknown field are omitted: the list has every key of an item.
         let problem = if problem.starts_with("unknown field") { problem } else { text };
         let column = Some(*column).filter(|column| *column > 0);
         Self::Json { column, problem: problem.to_owned(), near }
     }
 }
 
-/// The keys of an item that no request has.
+/// The keys of an item that are not keys of a request.
 const OWN_KEYS: [&str; 7] = ["id", "needs", "start", "expected", "retries", "noise", "run"];
 
-/// True for a line that says nothing.
+/// True for an empty line or a comment.
 pub fn is_silent(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     line.is_empty() || line.starts_with(b"#")
 }
 
-/// The header, if the first line is one.
+/// The header, if the first line is a header.
 pub fn header(line: &[u8]) -> Result<Option<ListHeader>, Wrong> {
-    /// What tells a header, and nothing else: a newer one may have keys that are not known.
+    /// Only the key that identifies a header: a newer header may have unknown keys.
     #[derive(serde::Deserialize)]
     struct Version {
         avfs_list: Option<u64>,
     }
     match read_json::<Version>(line) {
         Ok(Version { avfs_list: Some(version) }) if version > LIST_VERSION => Err(Wrong::Newer { version }),
-        Ok(Version { avfs_list: Some(0) }) => Err(Wrong::value("avfs_list counts from 1".to_owned())),
+        Ok(Version { avfs_list: Some(0) }) => Err(Wrong::value("avfs_list starts at 1".to_owned())),
         Ok(Version { avfs_list: Some(_) }) => read_json(line).map(Some).map_err(|error| Wrong::json(&error)),
-        // What is wrong with it is told where it is read as an item, unless it is the version itself.
+        // Other errors are reported when the line is parsed as an item.
         Ok(Version { avfs_list: None }) => Ok(None),
         Err(error) if line.windows(11).any(|part| part == b"\"avfs_list\"") => Err(Wrong::json(&error)),
         Err(_) => Ok(None),
     }
 }
 
-/// The item in a line; `number` counts from 1.
+/// The item in a line. `number` counts from 1.
 pub fn item(line: &[u8], form: Form, number: u32) -> Result<ListItem, Wrong> {
     let mut item = match form {
         Form::Json => {
-            // Without its end, or what is missing would be missed on the next line.
+            // Without the newline: otherwise an unexpected end would be reported on the next line.
             let item: ListItem = read_json(line.trim_ascii_end()).map_err(|error| Wrong::json(&error))?;
             check(&item)?;
             item
@@ -96,13 +96,15 @@ pub fn item(line: &[u8], form: Form, number: u32) -> Result<ListItem, Wrong> {
     Ok(item)
 }
 
-/// A line for a shell, whatever its bytes.
+/// A shell command line of arbitrary bytes.
 fn plain(line: &[u8]) -> Result<ListItem, Wrong> {
     let line = line.trim_ascii_start();
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.contains(&0) {
-        return Err(Wrong::value("the line holds a NUL byte, which no program can be given".to_owned()));
+        return Err(Wrong::value(
+            "the line contains a NUL byte, which cannot be part of an argument".to_owned(),
+        ));
     }
     let request = match std::str::from_utf8(line) {
         Ok(text) => RunSpec { command: text.into(), ..RunSpec::default() },

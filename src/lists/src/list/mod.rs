@@ -1,7 +1,7 @@
-//! Command lists: commands in a file, to be run together or again (docs/LISTS.md).
+//! Command lists: commands in a file, to be run together or repeated (docs/LISTS.md).
 //!
-//! A list is checked whole before its first command is run, and never held whole: of each item a few bytes are kept, and
-//! it is read again when its turn comes. Nothing here runs anything or knows of a vault.
+//! A list is checked completely before its first command runs, and is never held in memory: only a few bytes
+//! are kept per item, and the item is read again when it runs. Nothing here runs a command or accesses a vault.
 
 mod check;
 mod error;

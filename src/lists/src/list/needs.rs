@@ -1,8 +1,8 @@
-//! What needs what, by number: kept flat, since most lists are long and most items need little.
+//! The needs between items, by number. Stored flat, since most lists are long and most items need few others.
 
 use std::ops::Range;
 
-/// The needs of all items, one after the other.
+/// The needs of all items, concatenated.
 #[derive(Debug, Default)]
 pub struct Needs {
     numbers: Vec<u32>,
@@ -16,7 +16,7 @@ impl Needs {
         self.ends.push(u32::try_from(self.numbers.len()).unwrap_or(u32::MAX));
     }
 
-    /// Where the next need is put.
+    /// The slot of the next need.
     pub fn next_slot(&self) -> usize {
         self.numbers.len()
     }
@@ -27,7 +27,7 @@ impl Needs {
         }
     }
 
-    /// The items that one needs, counted from 0.
+    /// The items that an item needs, counted from 0.
     pub fn of(&self, item: usize) -> &[u32] {
         self.numbers.get(self.range(item)).unwrap_or_default()
     }
@@ -37,8 +37,8 @@ impl Needs {
         end(item.checked_sub(1))..end(Some(item))
     }
 
-    /// Items that need one another, if there are any: each needs the one after it, and the last the first. Walks
-    /// with a stack of its own, since a chain may be as long as the list.
+    /// A cycle of items, if there is one: each item needs the next, and the last needs the first. Uses an
+    /// explicit stack, since a chain may be as long as the list.
     pub fn cycle(&self) -> Option<Vec<usize>> {
         #[derive(Clone, Copy, PartialEq)]
         enum Mark {

@@ -1,4 +1,4 @@
-//! Lists as they are written by people and by avfs, and everything that can be wrong with one.
+//! Lists written by people and by avfs, and every error a list can have.
 
 use std::io::Write;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn items(list: &ListFile) -> Vec<ListItem> {
 }
 
 #[test]
-fn a_command_a_line_is_enough() {
+fn list_needs_only_one_command_per_line() {
     let list = open(b"\n# a comment\n{\"command\": [\"true\"]}\n\n{\"command\": \"a | b\", \"needs\": [1]}")
         .unwrap();
     assert_eq!((list.len(), list.header()), (2, None));
@@ -53,7 +53,7 @@ fn a_command_a_line_is_enough() {
 }
 
 #[test]
-fn plain_text_is_commands_for_a_shell() {
+fn plain_text_is_read_as_shell_commands() {
     let list = open(b"#!/bin/sh\r\n  make test\r\n\n\t# no\n{ a; }\necho \xff").unwrap();
     let commands: Vec<_> = items(&list).iter().map(|item| item.request.command_line().unwrap()).collect();
     let odd = std::os::unix::ffi::OsStringExt::from_vec(b"echo \xff".to_vec());
@@ -63,7 +63,7 @@ fn plain_text_is_commands_for_a_shell() {
 }
 
 #[test]
-fn every_key_of_a_request_is_one_of_an_item() {
+fn item_accepts_every_key_of_a_request() {
     let text = br#"{"command": ["x"], "cwd": "a", "env": {"A": "b"}, "timeout": "90s", "timeout_ms": null, "memory": "1GiB",
         "net": "allow=example.org", "readonly": true}"#;
     let text = String::from_utf8_lossy(text).replace('\n', " ");
@@ -75,7 +75,7 @@ fn every_key_of_a_request_is_one_of_an_item() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_name_the_line() {
     let good = "{\"command\": [\"a\"], \"id\": \"a\"}\n";
     for (line, code, told) in [
         (r#"{"command": ["a"], "nedes": []}"#, "list.malformed", "line 2, column 26: unknown field `nedes`"),
@@ -99,23 +99,31 @@ fn what_is_wrong_is_named_with_its_line() {
             "line 2, column 36: memory: \"much\" is not",
         ),
         (r#"{"command": ["b"], "retries": -1}"#, "list.malformed", "line 2, column "),
-        (r#"{"command": ["b"], "start": {"tree": "abc"}}"#, "list.malformed", "start.tree: a digest has 64"),
+        (
+            r#"{"command": ["b"], "start": {"tree": "abc"}}"#,
+            "list.malformed",
+            "start.tree: expected a digest of 64",
+        ),
         (r#"{"command": ["b"], "expected": {"exit_code": 300}}"#, "list.malformed", "expected u8"),
         (
             r#"{"command": ["b"], "expected": {"exit_code": 0, "signal": 9}}"#,
             "list.malformed",
-            "by exit_code or",
+            "exit_code and signal are mutually exclusive",
         ),
         (r#"{"command": ["b"], "noise": {"paths": ["["]}}"#, "list.malformed", "noise.paths: "),
         (
             r#"{"command": ["b"], "noise": {"output": [{"pattern": "("}]}}"#,
             "list.malformed",
-            "\"(\" is no pattern: ",
+            "invalid pattern \"(\": ",
         ),
         (r#"{"command": ["b"], "run": "x"}"#, "list.malformed", "run: "),
         (r#"{"command": ["b"], "id": "b", "needs": ["b"]}"#, "list.malformed", "needs itself"),
         (r#"{"command": ["b"], "id": ""}"#, "list.malformed", "an id may not be empty"),
-        (r#"{"command": ["b"], "id": "a"}"#, "list.duplicate_id", "line 2: the id \"a\" is that of line 1"),
+        (
+            r#"{"command": ["b"], "id": "a"}"#,
+            "list.duplicate_id",
+            "line 2: the id \"a\" is already used on line 1",
+        ),
         (r#"{"command": ["b"], "needs": ["c"]}"#, "list.unknown_need", "line 2: \"2\" needs \"c\""),
         (r#"{"avfs_list": 1}"#, "list.malformed", "unknown field `avfs_list`"),
     ] {
@@ -130,23 +138,23 @@ fn what_is_wrong_is_named_with_its_line() {
 }
 
 #[test]
-fn a_circle_names_those_on_it() {
+fn cycle_error_names_the_items() {
     let text = b"{\"command\":\"a\",\"id\":\"a\",\"needs\":[\"b\"]}\n{\"command\":\"b\",\"id\":\"b\",\"needs\":[\"c\"]}\n\
         {\"command\":\"c\",\"id\":\"c\",\"needs\":[\"d\",\"b\"]}\n{\"command\":\"d\",\"id\":\"d\"}\n";
     let error = open(text).unwrap_err();
     assert_eq!(error.code(), "list.cycle");
-    assert!(error.to_string().ends_with("in a circle: b → c → b"), "{error}");
+    assert!(error.to_string().ends_with("in a cycle: b → c → b"), "{error}");
 }
 
 #[test]
-fn a_chain_in_the_wrong_order_is_no_circle() {
+fn chain_in_reverse_order_is_not_a_cycle() {
     let lines = (1..50_000).map(|n| format!("{{\"command\":\"x\",\"needs\":[{}]}}\n", n + 1));
     let list = open((lines.collect::<String>() + "{\"command\":\"x\"}").as_bytes()).unwrap();
     assert_eq!((list.len(), list.needs(0), list.needs(49_999)), (50_000, &[1][..], &[][..]));
 }
 
 #[test]
-fn a_list_of_a_newer_avfs_is_refused_as_such() {
+fn list_of_a_newer_avfs_is_rejected() {
     let error = open(b"{\"avfs_list\": 2, \"more\": {}}\n{\"what\": 1}\n").unwrap_err();
     assert_eq!(error.code(), "list.newer");
     assert!(error.to_string().contains("line 1: recorded by a newer avfs"), "{error}");
@@ -157,16 +165,16 @@ fn a_list_of_a_newer_avfs_is_refused_as_such() {
 }
 
 #[test]
-fn a_line_that_does_not_end_is_not_read_to_its_end() {
+fn line_that_is_too_long_is_not_read_to_its_end() {
     let listed = Listed::new(b"{\"command\":\"");
     let file = std::fs::File::options().append(true).open(listed.path()).unwrap();
-    // A hole of 1 TiB: reading on would take hours.
+    // A hole of 1 TiB: reading all of it would take hours.
     file.set_len(1 << 40).unwrap();
     assert_eq!(listed.open().unwrap_err().code(), "list.too_long");
 }
 
 #[test]
-fn a_change_underneath_is_noticed() {
+fn change_of_the_file_is_detected() {
     let listed = Listed::new(b"true\nfalse\n");
     let list = listed.open().unwrap();
     let mut file = std::fs::File::options().write(true).open(listed.path()).unwrap();
@@ -178,7 +186,7 @@ fn a_change_underneath_is_noticed() {
 }
 
 #[test]
-fn what_cannot_be_read_twice_is_kept_without_a_name() {
+fn input_that_cannot_be_read_twice_is_copied_to_an_unnamed_file() {
     let listed = Listed::new(b"");
     let fifo = listed.dir.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
@@ -205,7 +213,7 @@ fn equal_lists_have_equal_digests() {
     assert_eq!(one.digest().to_hex(), blake3::hash(b"true\n").to_hex().as_str());
 }
 
-/// What the schema says of a kind of line.
+/// The schema of a kind of line.
 fn schema(of: &str) -> jsonschema::Validator {
     let document: Value = serde_json::from_str(avfs_wire::SCHEMA).unwrap();
     let one = json!({ "$ref": format!("#/$defs/{of}"), "$defs": document["$defs"] });
@@ -213,7 +221,7 @@ fn schema(of: &str) -> jsonschema::Validator {
 }
 
 #[test]
-fn the_schema_takes_what_is_read() {
+fn schema_accepts_the_lines_that_are_read() {
     let schema = schema("ListItem");
     let holds = |text: &str| schema.is_valid(&serde_json::from_str(text).unwrap());
     assert!(holds(r#"{"command": ["true"]}"#));
@@ -251,7 +259,7 @@ fn request() -> impl Strategy<Value = RunSpec> {
 fn noise() -> impl Strategy<Value = ListNoise> {
     let output = proptest::collection::vec(("[a-z.+]{1,5}", "\\PC{0,5}"), 0..3);
     (any::<bool>(), proptest::collection::vec("[a-z*/]{1,6}", 0..3), output).prop_filter_map(
-        "a pattern that is none",
+        "invalid pattern",
         |(mtimes, paths, output)| {
             let output: Vec<_> =
                 output.into_iter().map(|(pattern, replace)| OutputNoise { pattern, replace }).collect();
@@ -294,11 +302,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("AVFS_TEST_LONG").is_some() { 256 } else { 64 }))]
 
     #[test]
-    fn what_is_written_is_read(mut written in proptest::collection::vec(item(), 0..8)) {
+    fn written_list_reads_back_unchanged(mut written in proptest::collection::vec(item(), 0..8)) {
         let count = written.len();
         for (number, item) in written.iter_mut().enumerate() {
             item.id = format!("#{number} \"ä\"");
-            // Later ones too: the order of a list means nothing.
+            // Needs may name later items: the order of a list has no meaning.
             item.needs = (number + 1..count).map(|need| format!("#{need} \"ä\"")).collect();
         }
         let header = ListHeader { avfs_list: LIST_VERSION, at: Some("/w".to_owned()), ..ListHeader::default() };
@@ -313,7 +321,7 @@ proptest! {
             let request = RunSpec::parse(&request_json(item).unwrap()).unwrap();
             prop_assert_eq!(&request, &item.request);
         }
-        // And the schema says the same.
+        // The schema must agree.
         let schema = schema("ListItem");
         for line in text.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty()) {
             let line: Value = serde_json::from_slice(line).unwrap();
@@ -322,20 +330,20 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = open(&bytes);
         let _ = open(&[b"{\"command\":", bytes.as_slice(), b"}"].concat());
     }
 
     #[test]
-    fn no_object_is_too_odd(text in "(\\{\"(avfs_list|command|needs|id|start|noise)\": ?(1|\"a\"|\\[\"1\"\\]|\\{\\}|null)[,}]\n?){0,6}") {
+    fn arbitrary_objects_do_not_panic(text in "(\\{\"(avfs_list|command|needs|id|start|noise)\": ?(1|\"a\"|\\[\"1\"\\]|\\{\\}|null)[,}]\n?){0,6}") {
         let _ = open(text.as_bytes());
     }
 }
 
-/// How much memory a process of its own needs for a long list.
+/// Memory that a separate process needs for a long list.
 #[test]
-fn a_long_list_costs_little() {
+fn long_list_needs_little_memory() {
     const VARIABLE: &str = "AVFS_TEST_LONG_LIST";
     if let Some(path) = std::env::var_os(VARIABLE) {
         let list = ListFile::open(Path::new(&path), Path::new("/")).unwrap();
@@ -370,7 +378,7 @@ fn a_long_list_costs_little() {
     }
     writer.finish().unwrap();
     let test = std::env::current_exe().unwrap();
-    let name = "runtime::list::tests::a_long_list_costs_little";
+    let name = "runtime::list::tests::long_list_needs_little_memory";
     let mut child = std::process::Command::new(test);
     child.args(["--exact", name, "--nocapture"]).env(VARIABLE, listed.path());
     let output = child.output().unwrap();

@@ -10,13 +10,13 @@ use avfs_wire::{ListHeader, ListItem};
 
 use super::error::ListError;
 
-/// Writes lines as they come; nothing of the list is kept.
+/// Writes one line at a time and keeps no part of the list.
 pub struct ListWriter<W> {
     to: W,
 }
 
 impl<W: Write> ListWriter<W> {
-    /// Begins with the header.
+    /// Writes the header.
     pub fn new(mut to: W, header: &ListHeader) -> io::Result<Self> {
         line(&mut to, header)?;
         Ok(Self { to })
@@ -26,7 +26,7 @@ impl<W: Write> ListWriter<W> {
         line(&mut self.to, item)
     }
 
-    /// Hands back what was written to, with everything in it.
+    /// Flushes and returns the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.to.flush()?;
         Ok(self.to)
@@ -34,11 +34,11 @@ impl<W: Write> ListWriter<W> {
 }
 
 fn line(to: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    // Whole lines: who reads along never sees half of one that could be had whole.
+    // Write whole lines, so that a concurrent reader does not see a partial line.
     to.write_all(&printable::json_line(value)?)
 }
 
-/// The item's request alone: what `avfs-run --request` reads.
+/// Only the request of an item, in the format that `avfs-run --request` reads.
 pub fn request_json(item: &ListItem) -> Result<Vec<u8>, ListError> {
     let unwritable = |error: serde_json::Error| ListError::Unwritable { problem: error.to_string() };
     let said = item.request.said().map_err(unwritable)?;

@@ -1,4 +1,4 @@
-//! From rows of the journal to items of a list.
+//! Converts rows of the journal to items of a list.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use avfs_wire::{ListExpected, ListItem, ListStart};
 
 use super::selection::Selection;
 
-/// Rows read at once.
+/// Rows read at a time.
 const BATCH_ROWS: usize = 200;
 
-/// What was written, and what was not.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     pub items: u64,
-    /// Runs that are not in the list, by what they are instead: a state, or `unreadable`.
+    /// Number of runs omitted from the list, by reason: a state, or `unreadable`.
     pub left_out: BTreeMap<&'static str, u64>,
-    /// Items without digests, since their versions are gone.
+    /// Items without digests, because their versions no longer exist.
     pub without_versions: u64,
-    /// Items whose command was written down without a credential that it had.
+    /// Items whose command was recorded with a credential redacted.
     pub redacted: u64,
 }
 
-/// Gives the items of a list to `write`, oldest first. No reader is open meanwhile.
+/// Passes the items of a list to `write`, oldest first. No reader is open during the calls.
 pub fn export<E: From<VaultError>>(
     vault: &Vault,
     selection: &Selection,
@@ -59,7 +59,7 @@ pub fn export<E: From<VaultError>>(
     }
 }
 
-/// How many runs there are.
+/// Number of runs in the selection.
 pub fn count(vault: &Vault, selection: &Selection) -> Result<u64, VaultError> {
     let (mut count, mut after) = (0, 0);
     loop {
@@ -70,7 +70,7 @@ pub fn count(vault: &Vault, selection: &Selection) -> Result<u64, VaultError> {
     }
 }
 
-/// The request of a run that can be asked for again; else what the run is.
+/// The request of a run that can be repeated; otherwise, the reason it cannot.
 fn replayable(run: &RunRecord) -> Result<RunSpec, &'static str> {
     if run.state != RunState::Completed {
         return Err(run.state.word());
@@ -95,7 +95,7 @@ fn item(
     let before = version(run.version_before)?;
     let after = match run.version_after {
         Some(_) => version(run.version_after)?,
-        // It left what it found, unless what it left was not kept.
+        // The run changed nothing, unless its changes were dropped.
         None if is_dropped(run, &request) => None,
         None => before.clone(),
     };
@@ -118,19 +118,19 @@ fn item(
     })
 }
 
-/// The run that made a version, if it is in the list.
+/// The run that created a version, if it is in the list.
 fn needed(reader: &dyn Reader, maker: &str, selection: &Selection) -> Result<Option<RunId>, VaultError> {
     let Ok(id) = RunId::parse(maker) else { return Ok(None) };
     let maker = reader.run(&id)?;
     Ok(maker.filter(|maker| selection.holds(maker) && replayable(maker).is_ok()).map(|maker| maker.id))
 }
 
-/// True if a run without a version may have changed something.
+/// True if the changes of a run without a version may have been dropped.
 fn is_dropped(run: &RunRecord, request: &RunSpec) -> bool {
     run.discarded_at.is_some() || request.retention == Some(Retention::Discard)
 }
 
-/// What the journal says of a result.
+/// The outputs in the result of a journal row.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct JournaledOutputs {
@@ -145,7 +145,7 @@ fn expected(run: &RunRecord, after: Option<&VersionRecord>) -> ListExpected {
         true => serde_json::from_str(&run.result).unwrap_or_default(),
         false => JournaledOutputs::default(),
     };
-    // The digest of a part would be another one wherever the limit is.
+    // The digest of truncated output depends on the limit.
     let whole = |digest: Option<String>, truncated: bool| digest.filter(|_| !truncated);
     let number = |number: Option<i32>| number.and_then(|number| u8::try_from(number).ok());
     ListExpected {
@@ -159,7 +159,8 @@ fn expected(run: &RunRecord, after: Option<&VersionRecord>) -> ListExpected {
     }
 }
 
-/// Rows from before requests told what they set have the digest of nothing where the output streamed.
+/// False for rows written before requests recorded `env`: where output was streamed, they have the digest of
+/// empty output.
 fn knows_outputs(request: &str) -> bool {
     #[derive(Deserialize)]
     struct Since {
@@ -168,7 +169,7 @@ fn knows_outputs(request: &str) -> bool {
     serde_json::from_str::<Since>(request).is_ok_and(|since| since.env.is_some())
 }
 
-/// A request without what belongs to one vault, one fork or one host: whoever runs the list chooses those.
+/// A request without the options that belong to one vault, fork or host: the user who runs the list chooses those.
 fn portable(request: RunSpec) -> RunSpec {
     RunSpec {
         schema_version: None,

@@ -1,6 +1,6 @@
-//! Recorded runs as a command list: which runs are meant, and what a list says of each.
+//! Recorded runs as a command list: which runs to include, and the item for each.
 //!
-//! Only reads. The journal is gone through in batches, oldest first, so that memory is flat whatever its length.
+//! Only reads. The journal is read in batches, oldest first, so that memory use does not depend on its length.
 
 mod export;
 mod selection;

@@ -1,4 +1,4 @@
-//! Which runs of the journal are meant.
+//! Selects runs of the journal.
 
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RecordingName, RunId, RunPrefix};
@@ -10,17 +10,17 @@ const RECORDING: &str = "recording:";
 const RUN: &str = "run:";
 const BETWEEN: &str = "..";
 
-/// Runs of one vault.
+/// A selection of runs of one vault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     Fork(ForkName),
     Recording(RecordingRecord),
-    /// From one sequence number to another, both included.
+    /// Between two sequence numbers, inclusive.
     Range {
         first: i64,
         last: i64,
     },
-    /// Sorted by their place in the journal.
+    /// Sorted by position in the journal.
     Runs(Vec<(i64, RunId)>),
 }
 
@@ -28,9 +28,9 @@ pub enum Selection {
 pub enum SelectionError {
     #[error(transparent)]
     Vault(#[from] VaultError),
-    #[error("{name} is a fork and a recording")]
+    #[error("{name} is both a fork and a recording")]
     Ambiguous { name: String },
-    #[error("{text:?} is neither a fork nor a recording, nor the id of a run")]
+    #[error("{text:?} is not a fork, a recording or a run id")]
     Unknown { text: String },
 }
 
@@ -45,7 +45,7 @@ impl Diagnose for SelectionError {
 }
 
 impl Selection {
-    /// What a word means: a fork, a recording, a run, or `RUN..RUN`, where either may be missing.
+    /// Parses a selection: a fork, a recording, a run, or `RUN..RUN`, where either end may be omitted.
     pub fn find(vault: &Vault, text: &str) -> Result<Self, SelectionError> {
         let unknown = || SelectionError::Unknown { text: text.chars().take(80).collect() };
         if let Some((first, last)) = text.split_once(BETWEEN) {
@@ -75,7 +75,7 @@ impl Selection {
         Self::runs(vault, &[prefix])
     }
 
-    /// Runs by their ids.
+    /// Runs with these ids.
     pub fn runs(vault: &Vault, ids: &[RunPrefix]) -> Result<Self, SelectionError> {
         let mut runs = Vec::with_capacity(ids.len());
         for id in ids {
@@ -87,7 +87,7 @@ impl Selection {
         Ok(Self::Runs(runs))
     }
 
-    /// A fork that is there, or was when something ran on it.
+    /// A fork that exists, or existed when something ran on it.
     fn of_fork(vault: &Vault, name: &ForkName) -> Result<Option<Self>, VaultError> {
         let there = vault.read()?.fork(name)?.is_some() || !vault.runs_of_fork(name, i64::MAX, 1)?.is_empty();
         Ok(there.then(|| Self::Fork(name.clone())))
@@ -120,7 +120,7 @@ impl Selection {
         }
     }
 
-    /// The runs behind a place in the journal, oldest first; none when there are no more.
+    /// The selected runs after a position in the journal, oldest first; empty at the end.
     pub(super) fn after(
         &self,
         vault: &Vault,
