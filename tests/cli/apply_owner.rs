@@ -121,7 +121,7 @@ fn files_of_others_are_refused_by_name() {
             let answer = env.run_as_user(&[&["--json", "apply", fork], trial].concat());
             let value: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
             assert_eq!(value["error"]["code"], json!("apply.owner"), "{answer:?}");
-            let told = format!("the {what} of {file} cannot be kept; nothing was written");
+            let told = format!("cannot preserve the {what} of {file}; nothing was written");
             assert_eq!(value["error"]["message"], json!(told), "{answer:?}");
             assert!(value["error"]["hint"].as_str().unwrap().contains("--exclude"), "{answer:?}");
             assert_eq!(std::fs::read_to_string(at("a")).unwrap(), "old\n");

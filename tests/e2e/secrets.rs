@@ -431,7 +431,7 @@ fn what_the_host_would_execute_is_called_out() {
     for told in [
         "executed on the host once applied: .git/hooks/pre-commit (a git hook)",
         "executed on the host once applied: .git/config (git's settings, which can name programs)",
-        "executed on the host once applied: .bashrc (a start-up file of shells)",
+        "executed on the host once applied: .bashrc (a shell startup file)",
     ] {
         assert!(human.stderr.contains(told), "{human:?}");
     }
@@ -484,8 +484,7 @@ fn changes_behind_an_older_link_are_called_out() {
     let run = format!("run:{}", envelope["run_id"].as_str().unwrap());
     assert_eq!(told(&env.avfs_result(&["apply", &run, "--dry-run"])), hook);
     let human = env.shell(&[], line).expect(0);
-    let text =
-        "executed on the host once applied: tools/hooks/pre-commit (a git hook, by the link .git/hooks)";
+    let text = "executed on the host once applied: tools/hooks/pre-commit (a git hook, through the symlink .git/hooks)";
     assert!(human.stderr.contains(text), "{human:?}");
 }
 
@@ -501,7 +500,7 @@ fn a_changed_install_script_is_called_out() {
         let all = envelope["result"]["runs_on_host"].as_array().unwrap().iter();
         all.map(|one| one["why"].as_str().unwrap().to_owned()).collect()
     };
-    let script = ["a script that npm runs when it installs"];
+    let script = ["a script that npm runs during install"];
     assert_eq!(called_out(&package(r#""postinstall": "node ok.js", "test": "b""#)), [""; 0]);
     assert_eq!(called_out(&package(r#""test": "b""#)), [""; 0]);
     assert_eq!(called_out(&package(r#""postinstall": "node evil.js", "test": "a""#)), script);

@@ -58,7 +58,7 @@ fn what_somebody_changes_during_an_apply_is_left_alone() {
             put(host, "edited", "mine");
             put(host, "removed", "mine");
         });
-        let reason = |path: &str| format!("{path}: it was changed during the apply");
+        let reason = |path: &str| format!("{path}: it changed during the apply");
         assert_eq!(refused, ["dir", "edited", "removed"].map(reason));
         let host = stand.host();
         for (path, content) in
@@ -81,7 +81,7 @@ fn what_somebody_changes_while_others_are_looked_at_is_not_deleted() {
     assert_eq!(all.last().unwrap().path, support::path("d/b"));
     let last = format!("judge#{}", all.len());
     let refused = apply_changing(&stand, &last, |host| put(host, "d/a", "mine"));
-    assert_eq!(refused, ["d/a: it was changed during the apply"]);
+    assert_eq!(refused, ["d/a: it changed during the apply"]);
     assert_eq!(fs::read_to_string(stand.host().join("d/a")).unwrap(), "mine");
     assert!(stand.host().join("d/b").exists());
 }
@@ -113,7 +113,7 @@ fn a_directory_that_was_put_in_place_while_a_run_began_is_left_alone() {
         apply_with(&stand.vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap_err();
     assert_eq!(
         conflicts(refused),
-        [("dir/f".to_owned(), "a directory above it was changed while the run began")]
+        [("dir/f".to_owned(), "a parent directory changed while the run was starting")]
     );
     assert_eq!(fs::read_to_string(stand.host().join("dir/f")).unwrap(), "mine");
 }

@@ -1,7 +1,7 @@
-//! Files that programs write for their own use while they read a workspace: modification times, compiled Python, lock
-//! files, git's refreshed index.
+//! Files that programs write for their own use while reading a workspace: modification times, compiled Python,
+//! lock files, git's refreshed index.
 //!
-//! A read-only command that changed nothing else has changed nothing worth a version. Only compares: drops nothing itself.
+//! A read-only command that changed nothing else has made no change worth a version. Only compares; drops nothing.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use avfs_vault::{Result, Vault, VaultError, read_content, tree};
 
 use crate::git_index::{INDEX_BYTES_MAX, is_index, same_entries};
 
-/// Which paths are bookkeeping, whatever they contain.
+/// Paths that are bookkeeping regardless of their content.
 enum Pattern {
     /// A directory of this name, and everything in it.
     Directory(&'static [u8]),
@@ -47,7 +47,7 @@ fn matches_pattern(path: &TreePath) -> bool {
     })
 }
 
-/// The touched paths that are more than bookkeeping. `upper` holds what the command wrote.
+/// The touched paths that are not bookkeeping. `upper` has the files that the command wrote.
 pub fn changed_content(
     vault: &Vault,
     before: &DirRef,

@@ -1,4 +1,4 @@
-//! What a run changed, as text for whoever reads its output: a tree, a diffstat or a diff, bounded.
+//! The changes of a run as text for readers of its output: a tree, a diffstat or a diff, of bounded size.
 
 use avfs_request::ChangeForm;
 use avfs_types::show_bytes_size;
@@ -11,9 +11,9 @@ use crate::change_summary::{ChangeSummary, Shown};
 use crate::change_view::{Extent, file_sizes, kind_words, stat_view, tree_view};
 use crate::git_patch::{PatchLimits, PatchUse, patch_view};
 
-/// Changes of a tree or a diffstat.
+/// Maximum number of changes in a tree or a diffstat.
 const CHANGES_MAX: usize = 200;
-/// A reader of a run's output has other things to read.
+/// Small limits: the patch is only one part of a run's output.
 const PATCH_LIMITS: PatchLimits = PatchLimits { file_bytes: 64 << 10, total_bytes: 256 << 10 };
 
 /// Changes as text.
@@ -21,24 +21,24 @@ const PATCH_LIMITS: PatchLimits = PatchLimits { file_bytes: 64 << 10, total_byte
 pub struct ChangeReport {
     pub form: ChangeForm,
     pub text: String,
-    /// Changes that are not in it.
+    /// Number of changes omitted from the text.
     pub left_off: u64,
-    /// Paths of which only a headline is in it.
+    /// Number of paths for which the text has only a header.
     pub shortened: u64,
 }
 
-/// Tells what changed.
+/// Reports changes.
 pub struct ChangeSummaryService<'r> {
     pub reader: &'r dyn Reader,
 }
 
 impl ChangeSummaryService<'_> {
-    /// What changed from one root to another, times alone left out.
+    /// The changes between two roots, without changes of the time only.
     pub fn between(&self, before: &DirRef, after: &DirRef) -> Result<ChangeSummary> {
         ChangeSummary::compare(&self.reader, before, after, &[], Shown::WithoutTimes)
     }
 
-    /// The changes in a form; nothing for the summary, which is told from the counts.
+    /// The changes in a form. `None` for the summary, which is printed from the counts.
     pub fn report(&self, summary: &ChangeSummary, form: ChangeForm) -> Result<Option<ChangeReport>> {
         let told = |text, left_off| ChangeReport { form, text, left_off, shortened: 0 };
         Ok(match form {

@@ -1,4 +1,4 @@
-//! What changed between two trees, in the order and the words people are shown: counted, filtered, as text.
+//! The changes between two trees, in display order: counted, filtered, and as text.
 
 use avfs_types::path::TreePath;
 use avfs_vault::backend::Reader;
@@ -9,15 +9,15 @@ use avfs_vault::{Result, read_content};
 
 use crate::line_diff::{DiffSteps, Replaced, compare};
 
-/// Larger files are said to differ, without their lines.
+/// Larger files are reported as different, without their lines.
 pub const TEXT_BYTES_MAX: u64 = 8 << 20;
-/// A NUL byte this early makes a file binary, as git has it.
+/// A NUL byte within this prefix makes a file binary, as in git.
 const BINARY_LOOK_BYTES: usize = 8000;
 const CONTEXT_LINES: usize = 3;
-/// What a unified diff says after a last line without an end.
+/// The marker in a unified diff after a last line without a newline.
 const NO_NEWLINE: &[u8] = b"\n\\ No newline at end of file\n";
 
-/// Whether changes of nothing but a modification time are told.
+/// Whether to report changes of the modification time only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     WithoutTimes,
@@ -56,7 +56,7 @@ impl ChangeCounts {
     }
 }
 
-/// The changes to tell, and their number by kind.
+/// The changes to report, and their number by kind.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeSummary {
     pub changes: Vec<Change>,
@@ -64,7 +64,7 @@ pub struct ChangeSummary {
 }
 
 impl ChangeSummary {
-    /// Compares two roots; `paths` limits the answer to what lies at or beneath one of them.
+    /// Compares two roots. `paths` limits the result to changes at or beneath one of them.
     pub fn compare(
         pages: &dyn Pages,
         before: &DirRef,
@@ -76,12 +76,12 @@ impl ChangeSummary {
             let timed = shown == Shown::WithTimes || change.kind != ChangeKind::Time;
             timed && (paths.is_empty() || paths.iter().any(|path| path.contains(&change.path)))
         };
-        // Limited first, so that a file that left the paths asked for is shown as deleted there.
+        // Filter before renames are detected, so that a file moved out of the requested paths is shown as deleted.
         let found: Vec<Change> = diff(pages, before, after)?.into_iter().filter(wanted).collect();
         Ok(Self::of(found))
     }
 
-    /// Changes that are known, as they are told.
+    /// A summary of known changes.
     #[must_use]
     pub fn of(found: Vec<Change>) -> Self {
         let changes = find_renames(found);
@@ -91,17 +91,17 @@ impl ChangeSummary {
     }
 }
 
-/// Lines that came and went.
+/// Added and deleted lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineStat {
     pub added: u64,
     pub deleted: u64,
 }
 
-/// How one change looks as text.
+/// One change as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextChange {
-    /// Neither side has bytes to compare: directories, fifos, times, modes.
+    /// Neither side has content to compare: directories, fifos, times, modes.
     NoContent,
     Binary,
     TooLarge,
@@ -112,8 +112,8 @@ pub enum TextChange {
     },
 }
 
-/// The text of a change; `reader` must hold the content of both sides. Files that cost more steps than there are left
-/// are told as replaced.
+/// The text of a change. `reader` must have the content of both sides. Files that take more steps than are left
+/// are reported as replaced.
 pub fn text_change(reader: &dyn Reader, change: &Change, steps: &mut DiffSteps) -> Result<TextChange> {
     let read = |side| side_bytes(reader, side).map_err(|error| error.in_file(&change.path));
     let (old, new) = (read(change.before.as_ref())?, read(change.after.as_ref())?);
@@ -182,14 +182,14 @@ pub(crate) fn compare_bytes(old: &[u8], new: &[u8], steps: &mut DiffSteps) -> Te
     TextChange::Lines { stat, hunks }
 }
 
-/// One hunk of a unified diff: changes that are close to each other, with the lines around them.
+/// One hunk of a unified diff: adjacent changes with their context lines.
 fn write_hunk(out: &mut Vec<u8>, old: &[&[u8]], new: &[&[u8]], hunk: &[Replaced]) {
     let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { return };
     let above = first.old.start.min(CONTEXT_LINES);
     let below = (old.len() - last.old.end).min(CONTEXT_LINES);
     let begun = first.old.start - above;
     let span = |start: usize, end: usize| match end - start {
-        // Of no lines at all: behind the line before.
+        // An empty range names the line before it.
         0 => format!("{start},0"),
         1 => format!("{}", start + 1),
         length => format!("{},{length}", start + 1),
@@ -216,13 +216,13 @@ fn write_hunk(out: &mut Vec<u8>, old: &[&[u8]], new: &[&[u8]], hunk: &[Replaced]
     write(b' ', &old[at..at + below]);
 }
 
-/// The lines of a text with their ends, which are newlines and nothing else, as git and patch(1) have it.
+/// The lines of a text, including their newlines. Only a newline ends a line, as in git and patch(1).
 #[must_use]
 pub fn lines(text: &[u8]) -> Vec<&[u8]> {
     each_line(text).collect()
 }
 
-/// As [`lines`], one after the other.
+/// Like [`lines`], as an iterator.
 pub fn each_line(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n')
 }

@@ -1,6 +1,6 @@
-//! Changes as people and agents read them: a tree, and the number of lines added and deleted. All of it bounded.
+//! Changes for people and agents: a tree, and the number of lines added and deleted. All of it bounded.
 //!
-//! Pure but for the content a caller's reader gives; nothing is left off without being counted.
+//! Pure except for the content read through the caller's reader. Everything omitted is counted.
 
 use avfs_types::ids::BlobId;
 use avfs_types::path::Shown;
@@ -12,7 +12,7 @@ use avfs_vault::page::Node;
 use crate::change_summary::{ChangeSummary, LineStat, TextChange, text_change};
 use crate::line_diff::DiffSteps;
 
-/// Changes that a tree or a diffstat tells at most, unless another number is asked for.
+/// Default maximum number of changes in a tree or a diffstat.
 pub const CHANGES_SHOWN_MAX: usize = 1000;
 
 /// The word and the letter for a kind of change.
@@ -29,7 +29,7 @@ pub const fn kind_words(kind: &ChangeKind) -> (&'static str, char) {
     }
 }
 
-/// The sizes of a file before and after; nothing where a side is no file.
+/// The sizes of a file before and after; `None` for a side that is not a file.
 #[must_use]
 pub fn file_sizes(change: &Change) -> (Option<u64>, Option<u64>) {
     let size = |side: &Option<Side>| match side.as_ref().map(|side| &side.node) {
@@ -39,7 +39,7 @@ pub fn file_sizes(change: &Change) -> (Option<u64>, Option<u64>) {
     (size(&change.before), size(&change.after))
 }
 
-/// What a change is beside its content: where a link leads, that something is no plain file, modes, attributes, names.
+/// The parts of a change other than content: link target, file type, mode, attributes, hard links.
 #[must_use]
 pub fn beside_content(change: &Change) -> Vec<String> {
     let (before, after) = (change.before.as_ref(), change.after.as_ref());
@@ -73,7 +73,7 @@ pub fn beside_content(change: &Change) -> Vec<String> {
     told
 }
 
-/// Who may execute a file is a fact about it, and so is whose rights it takes on.
+/// Mode bits worth reporting for a new file: execute permission, setuid, setgid and sticky.
 const SPECIAL_MODES: u32 = 0o7111;
 
 fn leads_to(node: &Node) -> Option<String> {
@@ -100,18 +100,18 @@ pub(crate) fn xattrs_of(side: &Side) -> Option<BlobId> {
     }
 }
 
-/// True if what is there now, or was there, is a directory.
+/// True if the entry is, or was, a directory.
 #[must_use]
 pub fn is_dir(change: &Change) -> bool {
     let side = change.after.as_ref().or(change.before.as_ref());
     matches!(side, Some(Side { node: Node::Dir(_), .. }))
 }
 
-/// A name in a tree, and what changed there: nothing for a directory that only leads to changes.
+/// A name in a tree with its change; no change for a directory that only leads to changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeLine<'a> {
     pub depth: usize,
-    /// Escaped, so that it cannot forge a line; directories end in a slash.
+    /// Escaped, so that it cannot fake a line. Directories end in a slash.
     pub name: String,
     pub change: Option<&'a Change>,
 }
@@ -119,15 +119,15 @@ pub struct TreeLine<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeView<'a> {
     pub lines: Vec<TreeLine<'a>>,
-    /// Changes that are not in it.
+    /// Number of changes omitted from the tree.
     pub left_off: u64,
 }
 
-/// Changed paths as a tree, the first `limit` of them.
+/// The first `limit` changed paths as a tree.
 #[must_use]
 pub fn tree_view(summary: &ChangeSummary, limit: usize) -> TreeView<'_> {
     let mut changes: Vec<&Change> = summary.changes.iter().collect();
-    // By names, not by bytes: `a/b` belongs right behind `a`, also where there is an `a-b`.
+    // Sort by components, not bytes: `a/b` comes right after `a`, even if there is an `a-b`.
     changes.sort_by(|a, b| a.path.components().cmp(b.path.components()));
     let left_off = changes.len().saturating_sub(limit) as u64;
     let mut lines = Vec::new();
@@ -151,25 +151,25 @@ pub fn tree_view(summary: &ChangeSummary, limit: usize) -> TreeView<'_> {
     TreeView { lines, left_off }
 }
 
-/// What came and went in one path.
+/// The extent of the change to one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     Lines(LineStat),
     Binary,
-    /// Too large to be compared.
+    /// Too large to compare.
     TooLarge,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatView<'a> {
     pub paths: Vec<(&'a Change, Extent)>,
-    /// Lines of the paths that are told.
+    /// Line counts of the listed paths.
     pub total: LineStat,
-    /// Changes that are not in it, and whose content was not read.
+    /// Number of changes that are omitted and whose content was not read.
     pub left_off: u64,
 }
 
-/// Lines that came and went, path by path, of the first `limit` changes.
+/// Added and deleted lines of the first `limit` changes, by path.
 pub fn stat_view<'a>(
     reader: &dyn Reader,
     summary: &'a ChangeSummary,
@@ -219,7 +219,7 @@ pub(crate) mod tests {
         Change { path, kind: ChangeKind::Added, before: None, after }
     }
 
-    /// Changes that add these files, and a store that has their content.
+    /// Changes that add these files, and a store with their content.
     pub(crate) fn summary(files: &[(&str, &str)]) -> (ChangeSummary, MemoryBackend) {
         let store = MemoryBackend::default();
         let mut writer = store.write().unwrap();
@@ -232,7 +232,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_tree_keeps_directories_together_and_counts_what_it_leaves_off() {
+    fn tree_keeps_directories_together_and_counts_omitted_changes() {
         let (summary, _) = summary(&[("a-b/x", "1"), ("a/deep/x", "2"), ("a/y", "3"), ("z\n", "4")]);
         let shown = |limit| {
             let view = tree_view(&summary, limit);
@@ -249,7 +249,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_stat_counts_lines_of_what_it_tells() {
+    fn stat_counts_lines_of_listed_paths() {
         let (summary, store) = summary(&[("a", "1\n2\n"), ("b", "\0"), ("c", "3\n")]);
         let reader = store.read().unwrap();
         let view = stat_view(&*reader, &summary, 2).unwrap();

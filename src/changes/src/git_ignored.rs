@@ -1,7 +1,7 @@
-//! Which changed paths git ignores: build output and dependencies, which are listed last and folded.
+//! Determines which changed paths git ignores: build output and dependencies, which are listed last and folded.
 //!
-//! The rules are those of the `.gitignore` files in the version itself. Files are read as they are needed, and both
-//! their number and their size are bounded: a version may hold anything.
+//! The rules come from the `.gitignore` files in the version itself. Files are read on demand, and their number
+//! and size are bounded, because the content of a version is untrusted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,37 +17,38 @@ use crate::change_summary::ChangeSummary;
 use crate::change_view::is_dir;
 
 const FILE_NAME: &[u8] = b".gitignore";
-/// git's own directory, which git never lists.
+/// The directory of a git repository, which git never lists.
 const GIT_DIR: &[u8] = b".git";
-/// Longer files are not read.
+/// Larger files are not read.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// Directories that are looked into; what lies in others has the rules of the directory above.
+/// Maximum directories whose `.gitignore` is read. Paths in other directories use the rules of the nearest
+/// directory above.
 const DIRS_MAX: usize = 1000;
-/// Changes that are looked at; those behind them are taken as not ignored.
+/// Maximum changes that are checked. The remaining ones count as not ignored.
 const CHANGES_LOOKED_AT_MAX: usize = 100_000;
-/// Directories that changes are folded into.
+/// Maximum directories that changes are folded into.
 const FOLDED_DIRS_MAX: usize = 20;
-/// Levels of directories that are counted separately.
+/// Maximum directory levels that are counted separately.
 const FOLDED_DEPTH_MAX: usize = 4;
 
 /// The rules of the `.gitignore` files of one version.
 pub struct GitIgnored<'r> {
     reader: &'r dyn Reader,
     root: DirRef,
-    /// Of the directories that were looked into.
+    /// Rules by directory, for the directories read so far.
     rules: HashMap<TreePath, Rules>,
-    /// The last ignored directory: changes come sorted, and everything beneath it is ignored too.
+    /// The last ignored directory: changes are sorted, and everything beneath it is ignored too.
     last: Option<TreePath>,
 }
 
 impl<'r> GitIgnored<'r> {
-    /// Of the version with this root.
+    /// The rules of the version with this root.
     #[must_use]
     pub fn new(reader: &'r dyn Reader, root: DirRef) -> Self {
         Self { reader, root, rules: HashMap::new(), last: None }
     }
 
-    /// The path itself, or the topmost directory above it, that git ignores; `None` if it ignores neither.
+    /// The topmost ignored path among the path and its parent directories; `None` if git ignores none.
     pub fn covering(&mut self, path: &TreePath, is_dir: bool) -> Result<Option<TreePath>> {
         if let Some(last) = self.last.as_ref().filter(|last| last.contains(path)) {
             return Ok(Some(last.clone()));
@@ -85,8 +86,8 @@ impl<'r> GitIgnored<'r> {
         Ok(rules)
     }
 
-    /// Places of the first `wanted` changes in the order in which people are shown them: those that git ignores come
-    /// behind the others. With each, whether it does.
+    /// Indexes of the first `wanted` changes in display order, in which ignored paths come last. Each has a
+    /// flag that is true if git ignores the path.
     pub fn last_in(&mut self, changes: &[Change], wanted: usize) -> Result<Vec<(usize, bool)>> {
         let (mut first, mut behind) = (Vec::new(), Vec::new());
         for (place, change) in changes.iter().enumerate().take(CHANGES_LOOKED_AT_MAX) {
@@ -104,7 +105,7 @@ impl<'r> GitIgnored<'r> {
         Ok(first)
     }
 
-    /// All changes, those that git ignores behind the others.
+    /// All changes, with ignored paths last.
     pub fn sorted(&mut self, summary: &ChangeSummary) -> Result<ChangeSummary> {
         let (mut others, mut ignored) = (Vec::new(), Vec::new());
         for (place, change) in summary.changes.iter().enumerate() {
@@ -142,11 +143,11 @@ impl<'r> GitIgnored<'r> {
 /// Changes by directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoldedChanges {
-    /// Places of the changes that git does not ignore.
+    /// Indexes of the changes that git does not ignore.
     pub others: Vec<usize>,
-    /// How many of those lie in each directory.
+    /// Number of those changes in each directory.
     pub dirs: BTreeMap<TreePath, u64>,
-    /// Paths that git ignores, and how many changes are at or beneath each.
+    /// Ignored paths, with the number of changes at or beneath each.
     pub ignored: BTreeMap<TreePath, u64>,
 }
 

@@ -1,7 +1,8 @@
 //! Reads git's index to distinguish a refresh from a change.
 //!
-//! `git status` rewrites the index to cache the times and inodes of files. A refresh leaves entries, modes, ids and flags
-//! alone. Untrusted input: parsing is bounded by the file's size, and anything unexpected counts as a change.
+//! `git status` rewrites the index to cache the times and inodes of files. A refresh does not change entries,
+//! modes, ids or flags. Untrusted input: parsing is bounded by the file's size, and anything unexpected counts
+//! as a change.
 
 use avfs_types::path::TreePath;
 
@@ -76,7 +77,7 @@ fn entries(text: &[u8]) -> Option<Vec<Entry>> {
             [&before[..kept], until_nul(body, &mut at)?].concat()
         } else {
             let name = until_nul(body, &mut at)?.to_vec();
-            // NULs up to a multiple of eight, at least one.
+            // Padded with NULs to a multiple of eight, at least one.
             at = begun + (at - begun).next_multiple_of(8);
             name
         };
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refresh_is_no_change_in_any_index_version() {
+    fn refresh_is_not_a_change_in_any_index_version() {
         for version in ["2", "3", "4"] {
             let dir = tempfile::tempdir().unwrap();
             let at = dir.path();

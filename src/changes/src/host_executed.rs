@@ -1,8 +1,8 @@
-//! Changed paths that act on the host by themselves once the changes are applied: tools execute them or take commands
-//! from them, or agents follow what they say.
+//! Changed paths that take effect on the host without a user action once they are applied: tools execute them
+//! or take commands from them, or agents follow their instructions.
 //!
-//! What somebody has to start (a Makefile, a build script) is not meant, and what only settings of the host make so
-//! (git's `core.hooksPath`, a repository without a work tree) cannot be known from here.
+//! Files that a user has to run explicitly (a Makefile, a build script) are not included. Files that only take
+//! effect because of settings on the host (git's `core.hooksPath`, a bare repository) cannot be detected here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,23 +20,23 @@ use avfs_vault::{Result, Vault, read_content};
 use crate::linked_paths::{HostVersion, LinkedPaths};
 
 words!(
-    /// What the host does with a file without being asked to; the first matters most.
+    /// How the host uses a file automatically. Ordered by importance.
     HostUse, "use", {
         /// Tools execute it, or take commands from it.
         Executed = "executed",
-        /// Agents follow what it says.
+        /// Agents follow its instructions.
         ReadByAgents = "read_by_agents",
     }
 );
 
-/// A changed path that the host acts on by itself.
+/// A changed path that the host uses automatically.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunsOnHost {
     pub path: TreePath,
     pub used: HostUse,
-    /// What it is, such as `a git hook`.
+    /// A description, such as `a git hook`.
     pub why: &'static str,
-    /// The symlink by which it is that, if its own path is not.
+    /// The symlink through which the path is used, if its own path would not be.
     pub link: Option<TreePath>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for RunsOnHost {
         };
         write!(f, "{used} once applied: {} ({}", self.path, self.why)?;
         match &self.link {
-            Some(link) => write!(f, ", by the link {link})"),
+            Some(link) => write!(f, ", through the symlink {link})"),
             None => write!(f, ")"),
         }
     }
@@ -59,20 +59,21 @@ const HOOK_RUNNER: &str = "commands that git hooks run";
 const GIT_SETTINGS: &str = "git's settings, which can name programs";
 const GIT_ELSEWHERE: &str = "where git finds its hooks and settings";
 const HG_SETTINGS: &str = "Mercurial's settings, which can name programs";
-const START_UP: &str = "a start-up file of shells";
+const START_UP: &str = "a shell startup file";
 const DIRENV: &str = "run by direnv";
 const SESSION: &str = "started with a session";
 const EDITOR: &str = "an editor's settings, which can name programs";
 const SSH: &str = "ssh's settings, which can name programs";
 const AGENT: &str = "an agent's settings, which can name programs";
 const INSTRUCTIONS: &str = "instructions that agents follow";
-const INSTALL_SCRIPT: &str = "a script that npm runs when it installs";
+const INSTALL_SCRIPT: &str = "a script that npm runs during install";
 
-/// What the paths are that these patterns match, in any directory: a workspace may hold several projects, or be a home. The
-/// first row that matches counts.
+/// Patterns and the description of the paths that match them, in any directory: a workspace may contain several
+/// projects, or be a home directory. The first matching row applies.
 ///
-/// A pattern is the last names of a path. `*` stands for one name or the beginning of one, `**` for any number of names.
-/// A pattern of several names begins with one that has a dot. Where a directory of a pattern is a symlink, that counts too.
+/// A pattern is matched against the last components of a path. `*` matches one component or its beginning, `**`
+/// any number of components. A pattern of several components starts with one that has a dot. A symlink in place
+/// of a directory of a pattern matches too.
 struct Row {
     why: &'static str,
     used: HostUse,
@@ -213,21 +214,21 @@ const TABLE: [Row; 18] = [
     row(INSTRUCTIONS, ReadByAgents, &[".github/prompts/**", ".github/agents/**", ".github/chatmodes/**"]),
 ];
 
-/// Directories of version control systems, which hold many others.
+/// Version control directories, which have many subdirectories.
 const STORES: [&[u8]; 2] = [b".git", b".hg"];
 
 /// The scripts of a `package.json` that `npm install` runs in its directory.
 const INSTALL_SCRIPTS: [&str; 7] =
     ["preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"];
-/// A longer one is taken for one that has such scripts.
+/// A larger file is assumed to have such scripts.
 const PACKAGE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a file or link of this path is to the host; nothing if nobody there looks at it by themselves.
+/// How the host uses a file or symlink at this path; `None` if no tool reads it automatically.
 #[must_use]
 pub fn runs_on_host(path: &TreePath, node: &Node) -> Option<(HostUse, &'static str)> {
     let names: Vec<&[u8]> = path.components().collect();
     let last = names.last()?;
-    // Never executed: git puts them there to be copied.
+    // Never executed: git installs them as templates.
     if last.ends_with(b".sample") {
         return None;
     }
@@ -241,7 +242,7 @@ pub fn runs_on_host(path: &TreePath, node: &Node) -> Option<(HostUse, &'static s
         dirs.into_iter().any(is_found)
     };
     let of_itself = || TABLE.iter().find(|row| row.patterns.iter().any(|pattern| is_found(pattern)));
-    // A directory may hold files of several rows; what is executed matters most.
+    // A directory may contain files of several rows; `Executed` has precedence.
     let of_its_dir = || {
         let rows = TABLE.iter().filter(|row| row.patterns.iter().any(|pattern| leads_there(pattern)));
         rows.min_by_key(|row| row.used)
@@ -254,8 +255,8 @@ pub fn runs_on_host(path: &TreePath, node: &Node) -> Option<(HostUse, &'static s
     row.map(|row| (row.used, row.why))
 }
 
-/// The places that the host acts on in the root of a project, and the directories on the way to them: as far as the
-/// patterns name them.
+/// The paths in the root of a project that the host uses automatically, and the directories leading to them, as
+/// far as the patterns name them.
 #[must_use]
 pub fn places_of_host() -> Vec<TreePath> {
     let mut places = BTreeSet::new();
@@ -269,8 +270,8 @@ pub fn places_of_host() -> Vec<TreePath> {
     places.into_iter().collect()
 }
 
-/// Whether a directory of this path may lead to a place that the host acts on: a project may be anywhere but among the
-/// files of a version control system.
+/// Whether a directory may contain a path that the host uses automatically: projects may be anywhere except
+/// inside version control directories.
 #[must_use]
 pub fn may_hold(dir: &TreePath) -> bool {
     let names: Vec<&[u8]> = dir.components().collect();
@@ -284,7 +285,7 @@ pub fn may_hold(dir: &TreePath) -> bool {
     }
 }
 
-/// True if more names may follow these in a pattern.
+/// True if a path that continues these components can match the pattern.
 fn begins(pattern: &str, names: &[&[u8]]) -> bool {
     let Some((name, others)) = names.split_first() else { return true };
     let (first, rest) = pattern.split_once('/').map_or((pattern, None), |(first, rest)| (first, Some(rest)));
@@ -296,7 +297,7 @@ fn begins(pattern: &str, names: &[&[u8]]) -> bool {
     }
 }
 
-/// True if a pattern is these names, all of them.
+/// True if the pattern matches all of these components.
 fn is_match(pattern: &str, names: &[&[u8]]) -> bool {
     let (first, rest) = pattern.split_once('/').map_or((pattern, None), |(first, rest)| (first, Some(rest)));
     match (first, rest) {
@@ -312,8 +313,8 @@ fn is_match(pattern: &str, names: &[&[u8]]) -> bool {
     }
 }
 
-/// Those of the changes that act on the host once they are applied. `after` is the version they lead to, and `dir` the
-/// directory of the host it is for.
+/// The changes that take effect on the host automatically once they are applied. `after` is the version after
+/// the changes, and `dir` is the host directory they are for.
 pub fn called_out(
     vault: &Vault,
     after: &DirRef,
@@ -356,13 +357,13 @@ fn brings_install_script(vault: &Vault, change: &Change, after: &Node) -> Result
     }
     let file = match after {
         Node::File(file) => file,
-        // Nobody knows what will be there.
+        // The content of the target is unknown.
         Node::Symlink(_) => return Ok(true),
         Node::Dir(_) | Node::Fifo(_) => return Ok(false),
     };
     let Some(scripts) = install_scripts(vault, file)? else { return Ok(true) };
     let before = match (&change.kind, &change.before) {
-        // It was that of another directory.
+        // The old scripts belonged to another directory.
         (ChangeKind::Renamed { .. }, _) => None,
         (_, Some(Side { node: Node::File(file), .. })) => install_scripts(vault, file)?,
         (_, Some(_) | None) => None,
@@ -370,8 +371,8 @@ fn brings_install_script(vault: &Vault, change: &Change, after: &Node) -> Result
     Ok(scripts.iter().any(|script| !script.is_null()) && before.as_ref() != Some(&scripts))
 }
 
-/// The scripts that an installation runs, null where there is none; nothing if they cannot be told from here, though npm
-/// may find some: it is milder than a strict reader about bytes that are no text and about nesting.
+/// The scripts that an installation runs, null for each one that is absent. `None` if they cannot be determined
+/// although npm may find some: npm is more lenient than a strict parser about invalid UTF-8 and nesting.
 fn install_scripts(vault: &Vault, file: &FileNode) -> Result<Option<Vec<Value>>> {
     if file.size > PACKAGE_BYTES_MAX {
         return Ok(None);
@@ -407,13 +408,13 @@ mod tests {
         runs_on_host(&TreePath::parse(path.as_bytes()).unwrap(), node)
     }
 
-    /// The names that a pattern says, with others for its stars.
+    /// A path that matches a pattern, with names in place of its stars.
     fn example(pattern: &str) -> String {
         pattern.replace("**", "some/deep").replace('*', "some")
     }
 
     #[test]
-    fn every_pattern_is_found_in_any_directory() {
+    fn every_pattern_matches_in_any_directory() {
         for row in &TABLE {
             for pattern in row.patterns {
                 let earlier = TABLE.iter().take_while(|other| other.why != row.why || other.used != row.used);
@@ -425,14 +426,14 @@ mod tests {
                 }
                 assert!(
                     !pattern.contains('/') || pattern.starts_with('.'),
-                    "{pattern} would not be looked for"
+                    "{pattern} would not be searched for"
                 );
             }
         }
     }
 
     #[test]
-    fn what_acts_on_the_host_is_known_by_its_path() {
+    fn paths_used_by_the_host_are_recognized() {
         for (path, used, why) in [
             (".git/hooks/pre-commit", Executed, HOOK),
             ("sub/project/.git/hooks/post-checkout", Executed, HOOK),
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_place_of_a_directory_counts() {
+    fn symlink_in_place_of_a_directory_matches() {
         for (path, used, why) in [
             (".claude", Executed, AGENT),
             ("web/.cursor", Executed, AGENT),
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_looked_for_where_they_may_be() {
+    fn directories_that_may_contain_such_paths_are_searched() {
         let holds = |path: &str| may_hold(&TreePath::parse(path.as_bytes()).unwrap());
         for dir in
             ["", "src", "a/.worktrees/b", ".git", ".git/hooks", "a/.git/modules/x/y", ".git/worktrees/w"]
@@ -507,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_does_not_look_at_is_no_matter() {
+    fn paths_not_used_by_the_host_do_not_match() {
         for path in [
             "",
             "src/main.rs",

@@ -1,6 +1,6 @@
-//! What a run changed: counted, shown, and applied to the directory it was made for.
+//! The changes of a run: counting, displaying, and applying them to the directory they were made for.
 //!
-//! This crate never runs a command, and writes to the directory in [`apply`] only.
+//! This crate never runs a command, and writes to the host directory only in [`apply`].
 //!
 //! ```
 //! use avfs_changes::{HostUse, runs_on_host};
@@ -8,7 +8,7 @@
 //! use avfs_types::path::TreePath;
 //! use avfs_vault::page::{Node, SymlinkNode};
 //!
-//! // A hook that git would execute once it is applied.
+//! A hook that git would execute once it is applied.
 //! let hook = TreePath::parse(b".git/hooks/pre-commit")?;
 //! let node = Node::Symlink(SymlinkNode {
 //!     mtime: FileTime::default(),

@@ -1,17 +1,17 @@
-//! Which lines differ between two texts: Myers' algorithm in linear space, within a bounded number of steps.
+//! Finds the lines that differ between two texts: Myers' algorithm in linear space, with a bounded number of steps.
 //!
-//! Beyond the bound, what is not compared yet counts as replaced: the outcome still leads from one text to the
-//! other, and is the same on every machine.
+//! When the steps run out, everything not compared yet counts as replaced: the result still transforms one text
+//! into the other, and is the same on every machine.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Steps that comparing one file may take: enough for thousands of edits among lines that both texts have.
+/// Maximum steps to compare one file: enough for thousands of edits among lines that both texts have.
 const FILE_STEPS_MAX: u64 = 1 << 24;
-/// Steps for all the files that are shown together.
+/// Maximum steps for all files that are shown together.
 const TOTAL_STEPS_MAX: u64 = 1 << 28;
 
-/// Steps that are left for the files of one diff.
+/// Steps left for the files of one diff.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffSteps(u64);
 
@@ -22,7 +22,7 @@ impl Default for DiffSteps {
 }
 
 impl DiffSteps {
-    /// Takes steps off; false if there were not enough.
+    /// Subtracts steps; false if there were not enough.
     fn take(&mut self, steps: usize) -> bool {
         let enough = self.0.checked_sub(steps as u64);
         self.0 = enough.unwrap_or(0);
@@ -30,14 +30,14 @@ impl DiffSteps {
     }
 }
 
-/// Lines of the old text, and those of the new one that stand in their place.
+/// A range of old lines and the new lines that replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
     pub old: Range<usize>,
     pub new: Range<usize>,
 }
 
-/// What differs, in order; between two of them at least one line is the same.
+/// The differences in order. At least one equal line separates two of them.
 #[must_use]
 pub fn compare(old: &[&[u8]], new: &[&[u8]], total: &mut DiffSteps) -> Vec<Replaced> {
     let mut steps = DiffSteps(total.0.min(FILE_STEPS_MAX));
@@ -50,7 +50,7 @@ pub fn compare(old: &[&[u8]], new: &[&[u8]], total: &mut DiffSteps) -> Vec<Repla
 fn compare_within(old: &[&[u8]], new: &[&[u8]], steps: &mut DiffSteps) -> Vec<Replaced> {
     let [old, new] = numbered(old, new);
     let (mut kept_old, mut kept_new) = (vec![false; old.len()], vec![false; new.len()]);
-    // What the other text does not have at all needs no search.
+    // Lines that do not occur in the other text need no search.
     let (places_old, places_new) = (shared(&old, &new), shared(&new, &old));
     let (a, b) = (pick(&old, &places_old), pick(&new, &places_new));
     let mut boxes = vec![(0..a.len(), 0..b.len())];
@@ -79,7 +79,7 @@ fn compare_within(old: &[&[u8]], new: &[&[u8]], steps: &mut DiffSteps) -> Vec<Re
     slid(&old, &new, &ranges(&kept_old, &kept_new))
 }
 
-/// The same number for the same line.
+/// Assigns equal lines the same number.
 fn numbered(old: &[&[u8]], new: &[&[u8]]) -> [Vec<usize>; 2] {
     let mut numbers = HashMap::new();
     [old, new].map(|lines| {
@@ -93,7 +93,7 @@ fn numbered(old: &[&[u8]], new: &[&[u8]]) -> [Vec<usize>; 2] {
     })
 }
 
-/// The places of lines that the other text has too.
+/// The indexes of lines that also occur in the other text.
 fn shared(lines: &[usize], others: &[usize]) -> Vec<usize> {
     let numbers = lines.iter().chain(others).max().map_or(0, |most| most + 1);
     let mut there = vec![false; numbers];
@@ -105,9 +105,9 @@ fn pick(lines: &[usize], places: &[usize]) -> Vec<usize> {
     places.iter().map(|at| lines[*at]).collect()
 }
 
-/// Furthest points, one for each diagonal: from one corner of the box towards the other.
+/// The furthest-reaching point on each diagonal, from one corner of the edit graph towards the other.
 struct Front {
-    /// By diagonal, the first of them -`zero`; how many lines of `a` are behind the point.
+    /// By diagonal, starting at -`zero`: the number of lines of `a` consumed at the point.
     reach: Vec<Option<usize>>,
     zero: usize,
 }
@@ -117,12 +117,12 @@ impl Front {
         Self { reach: vec![None; 2 * edits_max + 3], zero: edits_max + 1 }
     }
 
-    /// The place of a diagonal, `up` above the lowest of those that `edits` edits reach.
+    /// The index of a diagonal: `up` above the lowest one reachable with `edits` edits.
     fn place(&self, edits: usize, up: usize) -> usize {
         self.zero + up - edits
     }
 
-    /// One more edit, then all the lines that are the same; gives the point, and how many lines those are.
+    /// Makes one more edit, then follows equal lines. Returns the point and the number of equal lines.
     fn advance(
         &mut self,
         place: usize,
@@ -131,7 +131,7 @@ impl Front {
         same: impl Fn(usize, usize) -> bool,
     ) -> Option<(usize, usize, usize)> {
         let right = self.reach[place - 1].filter(|x| *x < n).map(|x| x + 1);
-        // One line of `b` further: the point on the diagonal above has one line less of it behind.
+        // One more line of `b`: the point on the diagonal above has consumed one line of `b` less.
         let down = self.reach[place + 1].filter(|x| x + self.zero < place + m + 1);
         let x = if edits == 0 { Some(0) } else { right.max(down) };
         self.reach[place] = x;
@@ -145,16 +145,16 @@ impl Front {
     }
 }
 
-/// A point in the middle of a shortest way from the beginning of both to their ends, neither of which is the same;
-/// `None` if there are not enough steps to find it.
+/// A point in the middle of a shortest path from the start of both texts to their ends. The texts must differ
+/// in their first and last lines. `None` if there are not enough steps to find it.
 fn middle(a: &[usize], b: &[usize], steps: &mut DiffSteps) -> Option<(usize, usize)> {
     let (n, m) = (a.len(), b.len());
-    // Each edit more takes a step for each diagonal: more than this cannot be paid for.
+    // Each additional edit costs one step per diagonal, so more edits than this cannot be afforded.
     let payable = usize::try_from(steps.0.isqrt()).unwrap_or(usize::MAX) + 1;
     let edits_max = (n + m).div_ceil(2).min(payable);
     let (mut forward, mut backward) = (Front::new(edits_max), Front::new(edits_max));
     let (is_odd, zero) = ((n + m) % 2 == 1, forward.zero);
-    // The place that the same diagonal has from the other corner: k from one is n - m - k from the other.
+    // The index of the same diagonal seen from the other corner: k from one is n - m - k from the other.
     let other = |place: usize| (2 * zero + n).checked_sub(place + m);
     let met = |front: &Front, place: usize, x: usize| {
         let there = other(place).and_then(|place| front.reach.get(place).copied().flatten());
@@ -191,7 +191,7 @@ fn middle(a: &[usize], b: &[usize], steps: &mut DiffSteps) -> Option<(usize, usi
     None
 }
 
-/// What lies between lines that are kept.
+/// The ranges between lines that are kept.
 fn ranges(kept_old: &[bool], kept_new: &[bool]) -> Vec<Replaced> {
     let mut found = Vec::new();
     let (mut x, mut y) = (0, 0);
@@ -206,13 +206,13 @@ fn ranges(kept_old: &[bool], kept_new: &[bool]) -> Vec<Replaced> {
     found
 }
 
-/// Lines that only came or only went are moved down as far as the text stays the same, as git does: so a new
-/// function ends with its own last line, not with that of the one before it.
+/// Moves pure insertions and deletions down as far as the text stays the same, as git does: so a new function
+/// ends with its own last line, not with that of the function before it.
 fn slid(old: &[usize], new: &[usize], replaced: &[Replaced]) -> Vec<Replaced> {
     let mut moved: Vec<Replaced> = Vec::with_capacity(replaced.len());
     for (at, one) in replaced.iter().enumerate() {
         let mut one = one.clone();
-        // The one before may have slid to here.
+        // The previous range may have moved down to here.
         if let Some(last) =
             moved.pop_if(|last| last.old.end == one.old.start || last.new.end == one.new.start)
         {
@@ -247,7 +247,7 @@ mod tests {
 
     fn compared(old: &[&[u8]], new: &[&[u8]], steps: u64) -> Vec<Replaced> {
         let replaced = compare(old, new, &mut DiffSteps(steps));
-        // What is left is the same on both sides.
+        // The remaining lines are equal on both sides.
         let (mut x, mut y) = (0, 0);
         for one in replaced.iter().chain([&Replaced { old: old.len()..old.len(), new: new.len()..new.len() }])
         {
@@ -262,7 +262,7 @@ mod tests {
         replaced.iter().map(|one| one.old.len() + one.new.len()).sum()
     }
 
-    /// Lines that came and went at least, found the slow way.
+    /// The minimum number of added and deleted lines, found by a slow algorithm.
     fn fewest(old: &[&[u8]], new: &[&[u8]]) -> usize {
         let mut row: Vec<usize> = (0..=new.len()).collect();
         for (x, line) in old.iter().enumerate() {
@@ -290,20 +290,20 @@ mod tests {
             let (old, new) = (text(&old), text(&new));
             let found = compared(&old, &new, TOTAL_STEPS_MAX);
             prop_assert_eq!(edits(&found), fewest(&old, &new));
-            // With fewer steps it is longer, and still leads from one to the other.
+            // With fewer steps the difference is longer, but still transforms one text into the other.
             prop_assert!(edits(&compared(&old, &new, steps)) >= edits(&found));
         }
     }
 
     #[test]
-    fn lines_that_came_slide_down() {
+    fn added_lines_slide_down() {
         let found = compared(&text(b"{a}{b}"), &text(b"{a}{c}{b}"), TOTAL_STEPS_MAX);
         assert_eq!(found, [Replaced { old: 4..4, new: 4..7 }]);
     }
 
-    /// Lines of two kinds in no order: whatever finds the shortest difference of these takes hours.
+    /// Two kinds of lines in random order: finding the shortest difference of these takes hours.
     #[test]
-    fn texts_that_are_costly_to_compare_are_replaced_whole() {
+    fn texts_that_are_expensive_to_compare_are_replaced_completely() {
         let kinds = |seed: u64| -> Vec<&[u8]> {
             let mut state = seed;
             let next = || {
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(steps.0, 0);
         assert_eq!(found.len(), 1);
         assert!(edits(&found) > 390_000, "{found:?}");
-        // Two changes far apart in the same text cost little.
+        // Two distant changes in the same text are cheap.
         let mut edited = old.clone();
         edited[100] = b"x\n";
         edited[199_000] = b"y\n";

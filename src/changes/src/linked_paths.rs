@@ -1,7 +1,7 @@
-//! Which paths of a version are reached by another name as well: through a symlink in a place that the host acts on.
+//! Paths of a version that also have another name, through a symlink in a place that the host uses automatically.
 //!
-//! Links are resolved in the version alone, never on the host. The search is bounded: directories near the changes come
-//! first, then those nearest to the root. Nothing is looked up in a directory beyond the bounds.
+//! Symlinks are resolved only in the version, never on the host. The search is bounded: directories near the
+//! changes come first, then those nearest to the root. Directories beyond the bounds are not searched.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
@@ -14,52 +14,52 @@ use avfs_vault::{Result, tree};
 
 use crate::host_executed::{may_hold, runs_on_host};
 
-/// Directories and entries that are looked at: a run that changes something waits for it.
+/// Maximum directories and entries to search: a run with changes waits for the search.
 const DIRS_MAX: usize = 500;
 const ENTRIES_MAX: usize = 50_000;
-/// Levels of directories. Projects lie less deep.
+/// Maximum directory levels. Projects are less deep.
 const LEVELS_MAX: usize = 64;
-/// Links that are resolved, and what one of them may take: as many links as the kernel follows.
+/// Maximum symlinks to resolve, and limits for resolving one of them: at most as many symlinks as the kernel follows.
 const RESOLVED_MAX: usize = 1_000;
 const FOLLOWED_MAX: usize = 40;
 const STEPS_MAX: usize = 1_000;
-/// Links that lead to one path, and links in the name of a directory that is looked at: they may lead in circles.
+/// Maximum symlinks to one path, and in the name of a searched directory: symlinks may form cycles.
 const NAMES_MAX: usize = 16;
 const NESTED_MAX: usize = 4;
 
-/// A version and the directory of the host it is for, which absolute links may name.
+/// A version, and its host directory, which absolute symlinks may refer to.
 pub struct HostVersion<'a> {
     pub pages: &'a dyn Pages,
     pub root: &'a DirRef,
     pub dir: Option<&'a Path>,
 }
 
-/// Paths by which links lead elsewhere.
+/// Paths that are also reachable through symlinks.
 #[derive(Debug, Default)]
 pub struct LinkedPaths {
-    /// A path, and the links that lead to it or through it.
+    /// A path, and the symlinks that lead to it or through it.
     links: BTreeMap<TreePath, Vec<TreePath>>,
 }
 
-/// A directory by its path, and by the path that a tool of the host has for it.
+/// A directory, by its path and by the path that a tool on the host uses for it.
 struct Waiting {
     real: TreePath,
     dir: DirRef,
     seen_as: TreePath,
-    /// Links in that path.
+    /// Number of symlinks in `seen_as`.
     links: usize,
 }
 
-/// Where a link leads.
+/// The target of a symlink.
 struct Resolved {
     path: TreePath,
     node: Node,
-    /// Other links on the way.
+    /// Other symlinks on the way.
     through: Vec<TreePath>,
 }
 
 impl LinkedPaths {
-    /// `near` are the paths whose directories are looked at first.
+    /// Searches for symlinks. The directories of the `near` paths are searched first.
     pub fn find<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>) -> Self {
         let mut found = Self::default();
         let mut visited = HashSet::new();
@@ -78,7 +78,7 @@ impl LinkedPaths {
             if !visited.insert((real.clone(), seen_as.clone())) {
                 continue;
             }
-            // What is damaged elsewhere in the version is no reason to fail here.
+            // Damage elsewhere in the version is not an error here.
             let Ok(tree::Dir { entries, .. }) = tree::open_whole(place.pages, &dir, &real, &mut Err) else {
                 continue;
             };
@@ -120,7 +120,7 @@ impl LinkedPaths {
         }
     }
 
-    /// The other names of a path, each with the link that it is reached by.
+    /// The other names of a path, each with the symlink it is reached through.
     pub fn names_of<'a>(&'a self, path: &'a TreePath) -> impl Iterator<Item = (TreePath, &'a TreePath)> {
         let above = self.links.iter().filter(|(above, _)| above.contains(path));
         above.flat_map(move |(above, links)| {
@@ -134,7 +134,7 @@ fn is_searched(dir: &TreePath) -> bool {
     dir.components().nth(LEVELS_MAX).is_none() && may_hold(dir)
 }
 
-/// The directories that the paths lie in, as far as the bounds leave room for others. Each is looked up once.
+/// The parent directories of the paths, as far as the bounds leave room for others. Each is looked up once.
 fn nearest<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>) -> VecDeque<Waiting> {
     let mut known = HashMap::from([(TreePath::root(), Some(*place.root))]);
     let mut waiting = VecDeque::new();
@@ -145,7 +145,7 @@ fn nearest<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>
             above = dir.split().map(|(above, _)| above);
             missing.push(dir);
         }
-        // From the topmost down.
+        // From the topmost directory down.
         while let Some(dir) = missing.pop() {
             if known.len() > DIRS_MAX / 2 {
                 return waiting;
@@ -166,9 +166,9 @@ fn nearest<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>
     waiting
 }
 
-/// Follows a link that lies in `dir`, as the kernel would; `None` if it leads nowhere or out of the version.
+/// Follows a symlink in `dir` as the kernel would. `None` if it is dangling or leads out of the version.
 fn resolve(place: &HostVersion<'_>, dir: &TreePath, target: &[u8]) -> Result<Option<Resolved>> {
-    // The directories on the way, the root first.
+    // The directories on the way, starting with the root.
     let mut way = vec![(TreePath::root(), *place.root)];
     for name in dir.components() {
         let Some((path, above)) = way.last() else { return Ok(None) };
@@ -209,7 +209,7 @@ fn resolve(place: &HostVersion<'_>, dir: &TreePath, target: &[u8]) -> Result<Opt
     Ok(way.pop().map(|(path, dir)| Resolved { path, node: Node::Dir(dir), through }))
 }
 
-/// Puts the names of a target before those that are left; false if it is an absolute path that lies elsewhere.
+/// Prepends the components of a target to the remaining ones; false for an absolute path outside the directory.
 fn put_first(
     place: &HostVersion<'_>,
     target: &[u8],
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree of these files and, with a target, links; sorted by path.
+    /// A tree of these files and, where a target is given, symlinks; sorted by path.
     fn tree(paths: &[(&str, Option<&str>)], new: &mut NewPages) -> DirRef {
         fn dir(prefix: &str, paths: &[(&str, Option<&str>)], new: &mut NewPages) -> DirRef {
             let mut entries: Vec<Entry> = Vec::new();
@@ -278,7 +278,7 @@ mod tests {
         dir("", paths, new)
     }
 
-    /// The names that a changed path has besides its own.
+    /// The other names of a changed path.
     fn names(paths: &[(&str, Option<&str>)], changed: &str) -> Vec<String> {
         let mut new = NewPages::default();
         let root = tree(paths, &mut new);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_in_the_version() {
+    fn symlinks_are_followed_in_the_version() {
         for (link, target, changed, name) in [
             (".git/hooks", "../tools/hooks", "tools/hooks/x", ".git/hooks/x"),
             (".claude", "shared/claude", "shared/claude/a/b", ".claude/a/b"),
@@ -308,7 +308,7 @@ mod tests {
             let mut paths = [(link, Some(target)), (changed, None)];
             paths.sort();
             assert_eq!(names(&paths, changed), [name], "{link} -> {target}");
-            // Control: without the link, and for another path.
+            // Control: without the symlink, and for another path.
             assert_eq!(names(&[(changed, None)], changed), [""; 0]);
             let mut paths = [(link, Some(target)), (changed, None), ("other/x", None)];
             paths.sort();
@@ -317,29 +317,29 @@ mod tests {
     }
 
     #[test]
-    fn links_behind_links_are_found() {
+    fn symlinks_to_symlinks_are_found() {
         let paths = [(".claude", Some("cfg")), ("cfg/hooks", Some("../tools")), ("tools/x.sh", None)];
         assert_eq!(names(&paths, "tools/x.sh"), [".claude/hooks/x.sh"]);
-        // A link on the way decides what is found at its end.
+        // A symlink on the way determines which file is at the end.
         let paths = [(".claude", Some("a/b")), ("a", Some("other")), ("other/b/x", None)];
         assert_eq!(names(&paths, "a"), [".claude"]);
         assert_eq!(names(&paths, "other/b/x"), [".claude/x"]);
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_left_alone() {
+    fn dangling_symlinks_are_ignored() {
         for target in ["../out", "/etc", "/srv", ".claude", "missing", "x/y", "/srv/p/../p/x"] {
             assert_eq!(names(&[(".claude", Some(target)), ("x", None)], "x"), [""; 0], "{target}");
         }
         let around = [(".claude", Some("d/l")), ("d/l", Some("../.claude")), ("x", None)];
         assert_eq!(names(&around, "x"), [""; 0]);
-        // Where no tool of the host looks.
+        // In places that no tool on the host reads.
         let elsewhere = [(".git/objects/hooks", Some("../../x")), ("bin", Some("x")), ("x/y", None)];
         assert_eq!(names(&elsewhere, "x/y"), [""; 0]);
     }
 
     #[test]
-    fn links_in_circles_come_to_an_end() {
+    fn symlink_cycles_terminate() {
         assert_eq!(names(&[(".claude", Some(".")), ("x", None)], "x"), [".claude/x"]);
         let circle = [(".claude", Some("d")), ("d/l", Some("../e")), ("d/x", None), ("e/m", Some("../d"))];
         assert!(names(&circle, "d/x").contains(&".claude/x".to_owned()));

@@ -1,4 +1,4 @@
-//! The truth about a command that was taken for one that only looks: what it changed.
+//! Checks which paths a command changed that was classified read-only.
 
 use avfs_types::path::TreePath;
 use avfs_vault::capture::Captured;
@@ -6,13 +6,14 @@ use avfs_vault::edit::Edit;
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::{Result, Vault, tree};
 
-/// Paths that were changed in more than the time of a directory, which files made and removed in it leave.
+/// Changed paths, except directories of which only the time changed: creating and removing a file in them has
+/// that effect.
 pub fn touched(vault: &Vault, before: &DirRef, captured: &Captured<'_>) -> Result<Vec<TreePath>> {
     let reader = vault.read()?;
     let mut touched = Vec::new();
     for (path, edit) in &captured.edits {
         let time_only = match edit {
-            // Only a directory is worth looking up: every other edit is a change by itself.
+            // Only a directory needs a lookup: every other edit is a change.
             Edit::Dir(meta) => match tree::lookup(&&*reader, before, path)? {
                 Some(Node::Dir(dir)) => {
                     let old = tree::top(&&*reader, &dir.tree)?.0;
@@ -29,7 +30,7 @@ pub fn touched(vault: &Vault, before: &DirRef, captured: &Captured<'_>) -> Resul
     Ok(touched)
 }
 
-/// What a command changed that was to look only, in a few words; nothing if it kept to that.
+/// The changes of a command that was classified read-only, in a few words; `None` if it changed nothing.
 #[must_use]
 pub fn violation(touched: &[TreePath]) -> Option<String> {
     let first = touched.first()?;

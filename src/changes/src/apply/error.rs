@@ -1,4 +1,4 @@
-//! What keeps changes from being applied.
+//! Errors that prevent changes from being applied.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
 
-/// A path that is not as the changes expect it.
+/// A path whose state on the host is not the one the changes expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub path: TreePath,
@@ -15,7 +15,7 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    /// True for a path inside a git repository's own directory.
+    /// True for a path inside the `.git` directory of a repository.
     #[must_use]
     pub fn is_in_repository(&self) -> bool {
         self.path.as_bytes().split(|byte| *byte == b'/').any(|part| part == b".git")
@@ -24,23 +24,23 @@ impl Conflict {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    #[error("{} changed since the run began, so nothing was written: {}", dir.display(), list(conflicts))]
+    #[error("{} changed since the run started; nothing was written: {}", dir.display(), list(conflicts))]
     Conflict { dir: PathBuf, conflicts: Vec<Conflict> },
-    #[error("{} changed since, so nothing was taken out of it: {}", dir.display(), list(conflicts))]
+    #[error("{} changed since the apply; nothing was reverted: {}", dir.display(), list(conflicts))]
     ChangedSince { dir: PathBuf, conflicts: Vec<Conflict> },
-    #[error("nothing of {what} is in the directory")]
+    #[error("no changes of {what} are applied to the directory")]
     NotApplied { what: String },
-    #[error("the record of what was applied cannot be read")]
+    #[error("cannot read the record of the applied changes")]
     Unreadable,
-    #[error("nothing that a run changed is in the directory")]
+    #[error("no changes of any run are applied to the directory")]
     NothingApplied,
     #[error("no permission to change {path}; nothing was written")]
     NoPermission { path: TreePath },
-    #[error("the {what} of {path} cannot be kept; nothing was written")]
+    #[error("cannot preserve the {what} of {path}; nothing was written")]
     Owner { what: &'static str, path: TreePath },
-    #[error("{path} lies on another file system than the directory; nothing was written")]
+    #[error("{path} is on a different file system than the directory; nothing was written")]
     OtherFileSystem { path: TreePath },
-    #[error("{pattern:?} is not a pattern: {detail}")]
+    #[error("invalid pattern {pattern:?}: {detail}")]
     BadPattern { pattern: String, detail: String },
     #[error("cannot {operation} {}", path.display())]
     Dir {

@@ -1,4 +1,4 @@
-//! The host directory as it is now, compared with what versions say; nothing here writes.
+//! The current state of the host directory, compared with versions. Nothing here writes.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -34,22 +34,23 @@ pub struct Host<'a> {
     root: OwnedFd,
     device: u64,
     out: &'a WriteOut<'a>,
-    /// Directories that were found to be writable.
+    /// Directories known to be writable.
     writable: RefCell<HashSet<TreePath>>,
     caller: Caller,
 }
 
-/// What is at a path.
+/// The state of a path on the host.
 #[derive(Clone, Copy)]
 pub enum Look {
-    /// One of the directories on the way is none.
+    /// A parent of the path is missing or is not a directory.
     NoParent,
     Absent,
     There(HostStat),
 }
 
 impl Look {
-    /// Whether it is still what was found before. Names in a directory come and go, each told for itself.
+    /// Whether the state is the same as before. For directories, times are ignored: each name in them is
+    /// compared on its own.
     fn still(&self, before: &Self) -> bool {
         match (before, self) {
             (Self::NoParent, Self::NoParent) | (Self::Absent, Self::Absent) => true,
@@ -65,12 +66,12 @@ impl Look {
 impl<'a> Host<'a> {
     pub fn open(dir: &Path, out: &'a WriteOut<'a>) -> Result<Self> {
         let root = beneath::open_root(dir).map_err(ApplyError::dir("open", dir))?;
-        let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("look at", dir))?.device;
-        let caller = Caller::now().map_err(ApplyError::dir("find out who may change", dir))?;
+        let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("stat", dir))?.device;
+        let caller = Caller::now().map_err(ApplyError::dir("check the permissions of", dir))?;
         Ok(Self { dir: dir.to_owned(), root, device, out, writable: RefCell::default(), caller })
     }
 
-    /// The mode that a file with this content already is to have, if it has another.
+    /// The mode to set on a file whose content is already correct; `None` if its mode is correct too.
     pub fn other_mode(&self, node: &Node, stat: &HostStat) -> Option<u32> {
         let Node::File(file) = node else { return None };
         let mode = self.out.set_ids.mode_of_present(file.mode, stat.mode);
@@ -85,14 +86,14 @@ impl<'a> Host<'a> {
         self.root.as_fd()
     }
 
-    /// Opens a directory beneath the root, never through a link.
+    /// Opens a directory beneath the root, without following symlinks.
     pub fn open_dir(&self, path: &TreePath) -> std::io::Result<OwnedFd> {
         beneath::open(self.root(), path.as_bytes(), DIR)
     }
 
     pub fn look(&self, path: &TreePath) -> Result<Look> {
         let Some((parent, name)) = path.split() else {
-            let stat = beneath::fstat(self.root()).map_err(ApplyError::io("look at", path))?;
+            let stat = beneath::fstat(self.root()).map_err(ApplyError::io("stat", path))?;
             return Ok(Look::There(stat));
         };
         let parent = match self.open_dir(&parent) {
@@ -102,7 +103,7 @@ impl<'a> Host<'a> {
                     Cause::NotFound | Cause::NotADirectory | Cause::Link => Ok(Look::NoParent),
                     Cause::NoPermission => Err(ApplyError::NoPermission { path: path.clone() }),
                     Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Unreadable | Cause::Other => {
-                        Err(ApplyError::Io { operation: "look at", path: path.clone(), source: error })
+                        Err(ApplyError::Io { operation: "stat", path: path.clone(), source: error })
                     }
                 };
             }
@@ -110,7 +111,7 @@ impl<'a> Host<'a> {
         match beneath::stat(parent.as_fd(), name) {
             Ok(stat) => Ok(Look::There(stat)),
             Err(error) if Cause::of(&error) == Cause::NotFound => Ok(Look::Absent),
-            Err(error) => Err(refused("look at", path)(error)),
+            Err(error) => Err(refused("stat", path)(error)),
         }
     }
 
@@ -118,7 +119,7 @@ impl<'a> Host<'a> {
         Ok(self.look(path)?.still(before))
     }
 
-    /// Makes sure, before anything is written, that the name can be made, replaced or removed.
+    /// Checks, before anything is written, that a name can be created, replaced or removed.
     pub fn require_writable(&self, path: &TreePath) -> Result<()> {
         let Some((parent, _)) = path.split() else { return Ok(()) };
         if self.writable.borrow().contains(&parent) {
@@ -128,7 +129,7 @@ impl<'a> Host<'a> {
         let may = Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::accessat(&fd, ".", may, AtFlags::EACCESS)
             .map_err(|errno| refused("write to the directory of", path)(errno.into()))?;
-        let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("look at", path))?;
+        let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("stat", path))?;
         if stat.device != self.device {
             return Err(ApplyError::OtherFileSystem { path: path.clone() });
         }
@@ -136,14 +137,14 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// The same for a name in a directory that goes too: one that is closed to its owner is opened for that.
+    /// Same check for a name in a directory that is removed too: its owner can make such a directory writable first.
     pub fn require_removable(&self, path: &TreePath) -> Result<()> {
         match self.require_writable(path) {
             Err(ApplyError::NoPermission { path }) => {
                 let Some((parent, _)) = path.split() else { return Ok(()) };
                 let fd = self.open_dir(&parent).map_err(refused("open the directory of", &path))?;
                 let stat = rustix::fs::fstat(&fd);
-                let stat = stat.map_err(|errno| ApplyError::io("look at", &path)(errno.into()))?;
+                let stat = stat.map_err(|errno| ApplyError::io("stat", &path)(errno.into()))?;
                 match stat.st_uid == rustix::process::geteuid().as_raw() {
                     true => Ok(()),
                     false => Err(ApplyError::NoPermission { path }),
@@ -153,11 +154,11 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Owner, group and attributes of what is there. Fails if a new file could not have them.
+    /// Owner, group and attributes of the file at a path. Fails if a new file could not be given the same.
     pub fn standing(&self, path: &TreePath) -> Result<Standing> {
         let (parent, name) = path.split().unwrap_or((TreePath::root(), b"."));
         let parent = self.open_dir(&parent).map_err(refused("open the directory of", path))?;
-        let standing = Standing::of(parent.as_fd(), name).map_err(refused("look at", path))?;
+        let standing = Standing::of(parent.as_fd(), name).map_err(refused("read the attributes of", path))?;
         let what = match standing.unkept(&self.caller) {
             None => return Ok(standing),
             Some(Unkept::Fixed) => return Err(ApplyError::NoPermission { path: path.clone() }),
@@ -167,12 +168,12 @@ impl<'a> Host<'a> {
         Err(ApplyError::Owner { what, path: path.clone() })
     }
 
-    /// Whether the mode and times of what is there can be set.
+    /// Whether the caller can set the mode and times of the file at a path.
     pub fn is_own(&self, path: &TreePath) -> Result<bool> {
         let (parent, name) = path.split().unwrap_or((TreePath::root(), b"."));
         let parent = self.open_dir(&parent).map_err(refused("open the directory of", path))?;
         let stat = rustix::fs::statat(&parent, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW);
-        let stat = stat.map_err(|errno| refused("look at", path)(errno.into()))?;
+        let stat = stat.map_err(|errno| refused("stat", path)(errno.into()))?;
         Ok(self.caller.may_adjust(stat.st_uid))
     }
 
@@ -187,7 +188,7 @@ impl<'a> Host<'a> {
         HostEntry { host: self, path, stat, content: None, xattrs: None }
     }
 
-    /// Everything beneath a directory of the host.
+    /// All paths beneath a directory of the host.
     pub fn names_beneath(&self, dir: &TreePath) -> Result<Vec<TreePath>> {
         let mut all = Vec::new();
         let mut waiting = vec![dir.clone()];
@@ -195,7 +196,7 @@ impl<'a> Host<'a> {
             let fd = self.open_dir(&at).map_err(refused("open", &at))?;
             for listed in beneath::names(fd.as_fd()).map_err(refused("list", &at))? {
                 let child = at.join(&listed.name);
-                let stat = beneath::stat(fd.as_fd(), &listed.name).map_err(refused("look at", &child))?;
+                let stat = beneath::stat(fd.as_fd(), &listed.name).map_err(refused("stat", &child))?;
                 if stat.kind == HostKind::Dir {
                     waiting.push(child.clone());
                 }
@@ -216,7 +217,8 @@ fn refused(operation: &'static str, path: &TreePath) -> impl FnOnce(std::io::Err
     }
 }
 
-/// Something that is there; read at most once, and only if its kind, mode and size do not say enough.
+/// A file on the host. Its content is read at most once, and only if kind, mode and size do not decide the
+/// comparison.
 pub struct HostEntry<'h> {
     host: &'h Host<'h>,
     path: &'h TreePath,
@@ -226,10 +228,11 @@ pub struct HostEntry<'h> {
 }
 
 impl HostEntry<'_> {
-    /// True if it is what a version has, its time and stripped bits apart. `meta` is that of a directory.
+    /// True if it equals the node of a version, ignoring its time and stripped mode bits. `meta` applies to
+    /// directories.
     ///
-    /// A file is read for that, whatever its stamp says: one that is written through a mapping may keep it for half a
-    /// minute.
+    /// The content of a file is always read, regardless of its stamp: writes through a mapping may not update
+    /// the times for half a minute.
     pub fn is(&mut self, node: &Node, meta: Option<&DirMeta>) -> Result<bool> {
         match node {
             Node::File(file) => self.is_file(file),
@@ -256,7 +259,7 @@ impl HostEntry<'_> {
         }
     }
 
-    /// True for a git index with the same entries as the version's: only cached times and inodes differ.
+    /// True for a git index with the same entries as in the version: only cached times and inodes differ.
     pub fn is_refreshed_index(&mut self, node: &Node) -> Result<bool> {
         let Node::File(file) = node else { return Ok(false) };
         let is_small = self.stat.size.max(file.size) <= INDEX_BYTES_MAX;

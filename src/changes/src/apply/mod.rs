@@ -1,10 +1,10 @@
-//! From a fork's or a run's changes to the host directory they were made for: `avfs apply`, and a run's `--apply`; and
-//! out of it again: `avfs unapply`.
+//! Applies the changes of a fork or run to the host directory they were made for (`avfs apply`, `--apply` of a
+//! run), and reverts them (`avfs unapply`).
 //!
-//! Every path is compared with the base version first; one that somebody changed since stops everything before
-//! anything is written. New content is complete beside the directory before the first name changes, and each
-//! name changes in one step, so that a file is old or new whenever it is looked at. Applied again after a
-//! crash, it finishes: what is as it should be already is no conflict.
+//! Every path is first compared with the base version; a path that another process changed since then aborts
+//! the apply before anything is written. New content is written completely to a staging directory before the
+//! first name changes, and each name changes atomically, so that a reader sees either the old or the new file.
+//! Applying again after a crash completes the work: a path that is already in its new state is not a conflict.
 
 mod error;
 mod host;
@@ -38,27 +38,27 @@ pub use error::{ApplyError, Conflict};
 pub use select::Filter;
 pub use unapply::{Standing, unapply};
 
-/// The changes that are to be applied.
+/// The changes to apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub fork: ForkName,
-    /// The runs that made them.
+    /// The runs that made the changes.
     pub runs: Vec<RunId>,
     pub before: VersionRecord,
     pub after: VersionRecord,
-    /// When what was changed on the host may be in `before` though the command did not begin from it.
+    /// Period in which a change on the host may have entered `before` although the command did not start from it.
     doubt: Option<RangeInclusive<Timestamp>>,
 }
 
-/// A directory that lies beneath a command is imported beside it, so what somebody changes meanwhile may be in the
-/// version that the run is said to begin from, whatever the command had read of it before.
+/// A live directory is imported while the command runs on it. A change that another process makes in the
+/// meantime may be in the run's start version, although the command may have read the file before that change.
 fn doubt(run: &RunRecord, before: &VersionRecord) -> Option<RangeInclusive<Timestamp>> {
     let own_import = run.version_before == Some(before.id) && before.at >= run.started_at;
     own_import.then_some(run.started_at..=before.at)
 }
 
 impl Subject {
-    /// The changes of a fork since it began, was last applied as a whole or was synced; or those of one run.
+    /// The changes of a fork since it was created, last applied completely, or synced; or the changes of one run.
     pub fn of(vault: &Vault, what: &ChangesOf) -> Result<Self, VaultError> {
         let reader = vault.read()?;
         match what.meant(&*reader)? {
@@ -76,9 +76,10 @@ impl Subject {
         if run.discarded_at.is_some() {
             return Err(without("it was discarded"));
         }
-        let before = run.version_before.ok_or_else(|| without("it ended before it had one"))?;
-        let kept =
-            |id| reader.version(&id)?.ok_or_else(|| without("its fork is gone, and its versions with it"));
+        let before = run.version_before.ok_or_else(|| without("it ended before it had a start version"))?;
+        let kept = |id| {
+            reader.version(&id)?.ok_or_else(|| without("its fork was deleted, and its versions with it"))
+        };
         let (before, after) = (kept(before)?, kept(run.version_after.unwrap_or(before))?);
         let doubt = doubt(run, &before);
         Ok(Self { fork: run.fork.clone(), runs: vec![run.id.clone()], before, after, doubt })
@@ -86,7 +87,7 @@ impl Subject {
 
     fn of_fork(reader: &dyn Reader, name: &ForkName) -> Result<Self, VaultError> {
         let fork = reader.fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })?;
-        // Every version of the fork, and how many steps it is behind the head.
+        // Every version of the fork, with its distance from the head.
         let mut own = HashMap::from([(fork.head, 0)]);
         for version in History::new(reader, fork.head) {
             let version = version?;
@@ -103,13 +104,13 @@ impl Subject {
                 made.push((run, after));
             }
         }
-        // What was applied from the beginning on is what the host has. One that was applied by itself, before
-        // others that came earlier, leaves those to be applied.
+        // The host has the changes of all runs that were applied without a gap from the start. A run applied on
+        // its own, before earlier runs, does not count: the earlier ones are still to apply.
         let mut base = fork.base;
         while let Some((_, after)) = made.pop_if(|(run, _)| run.applied_at.is_some()) {
             base = after;
         }
-        // Since a sync the changes are changes of the version that it merged.
+        // After a sync, the changes are relative to the version that the sync merged.
         if let LastSync::Found { version, merged } = last_sync(reader, &fork, usize::MAX)? {
             let is_newer = match (own.get(&version), own.get(&base)) {
                 (Some(synced), Some(applied)) => synced < applied,
@@ -127,31 +128,31 @@ impl Subject {
 
 pub struct ApplyOptions<'a> {
     pub filter: &'a Filter,
-    /// For how long it can be taken back.
+    /// How long the apply can be reverted.
     pub keep_seconds: i64,
     pub set_ids: SetIds,
     pub trial: Trial,
     pub meter: &'a Meter,
 }
 
-/// What an apply did, or would do.
+/// The result of an apply, or of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
-    /// The changes that were asked for, times included.
+    /// The requested changes, including time changes.
     pub changes: Vec<Change>,
-    /// Those of them that the directory had already.
+    /// Number of those changes that the directory already has.
     pub already: u64,
-    /// Files of which setuid and setgid bits are not applied.
+    /// Files whose setuid and setgid bits are not applied.
     pub stripped: Vec<TreePath>,
-    /// Changes that the filter left out.
+    /// Number of changes that the filter excludes.
     pub left_out: u64,
-    /// Directories that should have gone, but hold files that are not versioned.
+    /// Directories that should be removed, but contain files that are not versioned.
     pub kept_dirs: Vec<TreePath>,
 }
 
-/// Writes changes to `dir` and marks the runs that made them, unless it is a trial.
+/// Writes changes to `dir` and marks the runs that made them as applied, unless this is a trial.
 ///
-/// Runs of which a part was left out are not marked: there is more of them to apply.
+/// Runs whose changes are applied only in part are not marked: the rest can still be applied.
 pub fn apply(
     vault: &Vault,
     subject: &Subject,
@@ -196,7 +197,7 @@ pub fn apply(
     Ok(applied)
 }
 
-/// The changes that an apply would write, as far as the vault alone can tell: the directory is not looked at.
+/// The changes that an apply would write, according to the vault alone: the directory is not read.
 pub fn changes_to_apply(
     vault: &Vault,
     subject: &Subject,
@@ -207,7 +208,7 @@ pub fn changes_to_apply(
     Ok(chosen(all, filter).0)
 }
 
-/// The changes that the filter lets pass, with the new directories that those need; and how many it does not.
+/// The changes that the filter selects, with the new directories they need; and the number of excluded changes.
 fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
     let accepted = |change: &Change| filter.accepts(&change.path) && !is_in_own_dir(&change.path);
     let taken = all.iter().filter(|change| accepted(change) && change.after.is_some());
@@ -217,7 +218,7 @@ fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
     let (chosen, others): (Vec<Change>, Vec<Change>) = all
         .into_iter()
         .partition(|change| accepted(change) || (makes_dir(change) && above.contains(&change.path)));
-    // A directory's time comes with what is in it.
+    // The time of a directory follows from the changes in it.
     let missed = |change: &&Change| change.kind != ChangeKind::Time || !is_dir(&change.after);
     let left_out = others.iter().filter(missed).count() as u64;
     (chosen, left_out)

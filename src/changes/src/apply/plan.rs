@@ -1,4 +1,4 @@
-//! What is to be done in the host directory: decided for all changes before the first is made.
+//! Plans the steps in the host directory. All changes are decided before the first one is made.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -24,22 +24,22 @@ const DIR_GONE: &str = "its directory is gone";
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// A file, link or fifo, complete before it gets its name.
+    /// A file, symlink or fifo, completed before it gets its name.
     Put {
         path: TreePath,
         node: Node,
         over: Over,
-        /// What it keeps of the file whose place it takes.
+        /// The attributes to preserve from the file it replaces.
         standing: Option<Standing>,
     },
-    /// A directory that is not there, with what was asked for of everything in it.
+    /// A new directory, with all requested changes in it.
     Plant {
         path: TreePath,
         dir: DirRef,
         meta: DirMeta,
         over: Over,
     },
-    /// Only the mode (of a file) and the time of something that is there.
+    /// Only the mode (of a file) and the time of an existing entry.
     Adjust {
         path: TreePath,
         mode: Option<u32>,
@@ -51,7 +51,7 @@ pub enum Task {
     Rmdir {
         path: TreePath,
     },
-    /// The time, and where `meta` says so everything else, of a directory itself.
+    /// The time of a directory itself and, depending on `what`, its other metadata.
     Finish {
         path: TreePath,
         meta: DirMeta,
@@ -67,26 +67,26 @@ pub enum DirPart {
 
 pub struct Plan {
     pub tasks: Vec<Task>,
-    /// Changes that need no step.
+    /// Number of changes that need no step.
     pub already: u64,
-    /// Changes whose content is there already.
+    /// Changes whose content is already in place.
     pub there: Vec<TreePath>,
-    /// What was found where something changes.
+    /// The state found at each changed path.
     seen: Vec<(TreePath, Look)>,
-    /// Directories that give way to something else.
+    /// Directories that are replaced by something else.
     swapped: HashSet<TreePath>,
 }
 
 impl Plan {
-    /// Refuses all of it if something is no longer as it was when this was decided: by now everything new was
-    /// written, which takes its time. `asked` are the paths of all changes.
+    /// Fails if the host changed since the plan was made: writing the new content to the staging directory
+    /// takes time. `asked` are the paths of all changes.
     pub fn check_again(&self, host: &Host<'_>, asked: &HashSet<TreePath>) -> Result<()> {
         let mut conflicts = Vec::new();
         for (path, before) in &self.seen {
             let gives_way = self.swapped.contains(path);
             let is_new = |name: &TreePath| !asked.contains(name);
             if !host.is_still(path, before)? || gives_way && host.names_beneath(path)?.iter().any(is_new) {
-                let reason = "it was changed during the apply";
+                let reason = "it changed during the apply";
                 conflicts.push(Conflict { path: path.clone(), reason });
             }
         }
@@ -99,41 +99,41 @@ impl Plan {
 
 enum Step {
     Already,
-    /// As it should be, but for what other steps may change of it.
+    /// Already correct, except for parts that other steps may change.
     Settle(Task),
     Do(Task),
     Conflict(&'static str),
 }
 
-/// A name of a linked file in the new state.
+/// A name of a hard-linked file in the new state.
 struct Member {
     path: TreePath,
     node: Node,
-    /// What it is on the host, if nothing is to be done about it.
+    /// Device and inode on the host, if the name needs no step.
     there: Option<(u64, u64)>,
 }
 
 struct Maker<'a> {
     host: &'a Host<'a>,
     pages: &'a dyn Pages,
-    /// Paths that changes are asked for.
+    /// The paths of the requested changes.
     asked: HashSet<&'a TreePath>,
-    /// Directories that come as a whole, and those that give way to something else.
+    /// Directories that are created as a whole, and those that are replaced by something else.
     planted: HashSet<TreePath>,
     swapped: HashSet<TreePath>,
-    /// Directories that go.
+    /// Directories that are removed.
     going: HashSet<TreePath>,
     links: BTreeMap<LinkId, Vec<Member>>,
     tasks: Vec<Task>,
     already: u64,
     there: Vec<TreePath>,
     seen: Vec<(TreePath, Look)>,
-    /// Directories, and whether they came to their place in the time of doubt.
+    /// Whether each directory was moved to its place in the period of doubt.
     moved: HashMap<TreePath, bool>,
 }
 
-/// Decides on every change, or refuses all of them. What changed on the host in a time of `doubt` may have been
-/// changed by others without the run having seen it.
+/// Decides every change, or rejects all of them. A change on the host during `doubt` may have been made by
+/// another process without the run having seen it.
 pub fn make(
     host: &Host<'_>,
     pages: &dyn Pages,
@@ -156,7 +156,7 @@ pub fn make(
     };
     let (mut conflicts, mut told) = (Vec::new(), HashSet::new());
     for change in changes {
-        // Sorted by path: a directory comes before everything in it.
+        // Sorted by path: a directory comes before its entries.
         if change.path.ancestors().any(|above| maker.planted.contains(&above)) {
             continue;
         }
@@ -168,7 +168,7 @@ pub fn make(
             verdict = Step::Conflict(reason);
         }
         match verdict {
-            // Why its directory is gone is told of the directory itself.
+            // A missing directory is reported once, for the directory itself.
             Step::Conflict(DIR_GONE) if change.path.ancestors().any(|above| told.contains(&above)) => {}
             Step::Conflict(reason) => {
                 told.insert(change.path.clone());
@@ -206,7 +206,8 @@ impl Maker<'_> {
         Ok(tree::top(self.pages, &dir.tree)?.0)
     }
 
-    /// Why what was looked at last may not be what the run saw: it was changed then, or came there with a directory.
+    /// Why the entry may differ from the one the run saw: it changed during `doubt`, or was moved there with a
+    /// directory.
     fn doubtful(
         &mut self,
         path: &TreePath,
@@ -217,21 +218,22 @@ impl Maker<'_> {
             && stat.kind != HostKind::Dir
             && within(stat.ctime)
         {
-            return Ok(Some("it was changed while the run began"));
+            return Ok(Some("it changed while the run was starting"));
         }
         for above in path.ancestors().filter(|above| !above.is_root()) {
             let moved = match self.moved.get(&above) {
                 Some(known) => *known,
                 None => {
                     let look = self.host.look(&above)?;
-                    // A name that comes or goes in it changes both times, and a rename only the one.
+                    // Adding or removing a name in a directory changes both ctime and mtime; renaming the
+                    // directory changes only ctime.
                     let moved =
                         matches!(look, Look::There(stat) if within(stat.ctime) && stat.ctime != stat.mtime);
                     *self.moved.entry(above).or_insert(moved)
                 }
             };
             if moved {
-                return Ok(Some("a directory above it was changed while the run began"));
+                return Ok(Some("a parent directory changed while the run was starting"));
             }
         }
         Ok(None)
@@ -261,11 +263,11 @@ impl Maker<'_> {
     fn own_metadata(&self, change: &Change, look: Look, old: &DirRef, new: &DirRef) -> Result<Step> {
         let Look::There(stat) = look else { return Ok(Step::Conflict("it was deleted")) };
         if stat.kind != HostKind::Dir {
-            return Ok(Step::Conflict("it is no directory any more"));
+            return Ok(Step::Conflict("it is no longer a directory"));
         }
         let (old_meta, meta, path) = (self.meta(old)?, self.meta(new)?, change.path.clone());
         if change.kind == ChangeKind::Time {
-            // Its time changes with every name in it, which are compared each for itself.
+            // The time of a directory changes with every name in it; the names are compared individually.
             let same = stat.mtime == meta.mtime;
             let finish = Task::Finish { path, meta, what: DirPart::Time };
             return Ok(if same { Step::Settle(finish) } else { Step::Do(finish) });
@@ -282,7 +284,7 @@ impl Maker<'_> {
     fn dir_goes(&self, path: &TreePath, look: Look, old: &DirRef) -> Result<Step> {
         let Look::There(stat) = look else { return Ok(Step::Already) };
         let mut meta = self.meta(old)?;
-        // One who was killed may have opened it.
+        // A process that was killed may have made it writable.
         if stat.mode == meta.mode | 0o700 {
             meta.mode = stat.mode;
         }
@@ -308,7 +310,7 @@ impl Maker<'_> {
             return Ok(Step::Conflict("it was changed"));
         }
         if self.host.names_beneath(path)?.iter().any(|name| !self.asked.contains(name)) {
-            return Ok(Step::Conflict("it holds files that are not versioned"));
+            return Ok(Step::Conflict("it contains files that are not versioned"));
         }
         self.swapped.insert(path.clone());
         Ok(Step::Do(Task::Put {
@@ -345,7 +347,7 @@ impl Maker<'_> {
         Ok(Step::Do(Task::Plant { path: path.clone(), dir: *dir, meta, over }))
     }
 
-    /// A directory that an apply before this one has made may still lack its own mode.
+    /// A directory created by an earlier apply may not have its final mode yet.
     fn dir_is_there(&mut self, path: &TreePath, stat: HostStat, new: &DirRef) -> Result<Step> {
         self.there.push(path.clone());
         let meta = self.meta(new)?;
@@ -353,7 +355,7 @@ impl Maker<'_> {
         if made && self.host.found(path, stat).has_xattrs(meta.xattrs.as_ref())? {
             return Ok(Step::Settle(Task::Finish { path: path.clone(), meta, what: DirPart::All }));
         }
-        Ok(Step::Conflict("something else was made there"))
+        Ok(Step::Conflict("something else was created there"))
     }
 
     fn goes(&self, path: &TreePath, look: Look, old: &Node) -> Result<Step> {
@@ -378,7 +380,7 @@ impl Maker<'_> {
                 if same {
                     self.settled(path, stat, None, new)
                 } else {
-                    Ok(Step::Conflict("something else was made there"))
+                    Ok(Step::Conflict("something else was created there"))
                 }
             }
         }
@@ -402,7 +404,7 @@ impl Maker<'_> {
         Ok(Step::Conflict("it was changed"))
     }
 
-    /// Content that stays is not written again, as long as the file can be opened to set its mode.
+    /// Avoids rewriting unchanged content, if the file can be opened to set its mode.
     fn cheapest(&self, path: &TreePath, stat: &HostStat, old: &Node, new: &Node) -> Result<Task> {
         let adjust = |mode| Ok(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) });
         let put = || self.replace(path, new);
@@ -422,15 +424,15 @@ impl Maker<'_> {
         }
     }
 
-    /// A new file in the place of one that is there, whose owner and the like it keeps.
+    /// A new file that replaces an existing one and keeps its owner and attributes.
     fn replace(&self, path: &TreePath, node: &Node) -> Result<Task> {
         let standing = Some(self.host.standing(path)?);
         Ok(Task::Put { path: path.clone(), node: node.clone(), over: Over::File, standing })
     }
 
-    /// What is left to do where the content is as it should be: the time, and who shares the file.
+    /// The step for an entry whose content is already correct: its time and its hard links.
     fn settled(&mut self, path: &TreePath, stat: HostStat, old: Option<&Node>, new: &Node) -> Result<Step> {
-        // Taken back, it would be content that others have written too.
+        // An unapply must not revert content that another process wrote as well.
         if old.is_none_or(|old| content(old) != content(new)) {
             self.there.push(path.clone());
         }
@@ -486,7 +488,7 @@ impl Maker<'_> {
                     if *what == DirPart::All && !self.is_finished(path, meta)? {
                         self.host.require_own(path)?;
                     }
-                    // Its time is that of the last name that changed in it, as the kernel sets it.
+                    // Its time stays the one the kernel set when the last name in it changed.
                     return Ok(());
                 }
             }
@@ -495,13 +497,13 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Whether a directory has its mode and attributes already.
+    /// Whether a directory already has its mode and attributes.
     fn is_finished(&self, path: &TreePath, meta: &DirMeta) -> Result<bool> {
         let Look::There(stat) = self.host.look(path)? else { return Ok(false) };
         Ok(stat.mode == meta.mode && self.host.found(path, stat).has_xattrs(meta.xattrs.as_ref())?)
     }
 
-    /// The names of one file are made anew together, unless they are one file already.
+    /// Creates all names of a hard-linked file again, unless they already are one file.
     fn join_links(&mut self) -> Result<()> {
         for members in std::mem::take(&mut self.links).into_values() {
             let one_file =
@@ -521,7 +523,7 @@ impl Maker<'_> {
     }
 }
 
-/// What a file or link holds.
+/// The content of a file or the target of a symlink.
 fn content(node: &Node) -> Option<(Option<FileContent>, &[u8])> {
     match node {
         Node::File(file) => Some((Some(file.content), &[])),

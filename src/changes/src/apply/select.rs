@@ -1,4 +1,4 @@
-//! Which changes are asked for, by patterns of their paths.
+//! Selects changes by patterns on their paths.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +13,8 @@ use avfs_vault::set_ids::SetIds;
 
 use crate::apply::error::ApplyError;
 
-/// Patterns of paths: `*` stays within a name, `**` does not; one without a slash means a name in any directory.
-/// A pattern that names a directory means everything in it.
+/// Path patterns: `*` matches within a name, `**` across names. A pattern without a slash matches a name in any
+/// directory. A pattern that matches a directory includes everything in it.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     include: Option<GlobSet>,
@@ -22,7 +22,7 @@ pub struct Filter {
     patterns: [Vec<String>; 2],
 }
 
-/// What an application was to write, as its record keeps it.
+/// The selection of an apply, as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Choice {
@@ -50,7 +50,7 @@ impl Choice {
 }
 
 impl Filter {
-    /// Without `include` everything is asked for.
+    /// An empty `include` selects everything.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, ApplyError> {
         let patterns = [include.to_vec(), exclude.to_vec()];
         let include = if include.is_empty() { None } else { Some(set(include)?) };
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_mean_what_people_expect() {
+    fn patterns_match_names_and_directories() {
         let accepts = |include: &[&str], exclude: &[&str], path: &str| {
             let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
             let filter = Filter::new(&owned(include), &owned(exclude)).unwrap();

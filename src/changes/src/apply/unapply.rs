@@ -1,4 +1,5 @@
-//! Takes what was applied out of the host directory again: exactly what was written, and only if it is still there.
+//! Reverts applied changes in the host directory: exactly the ones that were written, and only if they are
+//! still in place.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -20,20 +21,21 @@ use avfs_vault::{Vault, VaultError, require_version};
 use super::select::Choice;
 use super::{Applied, ApplyError, chosen, host, plan, write};
 
-/// What was written of a run's changes and not taken back: applications between the same two versions, newest first.
+/// Applied changes of a run that were not reverted: applications between the same two versions, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub applications: Vec<ApplicationRecord>,
 }
 
 impl Standing {
-    /// Everything that stands of a run, newest first. An application of several runs is taken back as a whole.
+    /// The applications of a run that were not reverted, newest first. An application of several runs is
+    /// reverted as a whole.
     pub fn of_run(reader: &dyn Reader, run: &RunRecord) -> Result<Vec<Self>, ApplyError> {
         let mut all = applications_of_run(reader, run)?;
         if let (true, Some(at), Some(before), Some(after)) =
             (all.is_empty(), run.applied_at, run.version_before, run.version_after)
         {
-            // From before applications were recorded.
+            // Applied before applications were recorded.
             all.push(ApplicationRecord {
                 seq: 0,
                 fork: run.fork.clone(),
@@ -54,7 +56,7 @@ impl Standing {
         Ok(Self::grouped(all))
     }
 
-    /// Everything that stands of a fork, newest first.
+    /// The applications of a fork that were not reverted, newest first.
     pub fn of_fork(reader: &dyn Reader, fork: &ForkName) -> Result<Vec<Self>, ApplyError> {
         let mut all = reader.applications_of_fork(fork).map_err(VaultError::from)?;
         all.retain(ApplicationRecord::stands);
@@ -76,7 +78,7 @@ impl Standing {
         groups
     }
 
-    /// Whose changes were applied last and stand.
+    /// The fork or run whose changes were applied last and not reverted.
     pub fn newest(reader: &dyn Reader) -> Result<ChangesOf, ApplyError> {
         let all = reader.applications_after(Timestamp(i64::MIN)).map_err(VaultError::from)?;
         if let Some(of) = all.into_iter().find(ApplicationRecord::stands) {
@@ -90,7 +92,7 @@ impl Standing {
     }
 }
 
-/// Takes it out of `dir` and records that, unless it is a trial.
+/// Reverts the applications in `dir` and records it, unless this is a trial.
 pub fn unapply(
     vault: &Vault,
     standing: &Standing,
@@ -128,7 +130,7 @@ pub fn unapply(
     Ok(taken)
 }
 
-/// Names that were one file are made one again together, also those whose content stayed as it was.
+/// Adds all names of hard-linked files, including names whose content did not change: they are linked again together.
 fn with_linked(forward: &[Change], written: &mut HashSet<TreePath>) {
     let link = |change: &Change| change.before.as_ref().and_then(|side| side.node.link());
     let links: HashSet<LinkId> =
@@ -137,7 +139,7 @@ fn with_linked(forward: &[Change], written: &mut HashSet<TreePath>) {
     written.extend(linked.map(|change| change.path.clone()));
 }
 
-/// A conflict means something else here.
+/// Reports a conflict as a change since the apply.
 fn since(error: ApplyError) -> ApplyError {
     let ApplyError::Conflict { dir, conflicts } = error else { return error };
     ApplyError::ChangedSince { dir, conflicts }

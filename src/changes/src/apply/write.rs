@@ -1,4 +1,4 @@
-//! Carries out a plan: everything new is complete in a staging directory first, then names change one by one.
+//! Executes a plan: all new content is first completed in a staging directory, then names change one by one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ use crate::apply::error::ApplyError;
 
 type Result<T> = std::result::Result<T, ApplyError>;
 
-/// Does everything; gives the directories that could not go.
+/// Executes the whole plan. Returns the directories that could not be removed.
 pub fn carry_out(
     host: &Host<'_>,
     out: &WriteOut<'_>,
@@ -39,7 +39,8 @@ pub fn carry_out(
     let new = |task: &Task| matches!(task, Task::Put { .. } | Task::Plant { .. });
     let place = staging_place(dir);
     let times = times_to_keep(host, tasks, place == dir)?;
-    // Also where nothing is new: one who was killed may have left its staging after the last name was changed.
+    // Even if nothing is new: a process that was killed may have left its staging directory after changing the
+    // last name.
     export::sweep(&place);
     let stage = if tasks.iter().any(new) {
         let stage = Stage { host, out, wanted, staging: Staging::make(&place)? };
@@ -70,7 +71,7 @@ pub fn carry_out(
         let fd = host.open_dir(path).map_err(ApplyError::io("finish", path))?;
         make::set_mode(fd.as_fd(), *mode).map_err(ApplyError::io("finish", path))?;
     }
-    // The deepest first, after every name in them has its place.
+    // Deepest first, after every name in them is in place.
     tasks.iter().rev().try_for_each(|task| adjust(host, out, task))?;
     for (path, mtime) in times {
         let fd = host.open_dir(&path).map_err(ApplyError::io("finish", &path))?;
@@ -80,8 +81,8 @@ pub fn carry_out(
     Ok(kept)
 }
 
-/// The times of directories in which names are only given anew: a file that is written in place does not change
-/// the time of its directory, so the rename that stands for it must not either.
+/// The times of directories in which names are only replaced: writing a file in place does not change the time
+/// of its directory, so the rename that replaces the file must not either.
 fn times_to_keep(host: &Host<'_>, tasks: &[Task], staged_in_root: bool) -> Result<Vec<(TreePath, FileTime)>> {
     let mut kept: BTreeSet<TreePath> = BTreeSet::new();
     let mut changed: BTreeSet<TreePath> = BTreeSet::new();
@@ -107,18 +108,19 @@ fn times_to_keep(host: &Host<'_>, tasks: &[Task], staged_in_root: bool) -> Resul
     let kept = kept.into_iter().filter(|path| !changed.contains(path));
     let mut timed = Vec::new();
     for path in kept {
-        // The time of another user's directory cannot be set back.
+        // The time of a directory that belongs to another user cannot be set.
         if !host.is_own(&path)? {
             continue;
         }
-        let fd = host.open_dir(&path).map_err(ApplyError::io("look at", &path))?;
-        let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("look at", &path))?;
+        let fd = host.open_dir(&path).map_err(ApplyError::io("open", &path))?;
+        let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("stat", &path))?;
         timed.push((path, stat.mtime));
     }
     Ok(timed)
 }
 
-/// The vault's own directory is no part of the workspace, so nothing is seen of the staging there.
+/// The staging directory is in the vault's own directory, which is not part of the workspace and therefore not
+/// visible in it.
 fn staging_place(dir: &Path) -> PathBuf {
     let own = dir.join(avfs_types::VAULT_DIR);
     let device = |path: &Path| {
@@ -151,7 +153,7 @@ struct Stage<'a> {
     staging: Staging,
 }
 
-/// A directory in the staging that still needs its metadata.
+/// A directory in the staging directory that still needs its metadata.
 struct Planted {
     fd: OwnedFd,
     unfinished: Vec<Unfinished>,
@@ -168,10 +170,10 @@ impl Stage<'_> {
         self.staging.fd.as_fd()
     }
 
-    /// Writes everything that is new; the host directory is not touched yet.
+    /// Writes all new content. Does not change the host directory.
     fn fill(&self, tasks: &[Task]) -> Result<()> {
         let umask = Umask::beneath(self.fd()).map_err(VaultError::Output)?;
-        // Where the first name of each linked file is.
+        // The first staged name of each hard-linked file.
         let mut first: BTreeMap<LinkId, TreePath> = BTreeMap::new();
         let mut planted = Vec::new();
         for (number, task) in tasks.iter().enumerate() {
@@ -189,11 +191,11 @@ impl Stage<'_> {
                 Task::Adjust { .. } | Task::Unlink { .. } | Task::Rmdir { .. } | Task::Finish { .. } => {}
             }
         }
-        // Only now: a link made into a directory changes its time.
+        // Must come after linking: creating a link in a directory changes its time.
         for dir in planted {
             self.out.finish(dir.fd.as_fd(), &dir.unfinished)?;
             let xattrs = self.out.wanted_xattrs(dir.meta.xattrs.as_ref())?;
-            // It can only be moved while its owner may write to it.
+            // It can only be moved while its owner can write to it.
             make::finish_dir(dir.fd.as_fd(), dir.meta.mode | 0o700, &xattrs, dir.meta.mtime)
                 .map_err(ApplyError::io("finish", &dir.path))?;
         }
@@ -218,7 +220,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Gives a new file the owner and the attributes of the one whose place it takes, before it takes it.
+    /// Gives a new file the owner and attributes of the file it replaces, before it replaces it.
     fn keep_standing(
         &self,
         standing: &Standing,
@@ -240,7 +242,7 @@ impl Stage<'_> {
             | Cause::ReadOnly
             | Cause::DiskFull
             | Cause::Unreadable
-            | Cause::Other => ApplyError::io("keep the owner and the attributes of", path)(error),
+            | Cause::Other => ApplyError::io("preserve the owner and attributes of", path)(error),
         })
     }
 
@@ -267,7 +269,7 @@ impl Stage<'_> {
                     first.insert(link, here);
                 }
                 Some(known) => {
-                    // Within the directory they are one file already; with those elsewhere they become one.
+                    // Names within the directory already are one file; link them to the names elsewhere.
                     let (parent, name) = self.split(&here, &member)?;
                     remove_file(parent.as_fd(), &name).map_err(ApplyError::io("link", &member))?;
                     self.link(known, &here, &member)?;
@@ -289,7 +291,7 @@ impl Stage<'_> {
         make::link(from.as_fd(), &from_name, to.as_fd(), &to_name).map_err(ApplyError::io("link", of))
     }
 
-    /// Gives one new thing its name.
+    /// Moves one staged entry to its name.
     fn put_in_place(&self, number: usize, task: &Task) -> Result<()> {
         let (path, over, meta) = match task {
             Task::Put { path, over, .. } => (path, *over, None),
@@ -298,7 +300,7 @@ impl Stage<'_> {
                 return Ok(());
             }
         };
-        let failed = || ApplyError::io("put in place", path);
+        let failed = || ApplyError::io("move into place", path);
         let Some((parent, name)) = path.split() else { return Ok(()) };
         let parent = self.host.open_dir(&parent).map_err(failed())?;
         let staged = staged_name(number);
@@ -312,7 +314,8 @@ impl Stage<'_> {
     }
 }
 
-/// Opens directories that go and that their owner may not write to; gives their modes.
+/// Makes directories writable that will be removed and that their owner cannot write to. Returns their original
+/// modes.
 fn open_up(host: &Host<'_>, tasks: &[Task]) -> Result<Vec<(TreePath, u32)>> {
     let mut closed = Vec::new();
     for task in tasks {
@@ -329,7 +332,7 @@ fn open_up(host: &Host<'_>, tasks: &[Task]) -> Result<Vec<(TreePath, u32)>> {
     Ok(closed)
 }
 
-/// False for a directory that still holds something.
+/// Returns false for a directory that is not empty.
 fn remove(host: &Host<'_>, task: &Task) -> Result<bool> {
     let path = task.path();
     let failed = || ApplyError::io("remove", path);

@@ -1,4 +1,4 @@
-//! What of a change a git patch cannot express: comments say it, which git and patch(1) skip.
+//! The parts of a change that a git patch cannot express. They are written as comments, which git and patch(1) skip.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ const SET_ID_AND_STICKY: u32 = 0o7000;
 const OWNER_EXECUTES: u32 = 0o100;
 const ANYBODY_EXECUTES: u32 = 0o111;
 
-/// The directories that come and go with the files in them.
+/// Directories that are created or removed implicitly, with the files in them.
 pub struct Implied {
     before: HashSet<TreePath>,
     after: HashSet<TreePath>,
@@ -36,7 +36,7 @@ impl Implied {
     }
 }
 
-/// Where the changed entry was before.
+/// The path of the changed entry before the change.
 fn path_before(change: &Change) -> &TreePath {
     match &change.kind {
         ChangeKind::Renamed { from } => from,
@@ -49,7 +49,7 @@ fn path_before(change: &Change) -> &TreePath {
     }
 }
 
-/// Whether git has such an entry at all.
+/// Whether git can store an entry of this kind.
 pub const fn in_git(node: &Node) -> bool {
     match node {
         Node::File(_) | Node::Symlink(_) => true,
@@ -57,14 +57,14 @@ pub const fn in_git(node: &Node) -> bool {
     }
 }
 
-/// Whether git refuses a patch of this path: then the whole section is a comment.
+/// Whether git refuses a patch of this path: then the whole section is written as a comment.
 pub fn is_of_repository(change: &Change) -> bool {
     let is_link = |side: &Option<Side>| matches!(side, Some(Side { node: Node::Symlink(_), .. }));
     let is_link = is_link(&change.before) || is_link(&change.after);
     is_refused(&change.path, is_link) || is_refused(path_before(change), is_link)
 }
 
-/// The comments of a change, without their mark.
+/// The comments of a change, without the comment marker.
 pub fn comments(change: &Change, implied: &Implied) -> Vec<String> {
     let told = details(change, implied);
     if told.is_empty() {
@@ -117,7 +117,7 @@ pub const fn executes(mode: u32) -> bool {
     mode & OWNER_EXECUTES != 0
 }
 
-/// One of the two modes that git restores.
+/// One of the two modes that git can restore.
 const fn is_plain(mode: u32) -> bool {
     matches!(mode, 0o644 | 0o755)
 }

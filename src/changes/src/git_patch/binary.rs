@@ -1,15 +1,15 @@
-//! Content that is not text, as `GIT binary patch` has it: a zlib stream in base 85.
+//! Binary content in the `GIT binary patch` format: a zlib stream in base 85.
 //!
-//! The stream holds the content uncompressed: git inflates it like any other, and no compressor is needed for it.
+//! The stream stores the content uncompressed: git inflates it like any other stream, and no compressor is needed.
 
 const DIGITS: &[u8; 85] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
-/// Bytes of a line, as git writes them.
+/// Bytes per line, as in git.
 const LINE_BYTES: usize = 52;
-/// Bytes that one stored block of a zlib stream can have.
+/// Maximum bytes of a stored block in a zlib stream.
 const STORED_BYTES_MAX: usize = 0xffff;
 
-/// The lines of both directions: `new` in place of `old`, and the reverse for `git apply -R`.
+/// The lines for both directions: `new` replaces `old`, and the reverse for `git apply -R`.
 pub fn lines(old: &[u8], new: &[u8]) -> Vec<Vec<u8>> {
     let mut lines = vec![b"GIT binary patch".to_vec()];
     for content in [new, old] {
@@ -20,7 +20,7 @@ pub fn lines(old: &[u8], new: &[u8]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// The letter for the number of bytes, then five digits for every four of them.
+/// A letter for the number of bytes, then five digits for every four bytes.
 fn base_85_line(bytes: &[u8]) -> Vec<u8> {
     let letters = (b'A'..=b'Z').chain(b'a'..=b'z');
     let mut line: Vec<u8> = letters.skip(bytes.len().saturating_sub(1)).take(1).collect();
@@ -57,7 +57,7 @@ fn zlib_stored(content: &[u8]) -> Vec<u8> {
 
 fn adler_32(content: &[u8]) -> u32 {
     const MODULUS: u32 = 65_521;
-    // The most additions that cannot overflow.
+    // The largest number of additions that cannot overflow.
     const RUN_BYTES: usize = 5552;
     let (mut a, mut b) = (1_u32, 0_u32);
     for run in content.chunks(RUN_BYTES) {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn lines_are_as_git_writes_them() {
-        // 13 bytes of a stream without content, and their number as a letter.
+        // 52 bytes are 13 groups of four; the letter stands for the number of bytes.
         let line = base_85_line(&[0; 52]);
         assert_eq!((line[0], line.len()), (b'z', 66));
         assert_eq!(base_85_line(&[0xff; 4]), b"D|NsC0");

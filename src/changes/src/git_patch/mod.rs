@@ -1,6 +1,6 @@
-//! Changes as a patch that `git apply` takes: modes, empty files, renames, links, binary content, any name.
+//! Changes as a patch for `git apply`: modes, empty files, renames, symlinks, binary content and arbitrary names.
 //!
-//! Bounded, and nothing is left off without being counted. What git cannot express stands in comments.
+//! Bounded; everything omitted is counted. Changes that git cannot express are written as comments.
 
 mod beyond;
 mod binary;
@@ -18,67 +18,67 @@ use self::name::{ended, prefixed};
 use crate::change_summary::{ChangeSummary, TEXT_BYTES_MAX, TextChange, compare_bytes};
 use crate::line_diff::DiffSteps;
 
-/// Digits of an id in the index line of a text, which no program has to find by it.
+/// Digits of an id in the index line of a text file. No program looks an object up by this id.
 const SHORT_ID: usize = 10;
 const NO_ID: &str = "0000000000000000000000000000000000000000";
 const COMMENT: &[u8] = b"# ";
 
-/// What a patch is for.
+/// The purpose of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchUse {
-    /// It is applied, and any byte can be written.
+    /// The patch will be applied, and may contain any bytes.
     Bytes,
-    /// It is applied, and has to be text itself: content that is not UTF-8 is written as binary content.
+    /// The patch will be applied, and must be text: content that is not UTF-8 is written as binary content.
     Text,
-    /// It is read: binary content is only said to differ.
+    /// The patch is for reading: for binary content it only says that the files differ.
     Reading,
 }
 
-/// How much of a patch is written.
+/// The maximum size of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchLimits {
-    /// Of one path: beyond it only that it differs.
+    /// Limit per path. Beyond it, the patch only says that the path differs.
     pub file_bytes: usize,
-    /// Of everything: beyond it only how many paths there are.
+    /// Limit for the whole patch. Beyond it, the remaining paths are only counted.
     pub total_bytes: usize,
 }
 
 impl PatchLimits {
     pub const DEFAULT: Self = Self { file_bytes: 1 << 20, total_bytes: 16 << 20 };
 
-    /// One limit for each path and for all of them.
+    /// The same limit for each path and for the whole patch.
     #[must_use]
     pub const fn of(bytes: usize) -> Self {
         Self { file_bytes: bytes, total_bytes: bytes }
     }
 
-    /// Files above this are not read: their part could not be written, or would take too long to compare.
+    /// Larger files are not read: their section would not fit, or would take too long to compare.
     fn read_bytes_max(self) -> u64 {
         (self.file_bytes as u64).max(TEXT_BYTES_MAX)
     }
 }
 
-/// What a patch does not have.
+/// The parts omitted from a patch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchLeftOff {
-    /// Paths of which only a headline is written, because their part is too long.
+    /// Paths with only a header, because their section is too long.
     pub shortened: u64,
-    /// Paths that are not in it at all.
+    /// Paths that are omitted completely.
     pub left_off: u64,
-    /// Paths with something that git cannot express; comments say what.
+    /// Paths with changes that git cannot express; comments describe them.
     pub beyond_git: u64,
 }
 
 impl PatchLeftOff {
-    /// True if no path is missing or cut for its length.
+    /// True if no path is omitted or shortened.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.shortened == 0 && self.left_off == 0
     }
 }
 
-/// Gives the part of each change to `each`, in lines without their ends. A path is written whole or not at all: half a
-/// hunk is of no use to anybody.
+/// Passes the section of each change to `each`, as lines without newlines. A path is written completely or not
+/// at all, because a partial hunk cannot be applied.
 pub fn patch_view<E: From<VaultError>>(
     reader: &dyn Reader,
     summary: &ChangeSummary,
@@ -91,7 +91,7 @@ pub fn patch_view<E: From<VaultError>>(
     let implied = Implied::of(&summary.changes);
     let mut sections = Sections { reader, purpose, limits, steps: DiffSteps::default() };
     for change in &summary.changes {
-        // Content is not read once there is no room for it.
+        // Content is not read once the limit is reached.
         if missing.left_off > 0 {
             missing.left_off += 1;
             continue;
@@ -130,7 +130,7 @@ fn bytes_of(lines: &[Vec<u8>]) -> usize {
     lines.iter().map(|line| line.len() + 1).sum()
 }
 
-/// A file or link on one side.
+/// A file or symlink on one side.
 #[derive(Clone, Copy)]
 struct GitFile<'a> {
     node: &'a Node,
@@ -178,7 +178,7 @@ struct Sides<'a> {
     same_content: bool,
 }
 
-/// What a change is in git: nothing, one section, or two where a link became a file or the reverse.
+/// The sections of a change: none, one, or two if a symlink became a file or the reverse.
 fn sides(change: &Change) -> Vec<Sides<'_>> {
     let (old_path, same_content) = match &change.kind {
         ChangeKind::Renamed { from } => (from, true),
@@ -199,10 +199,10 @@ fn sides(change: &Change) -> Vec<Sides<'_>> {
     }
 }
 
-/// The part of one change.
+/// The section of one change.
 struct Section {
     lines: Vec<Vec<u8>>,
-    /// It only says that the file differs.
+    /// True if the section only says that the file differs.
     is_short: bool,
 }
 
@@ -262,7 +262,7 @@ impl Sections<'_> {
                 vec![index(SHORT_ID), [b"Binary f", &differ(sides)[1..]].concat()]
             }
             TextChange::Binary => {
-                // git looks files up by the whole id here.
+                // git looks up files by the full id here.
                 let mut lines = vec![index(NO_ID.len())];
                 lines.extend(binary::lines(&old, &new));
                 lines
@@ -281,7 +281,7 @@ impl Sections<'_> {
     }
 }
 
-/// Both names as the lines have them that begin with `---` and `+++`.
+/// Both names for the lines that start with `---` and `+++`.
 fn header_names(sides: &Sides<'_>) -> [String; 2] {
     [("a/", sides.old), ("b/", sides.new)]
         .map(|(prefix, side)| side.map_or("/dev/null".to_owned(), |file| prefixed(prefix, file.path)))
@@ -303,7 +303,7 @@ fn header(sides: &Sides<'_>) -> Vec<Vec<u8>> {
                 lines.push(format!("rename from {}", prefixed("", old.path)));
                 lines.push(format!("rename to {}", prefixed("", new.path)));
             } else if sides.same_content && old.mode() == new.mode() {
-                // Nothing that git knows of is different.
+                // No difference that git tracks.
                 return Vec::new();
             }
         }
@@ -314,7 +314,7 @@ fn header(sides: &Sides<'_>) -> Vec<Vec<u8>> {
     lines.into_iter().map(String::into_bytes).collect()
 }
 
-/// As git and diff(1) say it of files whose content is not in the patch; `git apply` then refuses the patch.
+/// The line that git and diff(1) print for files whose content is not in the patch. `git apply` rejects such a patch.
 fn differ(sides: &Sides<'_>) -> Vec<u8> {
     let [old, new] = header_names(sides);
     format!("Files {old} and {new} differ").into_bytes()
@@ -333,7 +333,7 @@ mod tests {
     use crate::change_view::tests::summary;
 
     #[test]
-    fn a_patch_is_cut_between_files_and_says_so() {
+    fn patch_is_cut_between_files_and_counts_omitted_paths() {
         let long = "x\n".repeat(500);
         let (summary, store) = summary(&[("a", "1\n"), ("b", &long), ("c", "3\n"), ("d", "4\n")]);
         let reader = store.read().unwrap();
@@ -357,7 +357,7 @@ mod tests {
         let (text, missing) = written(PatchLimits { file_bytes: 2000, total_bytes: 300 });
         assert_eq!(missing, PatchLeftOff { shortened: 0, left_off: 3, beyond_git: 0 });
         assert!(text.len() <= 300 && text.ends_with("+1\n"), "{text}");
-        // What is not even named is not shortened.
+        // Omitted paths do not count as shortened.
         let (text, missing) = written(PatchLimits { file_bytes: 200, total_bytes: 130 });
         assert_eq!(missing, PatchLeftOff { shortened: 0, left_off: 3, beyond_git: 0 }, "{text}");
         assert!(!missing.is_complete());

@@ -1,9 +1,9 @@
-//! Names of files as headers of a patch have them, and names that git refuses in a patch.
+//! File names in patch headers, and names that git refuses in a patch.
 
 use avfs_types::path::TreePath;
 
-/// A name with its prefix, `a/` or `b/`, as patch(1) and git read it: in quotes like a string of C where it could be
-/// taken for something else.
+/// A name with its prefix, `a/` or `b/`, as patch(1) and git parse it: quoted like a C string where it would be
+/// ambiguous.
 pub fn prefixed(prefix: &str, path: &TreePath) -> String {
     let bytes = path.as_bytes();
     let is_special = |byte: u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\\');
@@ -29,13 +29,14 @@ pub fn prefixed(prefix: &str, path: &TreePath) -> String {
     quoted
 }
 
-/// A name in a line that begins with `---` or `+++`: a tab ends one that has a space in it, unless quotes do.
+/// A name for a line that starts with `---` or `+++`. A tab ends a name that contains a space, unless the name
+/// is quoted.
 pub fn ended(name: &str) -> String {
     let tab = if name.contains(' ') && !name.starts_with('"') { "\t" } else { "" };
     format!("{name}{tab}")
 }
 
-/// True for a path that `git apply` refuses: the repository's directory, also as other file systems spell it.
+/// True for a path that `git apply` refuses: the `.git` directory, including its spellings on other file systems.
 pub fn is_refused(path: &TreePath, is_symlink: bool) -> bool {
     path.as_bytes().split(|byte| matches!(byte, b'/' | b'\\')).any(|part| {
         let part = part.split(|byte| *byte == b':').next().unwrap_or(part);
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_a_patch_cannot_have_as_they_are_stand_in_quotes() {
+    fn ambiguous_names_are_quoted() {
         let name = |bytes: &[u8]| prefixed("b/", &TreePath::parse(bytes).unwrap());
         assert_eq!(name(b"a b/\xc3\xa4'"), "b/a b/\u{e4}'");
         assert_eq!(name(b"a\tb\n\"\\\x01"), r#""b/a\tb\n\"\\\001""#);
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn git_patches_no_repository() {
+    fn paths_in_a_repository_directory_are_refused() {
         let refused = |path: &str| is_refused(&TreePath::parse(path.as_bytes()).unwrap(), false);
         for path in [".git", "a/.git/config", ".GIT/x", "sub/.git. ", "git~1/x", "a\\.git\\x", ".git:x"] {
             assert!(refused(path), "{path}");

@@ -1,6 +1,6 @@
-//! The object id that git gives to the content of a file: SHA-1 over a short header and the content.
+//! The object id of a git blob: SHA-1 over a short header and the content.
 //!
-//! Used for `index` lines only, where the format demands it. Nothing here is trusted because of such an id.
+//! Used only for `index` lines, where the format requires it. No trust is based on such an id.
 
 const BLOCK_BYTES: usize = 64;
 
@@ -71,16 +71,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_those_of_git() {
-        // As `git hash-object --stdin` prints them.
+    fn ids_equal_those_of_git() {
+        // Output of `git hash-object --stdin`.
         assert_eq!(blob_id(b""), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
         assert_eq!(blob_id(b"hello\n"), "ce013625030ba8dba906f756967f9e9ca394464a");
-        // Every length of the last block, with the length in it or in one more.
+        // Every length of the last block, with the length field in it or in an additional block.
         let ids: Vec<String> = (0..130).map(|length| blob_id(&vec![b'x'; length])).collect();
         let all: String = ids.concat();
         assert_eq!(blob_id(all.as_bytes()), LENGTHS);
     }
 
-    /// The id of the ids of 0 to 129 times `x`, by git.
+    /// The id of the concatenated ids of 0 to 129 times `x`, computed by git.
     const LENGTHS: &str = "077e18cacdd4ccc75896cdc2dbbfd3b15644209b";
 }
