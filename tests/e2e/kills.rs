@@ -221,7 +221,7 @@ fn changes_outlive_a_vault_that_was_deleted() {
     std::fs::remove_dir_all(env.project().join(".avfs")).unwrap();
     shared.put("go");
     let answer = running.answer().expect(123);
-    assert!(answer.stderr.contains("it is kept in "), "{answer:?}");
+    assert!(answer.stderr.contains("they are kept in "), "{answer:?}");
     let kept = env.at("cache/avfs/run").join(&env.scratches()[0]).join("upper/kept");
     assert_eq!(std::fs::read_to_string(kept).unwrap(), "kept\n");
 }
@@ -412,7 +412,7 @@ fn recovered_from_memory(env: &TestEnv, command: &mut std::process::Command) -> 
     env.avfs(&["import"]).expect(0);
     env.avfs(&["quota", "set", "--files", "1"]).expect(0);
     let failed = env.answer(command).expect(123);
-    assert!(failed.stderr.contains("it is kept in "), "{failed:?}");
+    assert!(failed.stderr.contains("they are kept in "), "{failed:?}");
     env.avfs(&["quota", "set", "--files", "none"]).expect(0);
     let recovered = env.avfs_result(&["recover"]);
     assert_eq!(recovered["runs"][0]["action"], json!("captured"), "{recovered}");

@@ -321,7 +321,7 @@ fn output_that_cannot_be_written_is_told() {
         let mut shell = env.clean(std::path::Path::new("sh"));
         shell.args(["-c", line]).arg(crate::env::runner());
         let answer = env.answer(&mut shell).expect(code);
-        let told = answer.stderr.matches("could not be passed on: No space left").count();
+        let told = answer.stderr.matches("cannot deliver the output of the command: No space left").count();
         assert_eq!(told, usize::from(code == 125), "{line}: {answer:?}");
     }
 }

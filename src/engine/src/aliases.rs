@@ -1,5 +1,5 @@
-//! Other paths by which what is to be hidden would be seen: it is found by device and inode, since the host may have
-//! mounted a directory at several places.
+//! Finds other paths through which hidden paths would be visible. Compares by device and inode, since the host
+//! may have mounted a directory in several places.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,18 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::workspace_root::mounts_beneath;
 
-/// A device, by its two numbers, and an inode.
+/// Device major and minor number, and inode.
 type FileId = (u32, u32, u64);
 
-/// What a path is; nothing if it cannot be looked at, or not without waiting for a server.
+/// The identity of a path; `None` if it cannot be read, or not without waiting for a server.
 fn id(path: &Path) -> Option<FileId> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let stat = statx(CWD, path, flags, StatxFlags::INO).ok()?;
     Some((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
 }
 
-/// Paths inside by which one of `secret` would be seen. `shown` are directories of the host, and where they are seen.
+/// Paths in the sandbox at which one of `secret` would be visible. `shown` are pairs of a host directory and
+/// its path in the sandbox.
 pub fn aliases(shown: &[(&Path, &Path)], secret: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
     if shown.is_empty() {
         return Ok(Vec::new());
@@ -39,7 +40,7 @@ pub fn aliases(shown: &[(&Path, &Path)], secret: &[PathBuf]) -> std::io::Result<
         for place in places {
             let Some(rests) = id(&place).and_then(|id| below.get(&id)) else { continue };
             let at = path.join(place.strip_prefix(source).unwrap_or(Path::new("")));
-            // Joined with nothing a path would end with a slash.
+            // Joining an empty path would add a trailing slash.
             found.extend(rests.iter().map(|rest| at.join(rest).components().collect::<PathBuf>()));
         }
     }

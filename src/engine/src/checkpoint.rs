@@ -1,20 +1,20 @@
-//! The checkpoints a run gets by itself, and how many of them stay.
+//! The automatic checkpoints of a run, and how many of them to keep.
 
 use avfs_policy::Action;
 use avfs_request::CheckpointMode;
 use avfs_types::KeepCount;
 use avfs_types::ids::{CheckpointName, RunId};
 
-/// Gives runs their automatic checkpoints. They are saved in the transaction that keeps the run's changes: where
-/// nothing changed there is nothing to go back to.
+/// Creates automatic checkpoints for runs. They are saved in the transaction that keeps the run's changes: if
+/// nothing changed, there is nothing to go back to.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckpointService {
     pub mode: CheckpointMode,
-    /// The oldest of a fork go when there are more.
+    /// The number to keep per fork; older ones are removed.
     pub keep: KeepCount,
 }
 
-/// The names of a run's checkpoints, as far as it gets them.
+/// The names of a run's checkpoints, if it gets any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     pub before: Option<CheckpointName>,
@@ -22,7 +22,8 @@ pub struct Labels {
 }
 
 impl CheckpointService {
-    /// What a decision asks for: after every run that changes something, and before those that are not harmless.
+    /// The checkpoints that a decision requires: after every run that changes something, and before those that
+    /// are not harmless.
     #[must_use]
     pub fn labels(&self, action: Action, run: &RunId) -> Labels {
         let (before, after) = match (self.mode, action) {

@@ -1,4 +1,4 @@
-//! Why a request came to nothing, or its changes could not be kept.
+//! Errors for which a request was not executed, or its changes were not kept.
 
 use std::path::PathBuf;
 
@@ -28,13 +28,13 @@ pub enum ExecuteError {
     Memo(MemoError),
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    #[error("interrupted before the command began")]
+    #[error("interrupted before the command started")]
     Interrupted { signal: i32 },
     #[error(
-        "interrupted before what the command changed was captured: it is kept in {}", dir.display()
+        "interrupted before the changes of the command were captured: they are kept in {}", dir.display()
     )]
     CaptureInterrupted { id: RunId, dir: PathBuf, exit: Exit, signal: i32 },
-    #[error("the command ended, but what it changed could not be captured; it is kept in {}", dir.display())]
+    #[error("the command ended, but its changes could not be captured; they are kept in {}", dir.display())]
     CaptureFailed {
         id: RunId,
         dir: PathBuf,
@@ -42,10 +42,7 @@ pub enum ExecuteError {
         #[source]
         source: Box<VaultError>,
     },
-    #[error(
-        "the command ended, but what it changed could neither be captured nor kept ({})",
-        with_causes(lost)
-    )]
+    #[error("the command ended, but its changes could be neither captured nor kept ({})", with_causes(lost))]
     CaptureLost {
         id: RunId,
         lost: Box<SessionError>,
@@ -71,7 +68,7 @@ impl From<MemoError> for ExecuteError {
 }
 
 impl ExecuteError {
-    /// True if the command did not run: there is no other record of it.
+    /// True if the command did not run, so that no other record of it exists.
     #[must_use]
     pub fn is_of_no_run(&self) -> bool {
         match self {
@@ -90,7 +87,7 @@ impl ExecuteError {
     }
 }
 
-/// True if something could not be written because the disk is full.
+/// True if a write failed because the disk is full.
 #[must_use]
 pub fn is_disk_full<E: Diagnose + 'static>(error: &E) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -142,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_changes_are_lost_is_told_to_the_last_cause() {
+    fn lost_changes_are_reported_with_all_causes() {
         let source = std::io::Error::other("d/f: No space left on device");
         let lost = SessionError::Host { operation: "copy to", path: "/scratch/upper".into(), source };
         let error: ExecuteError = ExecuteError::CaptureLost {

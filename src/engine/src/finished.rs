@@ -1,4 +1,4 @@
-//! A run whose command has ended: the one way by which its row, its changes and its checkpoints get into the vault.
+//! A run whose command has ended: the only way to store its row, changes and checkpoints in the vault.
 
 use avfs_types::KeepCount;
 use avfs_types::ids::{BatchItem, ForkName, VersionId};
@@ -11,29 +11,29 @@ use avfs_vault::{Batch, Vault};
 
 use crate::checkpoint::Labels;
 
-/// Everything that is kept of a run.
+/// Everything to store for a run.
 pub(crate) struct FinishedRun<'a> {
-    /// Its row, with the fork that it is for; the vault fills in what became of the changes.
+    /// Its row, including its fork; the vault fills in the outcome of the changes.
     pub record: RunRecord,
-    /// What it changed of `base`; nothing is kept if it is empty, or without a base.
+    /// Its changes relative to `base`. No version is created if they are empty or there is no base.
     pub edits: &'a Edits,
     pub base: Option<VersionId>,
     pub lands_on: LandsOn<'a>,
-    /// What the version's record says.
+    /// The message of the version.
     pub message: &'a str,
     pub labels: Labels,
     pub checkpoints_keep: KeepCount,
-    /// Its result, where that is to be remembered.
+    /// Its result, if it should be remembered.
     pub memo: Option<Memo>,
-    /// What it wrote, where that is to be kept.
+    /// Its output, if it should be kept.
     pub kept: Option<KeptOutput>,
     pub item: Option<&'a BatchItem>,
-    /// When its version has to be on the disk.
+    /// When the version must be on disk.
     pub durability: Durability,
     pub told: Told<'a>,
 }
 
-/// Which fork the changes go to: that of the row, which is there or is made for it.
+/// The fork that gets the changes: the fork of the row, which exists or is created.
 #[derive(Clone, Copy)]
 pub(crate) enum LandsOn<'a> {
     Fork,
@@ -41,7 +41,7 @@ pub(crate) enum LandsOn<'a> {
 }
 
 impl FinishedRun<'_> {
-    /// The caller holds a pin from before the first blob went into `batch`.
+    /// The caller must hold a pin taken before the first blob was added to `batch`.
     pub fn land(self, vault: &Vault, batch: Batch<'_>) -> avfs_vault::Result<LandedRun> {
         let fork = self.record.fork.clone();
         let landing = match (self.base.filter(|_| !self.edits.is_empty()), self.lands_on) {

@@ -1,8 +1,8 @@
-//! The directories of `cache.dirs`: leased by the runs they are mounted in, and evicted when nobody has a lease.
+//! The directories of `cache.dirs`: leased by the runs that mount them, and evicted when no run has a lease.
 //!
 //! ```text
-//! CACHE/dirs/VAULT/NAME    one directory; its access time is that of the last use
-//! CACHE/dirs/.old-X        on its way out
+//! CACHE/dirs/VAULT/NAME    one directory; its access time is the time of the last use
+//! CACHE/dirs/.old-X        being evicted
 //! ```
 
 use std::io::ErrorKind;
@@ -19,13 +19,14 @@ use avfs_request::Extra;
 use super::measure::disk_bytes;
 use crate::mount_session::SessionError;
 
-/// Attempts at a lease on a directory that others are moving away, each for a rename's time.
+/// Maximum attempts to lease a directory that another process is moving away; each attempt waits about as long
+/// as a rename.
 const TRIES_MAX: usize = 5000;
 
-/// What a run with such directories is taken to have written to them: nobody sees how much it was.
+/// Bytes that a run is assumed to write to such directories: the actual number is unknown.
 pub(crate) const RUN_BYTES: u64 = 32 << 20;
 
-/// Leases on the directories that a run mounts; those that were evicted meanwhile are made again.
+/// Leases on the directories that a run mounts. Directories evicted in the meantime are created again.
 pub(crate) fn lease_all(extras: &[Extra]) -> Result<Vec<FileLock>, SessionError> {
     let mut leases = Vec::new();
     for extra in extras {
@@ -45,7 +46,7 @@ fn lease(dir: &Path) -> Result<FileLock, SessionError> {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         };
-        // Not the modification time, which is the command's.
+        // Not the modification time, which belongs to the command.
         let times = Timestamps {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
             last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
@@ -96,7 +97,7 @@ pub(super) fn is_in_use(dir: &CacheDir) -> bool {
     !matches!(FileLock::try_existing(&dir.path, Mode::Exclusive), Ok(Some(_)))
 }
 
-/// Removes a directory unless a run has it mounted; true if it is gone.
+/// Removes a directory unless a run has it mounted; true if it was removed.
 pub(super) fn evict(cache_dir: &Path, dir: &CacheDir) -> std::io::Result<bool> {
     let aside = cache_dir.join("dirs").join(format!(".old-{}", random::suffix()?));
     {
@@ -106,13 +107,13 @@ pub(super) fn evict(cache_dir: &Path, dir: &CacheDir) -> std::io::Result<bool> {
     }
     remove_tree(&aside)?;
     if let Some(home) = dir.path.parent() {
-        // Where others of the vault are left it stays.
+        // Fails if the vault has other directories; then it stays.
         let _ = std::fs::remove_dir(home);
     }
     Ok(true)
 }
 
-/// Evictions that were not finished.
+/// Unfinished evictions.
 pub(super) fn unfinished(cache_dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let named = entries(&cache_dir.join("dirs"))?.into_iter();
     Ok(named.filter(|(name, _)| name.starts_with(".old-")).map(|(_, path)| path).collect())

@@ -1,4 +1,4 @@
-//! A run that cannot begin because the disk of the cache is full: room is made, and it begins again.
+//! Handles a run that cannot start because the disk of the cache is full: frees space and starts the run again.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::proxy::ProxyRuntime;
 use crate::run::Run;
 
 impl ProxyRuntime<'_> {
-    /// True if an error comes from a full disk that the cache is on.
+    /// True if an error was caused by a full disk, and the cache is on that disk.
     pub(crate) fn is_cache_full(&self, error: &ExecuteError) -> bool {
         let device = |path: &Path| std::fs::metadata(path).ok().map(|meta| meta.dev());
         let is_of_vault = matches!(error, ExecuteError::Vault(VaultError::Backend(_)));
@@ -22,13 +22,13 @@ impl ProxyRuntime<'_> {
         is_disk_full(error) && (!is_of_vault || shares_disk())
     }
 
-    /// Removes what can be made again from a full disk; false if there was nothing.
+    /// Removes everything that can be recreated from a full disk; false if there was nothing to remove.
     pub(crate) fn make_room(&self, run: &mut Run) -> bool {
         let site = self.site;
         let (dir, layers) = (site.cache_dir.clone(), site.layers.clone());
         let keeper = CacheKeeper { dir, layers, bytes_max: None, vault: None };
         let freed = keeper.make_room().unwrap_or_else(|error| {
-            tracing::warn!(%error, "no room could be made in the cache");
+            tracing::warn!(%error, "cannot free space in the cache");
             0
         });
         if freed > 0 {
@@ -36,7 +36,7 @@ impl ProxyRuntime<'_> {
             let dir = site.cache_dir.display();
             run.note(
                 "cache.made_room",
-                format!("the disk was full: removed {size} of {dir} that can be made again"),
+                format!("the disk was full: removed {size} of recreatable data from {dir}"),
             );
         }
         freed > 0

@@ -1,4 +1,4 @@
-//! What files take on the disk.
+//! Disk usage of files.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use walkdir::WalkDir;
 
-/// The unit of a file's count of blocks, whatever the file system.
+/// The unit of `st_blocks`, on every file system.
 const BLOCK_BYTES: u64 = 512;
 
-/// What everything at a path takes on the disk. Entries that cannot be read count nothing, and a file with several
-/// names counts once.
+/// Disk usage of everything at a path. Entries that cannot be read are not counted, and a file with several
+/// hard links is counted once.
 pub(super) fn disk_bytes(path: &Path) -> u64 {
     let mut linked = HashSet::new();
     let mut total: u64 = 0;

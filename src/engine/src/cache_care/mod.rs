@@ -1,10 +1,11 @@
-//! Keeps the cache directory within its limit, without anybody's care and without walking it for each run.
+//! Keeps the cache directory within its limit automatically, without walking it for each run.
 //!
-//! Whatever is put into the cache is added to an account (`avfs_vault::account`). After a run has been answered, and
-//! only if the account says that the limit may be exceeded, or nobody has looked for an hour, the cache is measured:
-//! leftovers of dead processes go, then what vaults left whose files are gone, then what is least recently used.
+//! Everything put into the cache is added to an account (`avfs_vault::account`). After the result of a run has
+//! been reported, the cache is measured, but only if the account says that the limit may be exceeded, or if it
+//! was not measured for an hour: leftovers of dead processes are removed, then the data of deleted vaults, then
+//! the least recently used data.
 //!
-//! Never removed: what somebody has a lease on, and a scratch that `avfs recover` can finish.
+//! Never removed: leased data, and a scratch that `avfs recover` can finish.
 
 mod dirs;
 mod full_disk;
@@ -35,12 +36,12 @@ pub(crate) use dirs::{RUN_BYTES as DIRS_RUN_BYTES, lease_all as lease_dirs};
 pub use owners::CacheOwners;
 pub use usage::{CacheUsage, Part};
 
-/// How long a cache that nothing is written to goes without a look at leftovers.
+/// How often to check for leftovers in a cache that nothing is written to.
 const LOOK_EVERY: Duration = Duration::from_secs(60 * 60);
-/// Below the limit by this part of it after an eviction, so that not each run has one.
+/// An eviction goes below the limit by this fraction of it, so that not every run needs one.
 const SLACK_PART: u64 = 8;
 
-/// Why the cache could not be looked after.
+/// An error in the maintenance of the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheCareError {
     #[error("cannot {operation} {}", path.display())]
@@ -75,7 +76,7 @@ impl Diagnose for CacheCareError {
 
 type Result<T> = std::result::Result<T, CacheCareError>;
 
-/// What was removed, or would be.
+/// The removed data, or in a trial the data that would be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     pub bases: u64,
@@ -84,10 +85,10 @@ pub struct Swept {
     pub dirs: u64,
     pub stat_caches: u64,
     pub scratches: u64,
-    /// What dead processes had not finished.
+    /// Unfinished work of dead processes.
     pub leftovers: u64,
     pub freed_bytes: u64,
-    /// What is left: in use, or within the limit.
+    /// The remaining bytes: in use, or within the limit.
     pub kept_bytes: u64,
 }
 
@@ -111,7 +112,7 @@ enum Kind {
     StatCache,
 }
 
-/// Something that can go if nobody uses it.
+/// Data that can be removed if it is not in use.
 enum Candidate {
     Item(CacheItem),
     Dir(dirs::CacheDir),
@@ -135,8 +136,8 @@ impl Candidate {
         }
     }
 
-    /// What costs least to make again goes first: bases, layers and directories by their last use. Without its stat
-    /// cache an import reads every file, for a few bytes that are gained.
+    /// Data that is cheapest to recreate comes first: bases, layers and directories by last use. Stat caches
+    /// come last: without its stat cache an import reads every file, and removing it frees only a few bytes.
     fn order(&self) -> (bool, SystemTime) {
         match self {
             Self::Item(item) => (false, item.last_used),
@@ -145,7 +146,7 @@ impl Candidate {
         }
     }
 
-    /// True for what was made before the machine was last started: nobody trusts it.
+    /// True for data created before the last boot, which is not trusted.
     fn is_useless(&self) -> bool {
         matches!(self, Self::Item(item) if !item.is_usable)
     }
@@ -162,38 +163,38 @@ impl Candidate {
     }
 }
 
-/// How much may stay.
+/// The limits of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bound {
-    /// Nothing is evicted as long as there is no more than this.
+    /// Nothing is evicted while the total is at most this.
     max: u64,
-    /// What an eviction leaves at most.
+    /// The maximum size after an eviction.
     target: u64,
 }
 
-/// Which scratches a clean takes beside those of which nothing is left to keep.
+/// Which scratches to remove, in addition to those with nothing left to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orphans {
-    /// A scratch whose changes were never captured stays, also if its vault is gone: it may come back.
+    /// Keep a scratch whose changes were never captured, even if its vault is gone: the vault may come back.
     Kept,
-    /// Changes of runs whose vault is gone are given up.
+    /// Discard the changes of runs whose vault is gone.
     Discarded,
 }
 
-/// Looks after one cache directory.
+/// Maintains one cache directory.
 #[derive(Clone, Debug)]
 pub struct CacheKeeper {
     pub dir: PathBuf,
     pub layers: BaseCache,
     /// `cache.max`.
     pub bytes_max: Option<u64>,
-    /// The vault that is in use, and where it is.
+    /// The id and path of the vault in use.
     pub vault: Option<(String, Option<PathBuf>)>,
 }
 
 impl CacheKeeper {
-    /// Brings the cache within its limit if it may be beyond it, or if nobody has looked for a while. Costs one look at
-    /// a file's time where nothing was written to the cache.
+    /// Brings the cache within its limit if the limit may be exceeded, or if the cache was not measured for a
+    /// while. Costs one stat of a file if nothing was written to the cache.
     pub fn after_run(&self, now: Timestamp) -> Result<Option<Swept>> {
         self.sweep_unfinished()?;
         let account = self.layers.account();
@@ -203,7 +204,7 @@ impl CacheKeeper {
         }
         let is_stale = account.measured_at().is_none_or(|at| {
             let now = SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(now.0).unwrap_or(0));
-            // A clock that was set back must not keep everybody from looking.
+            // A clock that was set back must not prevent measuring.
             now.duration_since(at).unwrap_or(LOOK_EVERY) >= LOOK_EVERY
         });
         let may_exceed = || account.wrote() && self.bytes_max.is_some_and(|max| account.may_exceed(max));
@@ -213,19 +214,19 @@ impl CacheKeeper {
         self.hold_within(self.bytes_max.map(|max| Bound { max, target: max - max / SLACK_PART }))
     }
 
-    /// Removes what killed processes were filling: bases, and staging directories of exports, wherever those are. Costs
-    /// one look into an empty directory where there is nothing.
+    /// Removes what killed processes left unfinished: bases, and staging directories of exports, wherever they
+    /// are. Costs one read of an empty directory if there is nothing to remove.
     pub fn sweep_unfinished(&self) -> Result<u64> {
         Ok(Unfinished::new(&self.dir).sweep()?)
     }
 
-    /// Brings the cache within `bytes_max`, if nobody else is doing so.
+    /// Brings the cache within `bytes_max`, unless another process is doing so.
     pub fn evict_to(&self, bytes_max: u64) -> Result<Option<Swept>> {
         self.hold_within(Some(Bound { max: bytes_max, target: bytes_max }))
     }
 
-    /// Removes whatever can be made again and nobody uses, because the disk is full. Bases and layers first: what is
-    /// in the directories of `cache.dirs` costs more. Tells how many bytes went.
+    /// Removes unused data that can be recreated, because the disk is full. Bases and layers come first: the
+    /// directories of `cache.dirs` cost more to recreate. Returns the number of bytes freed.
     pub fn make_room(&self) -> Result<u64> {
         let swept = self.sweep_leftovers(Trial::Real)?;
         let mut freed = swept.freed_bytes.saturating_add(self.layers.evict(0)?);
@@ -236,7 +237,7 @@ impl CacheKeeper {
         Ok(freed)
     }
 
-    /// Removes everything that can be made again and nobody uses.
+    /// Removes all unused data that can be recreated.
     pub fn clean(&self, trial: Trial, orphans: Orphans) -> Result<Swept> {
         if trial == Trial::Real {
             self.sweep_unfinished()?;
@@ -253,7 +254,7 @@ impl CacheKeeper {
         Ok(Swept { bases, layers, dirs, stat_caches, freed_bytes, kept_bytes, ..swept })
     }
 
-    /// Removes what a vault that was deleted left, scratches of its runs included. `path` is where it was.
+    /// Removes the data of a deleted vault, including the scratches of its runs. `path` is its former path.
     pub fn forget_vault(&self, id: &str, path: &Path) -> Result<Swept> {
         let mut swept = Swept::default();
         let (count, bytes) = scratches::discard_of(&self.scratch(), id, path)?;
@@ -311,7 +312,7 @@ impl CacheKeeper {
                     swept.add(candidate.kind(), candidate.bytes());
                 }
             }
-            // What lay over a base that has gone shows nothing any more.
+            // A layer over a base that was removed is unusable.
             let freed = self.layers.sweep()?;
             total = total.saturating_sub(freed);
             swept.freed_bytes = swept.freed_bytes.saturating_add(freed);
@@ -323,7 +324,8 @@ impl CacheKeeper {
         Ok(Some(swept))
     }
 
-    /// What dead processes left: half-built and half-removed directories, and scratches of which nothing is promised.
+    /// Removes leftovers of dead processes: partially built or removed directories, and scratches with nothing
+    /// to keep.
     fn sweep_leftovers(&self, trial: Trial) -> Result<Swept> {
         let mut swept = Swept::default();
         let unfinished = || -> Result<Vec<PathBuf>> {
@@ -356,7 +358,7 @@ impl CacheKeeper {
         Ok(swept)
     }
 
-    /// True for what is locked by its builder: it stays where that one lives.
+    /// True for data that its builder locks: it stays while the builder is alive.
     fn is_on_shelf(&self, path: &Path) -> bool {
         ["base", "layer"].iter().any(|shelf| path.starts_with(self.dir.join(shelf)))
     }
@@ -442,7 +444,7 @@ impl CacheKeeper {
     }
 }
 
-/// Directories of checks of the host, and stat caches that were never finished, whose process is gone.
+/// Directories of host checks and unfinished stat caches whose process is gone.
 fn abandoned(cache_dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let is_dead = |process: &str| {
         process.parse::<u32>().is_ok_and(|process| !Path::new("/proc").join(process.to_string()).exists())
@@ -471,7 +473,7 @@ fn stat_caches(dir: &Path) -> std::io::Result<Vec<Candidate>> {
     };
     let mut found = Vec::new();
     for entry in listing.flatten() {
-        // One that is being replaced in this moment, or removed.
+        // It is being replaced or removed by another process.
         let Ok(meta) = entry.metadata() else { continue };
         let last_used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let bytes = measure::disk_bytes(&entry.path());

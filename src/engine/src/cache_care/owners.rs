@@ -1,11 +1,12 @@
-//! Which vaults have something in the cache, and where they were: what a vault left there goes once its file is gone.
+//! Records which vaults have data in the cache, and their paths: the data of a vault is removed once its file
+//! is gone.
 //!
 //! ```text
-//! CACHE/vault/ID    the inode of the vault's file, a newline, its path
+//! CACHE/vault/ID    the inode of the vault file, a newline, its path
 //! ```
 //!
-//! Written when a vault first puts something there. A vault that was moved is written down again by its next run; until
-//! then a sweep may free its part of the cache, which costs time only.
+//! Written when a vault first puts data there. The next run of a vault that was moved updates the record; until
+//! then a sweep may remove its part of the cache, which only costs time.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use avfs_hostfs::make;
 
-/// The vaults that have something in a cache.
+/// The vaults that have data in a cache.
 #[derive(Clone, Debug)]
 pub struct CacheOwners {
     dir: PathBuf,
@@ -27,15 +28,15 @@ impl CacheOwners {
         Self { dir: cache_dir.join("vault") }
     }
 
-    /// Writes down where a vault is, unless something is written down already. A cache without it is only freed later,
-    /// so that failing to write it is no reason to stop.
+    /// Records the path of a vault, unless there is a record. Not an error if that fails: without a record, the
+    /// cache is only freed later.
     pub fn register(&self, id: &str, vault: Option<&Path>) {
         if !self.dir.join(id).exists() {
             self.update(id, vault);
         }
     }
 
-    /// Writes down where a vault is now.
+    /// Records the current path of a vault.
     pub fn update(&self, id: &str, vault: Option<&Path>) {
         let Some(vault) = vault else { return };
         let written = std::fs::metadata(vault).and_then(|meta| {
@@ -45,7 +46,7 @@ impl CacheOwners {
             std::fs::write(self.dir.join(id), text)
         });
         if let Err(error) = written {
-            tracing::debug!(%error, "the vault was not written down as an owner of the cache");
+            tracing::debug!(%error, "cannot record the vault as an owner of the cache");
         }
     }
 
@@ -56,7 +57,7 @@ impl CacheOwners {
         }
     }
 
-    /// The ids of vaults whose file is gone, or another one.
+    /// The ids of vaults whose file was removed or replaced.
     pub(super) fn gone(&self) -> std::io::Result<Vec<String>> {
         let listing = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -66,14 +67,14 @@ impl CacheOwners {
         Ok(ids.filter(|id| self.is_gone(id)).collect())
     }
 
-    /// False for a vault of which nothing is known.
+    /// False for an unknown vault.
     fn is_gone(&self, id: &str) -> bool {
         let Ok(text) = std::fs::read(self.dir.join(id)) else { return false };
         let Some(end) = text.iter().position(|byte| *byte == b'\n') else { return false };
         let inode = std::str::from_utf8(&text[..end]).ok().and_then(|text| text.parse::<u64>().ok());
         match std::fs::metadata(OsStr::from_bytes(&text[end + 1..])) {
             Ok(meta) => inode.is_some_and(|inode| inode != meta.ino()),
-            // What cannot be looked at may be there.
+            // A path that cannot be read may exist.
             Err(error) => [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()),
         }
     }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vault_is_gone_when_its_file_is() {
+    fn vault_is_gone_when_its_file_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let owners = CacheOwners::new(dir.path());
         let vault = dir.path().join("vault\nwith a newline.db");
@@ -92,7 +93,7 @@ mod tests {
         owners.register("0a", Some(&vault));
         owners.register("0b", None);
         assert_eq!(owners.gone().unwrap(), [] as [String; 0]);
-        // Another file in its place; the old inode stays taken.
+        // Replace it with another file; the old inode stays in use.
         std::fs::rename(&vault, dir.path().join("moved")).unwrap();
         assert_eq!(owners.gone().unwrap(), ["0a"]);
         std::fs::write(&vault, "y").unwrap();

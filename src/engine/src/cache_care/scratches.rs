@@ -1,4 +1,4 @@
-//! Scratches of runs that are dead. Those that run are bounded by `--disk` and go with their run.
+//! Scratches of dead runs. Those of live runs are limited by `--disk` and removed with their run.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use crate::mount_session::{MountSession, ScratchDir};
 use crate::orphans::RunLife;
 use crate::session_record::SessionRecord;
 
-/// Removes what nobody can finish: of a run that was killed with its command, whatever the command wrote. That it was
-/// killed is journaled by the next run of its vault, so its record stays as long as there is that vault. Tells how many
-/// there were, and how many bytes.
+/// Removes scratches that cannot be finished: if a run was killed together with its command, everything the
+/// command wrote. The next run of the vault journals that the run was killed, so the session record is kept as
+/// long as the vault exists. Returns the number of scratches and bytes.
 pub(super) fn sweep(scratch: &ScratchDir, trial: Trial) -> Result<(u64, u64)> {
     let (mut count, mut freed) = (0, 0_u64);
     for (name, session) in scratch.dead()? {
@@ -39,17 +39,17 @@ pub(super) fn sweep(scratch: &ScratchDir, trial: Trial) -> Result<(u64, u64)> {
     Ok((count, freed))
 }
 
-/// True if the vault of a run is not where it was.
+/// True if the vault of a run is not at its recorded path.
 pub(super) fn is_orphan(record: &SessionRecord) -> bool {
     record.vault.as_ref().is_some_and(|vault| !Path::new(vault).exists())
 }
 
-/// Gives up the changes of dead runs whose vault is gone.
+/// Discards the changes of dead runs whose vault is gone.
 pub(super) fn discard_orphans(scratch: &ScratchDir, trial: Trial) -> Result<(u64, u64)> {
     discard(scratch, trial, is_orphan)
 }
 
-/// Gives up the changes of dead runs of a vault that was deleted.
+/// Discards the changes of dead runs of a deleted vault.
 pub(super) fn discard_of(scratch: &ScratchDir, vault_id: &str, path: &Path) -> Result<(u64, u64)> {
     discard(scratch, Trial::Real, |record| {
         let theirs = record.vault.as_ref().is_none_or(|vault| Path::new(vault) == path);
@@ -72,13 +72,13 @@ fn discard(scratch: &ScratchDir, trial: Trial, goes: impl Fn(&SessionRecord) -> 
     Ok((count, freed))
 }
 
-/// What scratches of dead runs take.
+/// Disk usage of the scratches of dead runs.
 pub(super) fn kept_bytes(scratch: &ScratchDir) -> Result<u64> {
     let dead = list(scratch)?.into_iter().filter(|(life, ..)| *life != RunLife::Running);
     Ok(dead.map(|(.., bytes)| bytes).sum())
 }
 
-/// Every scratch: what became of its run, whether its vault is gone, and what it takes.
+/// Every scratch: the state of its run, whether its vault is gone, and its disk usage.
 pub(super) fn list(scratch: &ScratchDir) -> Result<Vec<(RunLife, bool, u64)>> {
     let mut found = Vec::new();
     for dir in scratch.dirs()? {

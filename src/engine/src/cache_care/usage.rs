@@ -1,4 +1,4 @@
-//! What the cache directory takes on the disk, measured.
+//! Measures the disk usage of the cache directory.
 
 use avfs_vault::evict::CacheItemKind;
 
@@ -7,7 +7,7 @@ use super::{CacheCareError, CacheKeeper, Result, abandoned, dirs, scratches, sta
 use crate::fork_dirs::ForkDirs;
 use crate::orphans::RunLife;
 
-/// How many of something there are, and what they take.
+/// A number of items and their disk usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     pub count: u64,
@@ -21,32 +21,32 @@ impl Part {
     }
 }
 
-/// What is in a cache directory.
+/// The contents of a cache directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
     pub bases: Part,
     pub layers: Part,
     /// Directories of `cache.dirs`.
     pub dirs: Part,
-    /// What forks keep between their runs: `--home persistent` and `--keep-tmp`.
+    /// Directories that forks keep between runs: `--home persistent` and `--keep-tmp`.
     pub fork_dirs: Part,
     pub stat_caches: Part,
-    /// What builders and evictions are working on, or have left.
+    /// Work in progress, or left over, of builders and evictions.
     pub unfinished: Part,
-    /// Scratches of runs that are executed now.
+    /// Scratches of live runs.
     pub running: Part,
     /// Scratches that `avfs recover` can finish.
     pub recoverable: Part,
-    /// Of those, the ones whose vault is gone.
+    /// Those of them whose vault is gone.
     pub orphaned: Part,
     /// Scratches of runs that were killed with their command.
     pub dead: Part,
-    /// Everything, the rest included.
+    /// Everything, including data not listed above.
     pub total_bytes: u64,
 }
 
 impl CacheKeeper {
-    /// Measures the cache: every entry in it is looked at.
+    /// Measures the cache. Reads every entry in it.
     pub fn usage(&self) -> Result<CacheUsage> {
         let mut usage = CacheUsage { total_bytes: disk_bytes(&self.dir), ..CacheUsage::default() };
         for item in self.layers.items()? {
@@ -72,7 +72,7 @@ impl CacheKeeper {
         for path in left {
             usage.unfinished.add(disk_bytes(&path));
         }
-        // Counted with the shelf they are on.
+        // Counted with bases and layers.
         usage.unfinished.bytes = usage.unfinished.bytes.saturating_sub(on_shelves);
         let place = self.dir.join("forks");
         for dir in ForkDirs::list(&self.dir).map_err(CacheCareError::host("list", &place))? {

@@ -1,4 +1,4 @@
-//! Whether captured changes become a version: what a read-only command changed, and what only looks like a change.
+//! Decides whether captured changes become a version: checks read-only commands, and ignores bookkeeping.
 
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
@@ -15,18 +15,18 @@ use super::{Before, earliest_time, times};
 use crate::proxy::ProxyRuntime;
 use crate::run::Run;
 
-/// What becomes of captured changes.
+/// What to do with captured changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaptureFate {
     Kept,
-    /// A read-only command changed content, and the policy discards that.
+    /// A read-only command changed content, and the policy discards the changes.
     DroppedByPolicy,
-    /// Nothing but bookkeeping or directory times changed.
+    /// Only bookkeeping or directory times changed.
     WithoutContent,
 }
 
 pub(super) struct Judged {
-    /// What a command that was classified read-only changed.
+    /// The paths that a command changed although it was classified read-only.
     pub violation: Option<String>,
     pub capture: CaptureFate,
 }
@@ -61,7 +61,7 @@ impl ProxyRuntime<'_> {
         Ok(Judged { violation, capture })
     }
 
-    /// What a command changed that was said to look only.
+    /// Reports the changes of a command that was classified read-only.
     fn violation(run: &mut Run, touched: &[TreePath]) -> Option<String> {
         let what = read_only_check::violation(touched).filter(|_| run.decision.looks_only())?;
         let kept = match run.decision.on_violation {
@@ -76,8 +76,8 @@ impl ProxyRuntime<'_> {
     }
 }
 
-/// True if a run without a fork may have left nothing but directory times: of directories in which it made files that are
-/// not versioned, or that it removed again. A time from before the run was set on purpose.
+/// True if a run without a fork may have changed only directory times: of directories in which it created files
+/// that are not versioned, or that it removed again. A time from before the run was set explicitly.
 fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
     if !run.request.fork.is_ephemeral() {
         return false;

@@ -1,4 +1,4 @@
-//! From a command that has ended to a run that is kept: captured once, journaled, or left for a recovery.
+//! Turns an ended command into a kept run: captured once and journaled, or left for a recovery.
 
 mod judge;
 
@@ -44,34 +44,34 @@ use crate::run::Run;
 use crate::session_record::SessionOutcome;
 use crate::workspace_service::Ground;
 
-/// The version a run's changes are changes of.
+/// The version that a run's changes are relative to.
 pub(super) struct Before {
     pub version: VersionId,
     pub root: DirRef,
 }
 
-/// What was captured and where it went.
+/// The captured changes and where they were stored.
 struct KeptRun {
     landed: LandedRun,
     changes: ChangeSummary,
     report: Option<ChangeReport>,
     left_out: Vec<LeftOut>,
     runs_on_host: Vec<RunsOnHost>,
-    /// It was taken for a command that only looks.
+    /// True if the command was classified read-only and changed content.
     violated: bool,
 }
 
-/// The note of a run on the directory itself that turned out to hold files of others.
+/// The note of a run on the live directory, if it contains files of other users.
 const BASE_FOREIGN: &str = "base.foreign";
-const BASE_FOREIGN_TEXT: &str = "some files belong to another user or group, or have access lists that name one: this run \
+const BASE_FOREIGN_TEXT: &str = "some files belong to another user or group, or have ACLs that name one: this run \
      could not write them (\"Value too large for defined data type\"); the next run can";
 
-/// The note of a run that overlayfs refused to rename a directory for.
+/// The note of a run in which overlayfs refused to rename a directory.
 const RENAME_REFUSED: &str = "rename.refused";
-const RENAME_REFUSED_TEXT: &str = "a directory that was there before the run could not be renamed (\"Invalid cross-device \
-     link\"); programs that copy instead go on, for others use: --backend copy";
+const RENAME_REFUSED_TEXT: &str = "a directory from before the run could not be renamed (\"Invalid cross-device \
+     link\"); programs that fall back to copying still work; for others use: --backend copy";
 
-/// The note of a run whose output did not all reach who it was for.
+/// The note of a run whose output could not be delivered completely.
 pub const OUTPUT_LOST: &str = "output.lost";
 
 impl ProxyRuntime<'_> {
@@ -88,7 +88,7 @@ impl ProxyRuntime<'_> {
             ended.scan_met_change = imported.scanned.changed_at > ended.launched_at;
         }
         let before = self.before(&mut run, &session, &ended, imported);
-        // A recovery must not guess what the changes are changes of where it is known.
+        // Record the known base, so that a recovery does not have to guess it.
         let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
         self.note_room(&mut run, &ended);
         self.note_limits(&mut run, &ended.completion);
@@ -103,7 +103,7 @@ impl ProxyRuntime<'_> {
         };
         self.launcher.wait_until_gone();
         if let Some(error) = &ended.completion.undelivered {
-            run.note(OUTPUT_LOST, format!("what the command wrote could not be passed on: {error}"));
+            run.note(OUTPUT_LOST, format!("cannot deliver the output of the command: {error}"));
         }
         if let Some(text) = refused_text(&ended.completion.refused_calls) {
             run.note("seccomp.refused", text);
@@ -154,7 +154,7 @@ impl ProxyRuntime<'_> {
         })
     }
 
-    /// The version the changes are changes of; nothing if there is none and none is needed.
+    /// The version that the changes are relative to; `None` if there is no version and none is needed.
     fn before(
         &self,
         run: &mut Run,
@@ -182,7 +182,7 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// The state before the run of the paths that it touched; nothing if it touched none.
+    /// The state, before the run, of the paths that it touched; `None` if it touched no path.
     fn before_touched(
         &self,
         run: &mut Run,
@@ -191,7 +191,7 @@ impl ProxyRuntime<'_> {
         dir: &Path,
     ) -> avfs_vault::Result<Option<Before>> {
         let site = self.site;
-        // A recovery could not find the version in a vault that was moved away.
+        // A recovery could not find the version in a vault that was moved.
         ended.identity.check(site.vault)?;
         let upper = self.open_upper(session, ended)?;
         let modes_journal = session.modes_journal();
@@ -207,14 +207,14 @@ impl ProxyRuntime<'_> {
         avfs_types::pause::point("touched");
         let base = site.meter.waited_for(|| site.vault.import_touched(dir, upper.as_fd(), &options))?;
         let Some(TouchedBase { version, root, scanned, pin }) = base else { return Ok(None) };
-        // From here on a gc finds the version in use.
+        // From here on a gc treats the version as in use.
         session.note_base(&version.id).map_err(as_input)?;
         drop(pin);
         run.note_import(&scanned);
         Ok(Some(Before { version: version.id, root }))
     }
 
-    /// Captures and journals, in one transaction.
+    /// Captures and journals the run in one transaction.
     fn keep(
         &self,
         run: &mut Run,
@@ -259,24 +259,21 @@ impl ProxyRuntime<'_> {
             Some(_) | None => None,
         };
         for path in captured.iter().flat_map(|(captured, _)| &captured.bad_ignore_files) {
-            run.note(
-                "ignore.bad_line",
-                format!("{path} has lines that are no patterns; they were not applied"),
-            );
+            run.note("ignore.bad_line", format!("{path} has invalid patterns, which were ignored"));
         }
         let written_links =
             captured.as_ref().map(|(captured, _)| captured.written_links.clone()).unwrap_or_default();
         note_links(run, &written_links);
         run.phases.capture = begun.elapsed();
         let committing = Instant::now();
-        // A vault that was moved away would take the changes with it without anybody noticing.
+        // The changes must not go unnoticed into a vault that was moved.
         ended.identity.check(vault)?;
         let none = Edits::new();
         let bytes_written = captured.as_ref().map_or(0, |(captured, _)| captured.bytes_read);
         let size = captured.as_ref().map(|(captured, _)| captured.footprint()).unwrap_or_default();
         let mut record = self.record(run, ended, before.as_ref(), bytes_written);
         let mut told = run.told();
-        // Known only once it is known what is kept: the texts of the row tell it too.
+        // Must run after the decision what to keep: the journaled texts depend on it.
         let remember = |run: &mut Run, record: &mut RunRecord, left_out: &[LeftOut], violated| {
             let memo = self.memo(run, ended, before.as_ref(), left_out, violated)?;
             if let Some(cache) = &run.cache {
@@ -312,13 +309,13 @@ impl ProxyRuntime<'_> {
             }
         };
         run.phases.commit = committing.elapsed();
-        // Nothing can be lost any more: who asks to end need not wait for what is told.
+        // Nothing can be lost anymore, so a signal need not wait for the report.
         self.launcher.take_signals();
         self.note_landing(run, &landed);
-        // The run is kept by now: what fails from here on is worth a word, but it is no failure of the run.
+        // The run is kept now: later errors become notes and do not fail the run.
         let changes = self.changes(run, before.as_ref(), &landed);
         let (changes, report) = changes.unwrap_or_else(|error| {
-            run.note("changes.unknown", format!("what changed cannot be told: {error}"));
+            run.note("changes.unknown", format!("cannot determine the changes: {error}"));
             (ChangeSummary::default(), None)
         });
         if let (Some(before), true) = (&before, landed.landed.version().is_some()) {
@@ -326,14 +323,17 @@ impl ProxyRuntime<'_> {
             let layered = looked
                 .and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size, &written_links));
             if let Err(error) = layered {
-                run.note("run.afterwards", format!("the run is kept, but: {error}"));
+                run.note(
+                    "run.afterwards",
+                    format!("the run is kept, but an error occurred afterwards: {error}"),
+                );
             }
         }
         if let Err(error) = self.note_behind(run, &changes) {
-            run.note("run.afterwards", format!("the run is kept, but: {error}"));
+            run.note("run.afterwards", format!("the run is kept, but an error occurred afterwards: {error}"));
         }
         let runs_on_host = self.acts_on_host(&landed.landed, &changes).unwrap_or_else(|error| {
-            run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
+            run.note("changes.unknown", format!("cannot determine what the host would execute: {error}"));
             Vec::new()
         });
         let left_out = left_out.into_iter().map(|left| without_secrets(secrets, left)).collect();
@@ -378,7 +378,7 @@ impl ProxyRuntime<'_> {
             memo,
             kept: None,
             item: run.request.item.as_ref(),
-            // Whoever runs a batch waits for several of its items at once.
+            // A batch syncs several of its items at once.
             durability: match run.request.item {
                 Some(_) => Durability::Deferred,
                 None => Durability::Synced,
@@ -387,7 +387,7 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// What the command wrote, if that is to be kept and the vault has room for it.
+    /// The output of the command, if it is requested to be kept and the vault has room for it.
     pub(super) fn kept_output(
         &self,
         run: &mut Run,
@@ -400,7 +400,7 @@ impl ProxyRuntime<'_> {
         let (stdout, stderr) = match (&completion.merged, &completion.stdout, &completion.stderr) {
             (Some(merged), _, _) => (merged.bytes(), Vec::new()),
             (None, None, None) => {
-                run.note("output.not_kept", "what the command wrote is not known".to_owned());
+                run.note("output.not_kept", "the output of the command is not known".to_owned());
                 return Ok(None);
             }
             (None, stdout, stderr) => (bytes(stdout), bytes(stderr)),
@@ -418,7 +418,7 @@ impl ProxyRuntime<'_> {
             Exit::Signal(signal) => (None, Some(signal)),
         };
         let version_before = match ended.ground {
-            // The partial version stays only with a version that the run made.
+            // The partial version is recorded only if the run creates a version.
             Ground::Touched(_) => None,
             Ground::Live(_) | Ground::Stacked { .. } | Ground::Copied { .. } => {
                 before.map(|before| before.version)
@@ -452,7 +452,7 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// The changes cannot be kept now; whoever calls `avfs recover` keeps them later.
+    /// Leaves changes that cannot be kept now to a later `avfs recover`.
     fn give_to_recovery(
         &self,
         run: &Run,
@@ -483,10 +483,10 @@ impl ProxyRuntime<'_> {
     }
 }
 
-/// How many names a note lists.
+/// Maximum names listed in a note.
 const NAMED_MAX: usize = 5;
 
-/// Says what became of hard links that the command wrote to.
+/// Notes the hard links that the command wrote to.
 fn note_links(run: &mut Run, written: &WrittenLinks) {
     let names = |paths: &[TreePath]| {
         let named: Vec<String> = paths.iter().take(NAMED_MAX).map(TreePath::to_string).collect();
@@ -495,37 +495,37 @@ fn note_links(run: &mut Run, written: &WrittenLinks) {
     };
     if !written.joined.is_empty() {
         let text = format!(
-            "a hard link was written to: {} have the new content in the version; inside, only the name that was \
-             written had it. All names are one file with: --backend copy",
+            "a hard link was written: {} have the new content in the version; in the sandbox, only the name that was \
+             written had it. To keep all names one file: --backend copy",
             names(&written.joined)
         );
         run.note("links.joined", text);
     }
     if !written.split.is_empty() {
         let text = format!(
-            "hard links of one file were written to separately, and are separate files in the version: {}; they stay \
-             one with: --backend copy",
+            "hard links of one file were written separately, and are separate files in the version: {}; to keep them \
+             one file: --backend copy",
             names(&written.split)
         );
         run.note("links.split", text);
     }
 }
 
-/// Git cannot commit in a linked worktree, whose repository is shown read-only.
+/// Notes that git cannot commit in a linked worktree, whose repository is mounted read-only.
 fn note_worktree(run: &mut Run, completion: &Completion) {
     let Some(common) = &run.common_dir else { return };
     if completion.exit == Exit::Code(0) || !words_of(&run.request.command).any(|word| word == "git") {
         return;
     }
     let text = format!(
-        "the workspace is a linked worktree, and its repository {} is read-only inside: \
+        "the workspace is a linked worktree, and its repository {} is read-only in the sandbox: \
          apply the changes and commit them outside, or work in a clone",
         common.display()
     );
     run.note("git.linked_worktree", text);
 }
 
-/// Nothing that is written down or shown holds a secret's value.
+/// Removes the values of secrets from everything that is stored or shown.
 fn scrub(secrets: &Secrets, completion: &mut Completion) {
     let outputs = [&mut completion.stdout, &mut completion.stderr, &mut completion.merged];
     for output in outputs.into_iter().flatten() {
@@ -535,7 +535,7 @@ fn scrub(secrets: &Secrets, completion: &mut Completion) {
         let path = std::mem::take(&mut one.path).into_os_string().into_vec();
         one.path = OsString::from_vec(secrets.scrub(path)).into();
     }
-    // A name that is asked for can carry a value out; it must not carry it into the record.
+    // A host name in a request can leak a secret to the network; it must not leak into the record.
     for connection in &mut completion.connections.list {
         let shown = secrets.scrub_host(connection.host.clone());
         let host = std::mem::replace(&mut connection.host, shown);
@@ -548,17 +548,17 @@ fn scrub(secrets: &Secrets, completion: &mut Completion) {
     }
 }
 
-/// A path may be what is left out for.
+/// The path itself may contain the secret for which the file was left out.
 fn without_secrets(secrets: &Secrets, left: LeftOut) -> LeftOut {
     let scrubbed = secrets.scrub(left.path.as_bytes().to_vec());
-    // Not parsed for nothing: a path that is left out may be deeper than any that is kept.
+    // Parse only if needed: a path that is left out may be deeper than any path that can be kept.
     if scrubbed == left.path.as_bytes() {
         return left;
     }
     LeftOut { path: TreePath::parse(&scrubbed).unwrap_or_default(), ..left }
 }
 
-/// The file a vault was opened as.
+/// The identity of the file that a vault was opened as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VaultIdentity(Option<(u64, u64)>);
 
@@ -567,7 +567,7 @@ impl VaultIdentity {
         Self(vault.path().and_then(file_at))
     }
 
-    /// Fails unless the path still names that file.
+    /// Fails unless the path still refers to that file.
     pub fn check(self, vault: &Vault) -> avfs_vault::Result<()> {
         match vault.path() {
             Some(path) if file_at(path) != self.0 => Err(VaultError::Moved { path: path.to_owned() }),
@@ -585,10 +585,10 @@ fn as_input(error: SessionError) -> VaultError {
     VaultError::Input(std::io::Error::other(error))
 }
 
-/// How far the kernel's time of files is behind its clock at most: a tick of the slowest there is.
+/// The maximum lag of the kernel's file times behind its clock: one tick at the lowest tick rate.
 const CLOCK_TICK_NANOS: i64 = 10_000_000;
 
-/// The times of what a run wrote that began then.
+/// The times of files written by a run that started at `started_at`.
 #[must_use]
 pub fn times(clock: Option<FixedClock>, started_at: Timestamp) -> Times {
     match clock {
@@ -597,7 +597,7 @@ pub fn times(clock: Option<FixedClock>, started_at: Timestamp) -> Times {
     }
 }
 
-/// The earliest time that the kernel gives to what a run writes that began then.
+/// The earliest time that the kernel gives to files written by a run that started at `started_at`.
 pub(super) fn earliest_time(started_at: Timestamp) -> FileTime {
     FileTime::from_nanos(started_at.0.saturating_sub(CLOCK_TICK_NANOS))
 }

@@ -1,4 +1,4 @@
-//! The files that hold settings: found and read here, given a meaning by the rest of the module.
+//! Finds and reads settings files. Other modules interpret them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,8 +9,7 @@ use avfs_request::config::{Config, ConfigError, SettingsError};
 use super::file_text::{FileText, FileUse, UnreadableFile};
 use crate::locate::{Surroundings, directory_config};
 
-/// The layers as they were found: the files of the administrator, the user and the bound directory, and the
-/// user's variables.
+/// The layers as found: the files of the administrator, the user and the bound directory, and the user's variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigTexts {
     pub system: Option<FileText>,
@@ -30,23 +29,23 @@ impl ConfigTexts {
         })
     }
 
-    /// The files, each with whose it is, in the order in which they are laid over each other.
+    /// The files with the names of their layers, in the order of precedence, lowest first.
     pub fn layers(&self) -> impl Iterator<Item = (&'static str, &FileText)> {
         let layers = [("system", &self.system), ("user", &self.user), ("directory", &self.directory)];
         layers.into_iter().filter_map(|(layer, file)| Some((layer, file.as_ref()?)))
     }
 
-    /// Files of those who may open a sandbox.
+    /// Files of the layers that are allowed to relax the sandbox.
     fn trusted(&self) -> impl Iterator<Item = &FileText> {
         self.system.iter().chain(&self.user)
     }
 
-    /// Everything that is said, whoever says it.
+    /// All settings of all layers.
     pub fn merged(&self) -> Result<Config, SettingsError> {
         merge(self.trusted().chain(&self.directory))?.with_variables(&self.variables)
     }
 
-    /// What a run goes by, and the keys of the directory that it does not take.
+    /// The settings for a run, and the keys of the directory that are refused.
     pub fn for_a_run(&self) -> Result<(Config, Vec<&'static str>), SettingsError> {
         let own = merge(self.trusted())?;
         let (config, refused) = match &self.directory {
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_layer_wins_over_the_ones_before_it() {
+    fn each_layer_overrides_the_ones_before_it() {
         let dir = tempfile::tempdir().unwrap();
         let put = |place: &str, text: &str| {
             let path = dir.path().join(place);
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_administrator_and_variables_may_open_what_a_directory_may_not() {
+    fn administrator_and_variables_can_relax_what_a_directory_cannot() {
         let texts = |system: &str, directory: &str, net: Option<&str>| ConfigTexts {
             system: Some(FileText { path: "/s".into(), text: Some(system.to_owned()) }),
             user: None,

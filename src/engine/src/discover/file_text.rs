@@ -1,11 +1,11 @@
-//! Files of settings and policies as texts.
+//! The text of settings and policy files.
 
 use std::io::{Error, ErrorKind};
 use std::path::PathBuf;
 
 use avfs_types::diagnose::Diagnose;
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileUse {
     Settings,
@@ -30,7 +30,7 @@ impl Diagnose for UnreadableFile {
     }
 }
 
-/// A file, or the place for one; without a text if there is none.
+/// A file or the place for it; without text if the file does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText {
     pub path: PathBuf,
@@ -40,7 +40,7 @@ pub struct FileText {
 impl FileText {
     pub fn read(what: FileUse, path: PathBuf) -> Result<Self, UnreadableFile> {
         let absent = |error: &Error| [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind());
-        // A link that leads nowhere is a policy that somebody has lost, not none.
+        // A dangling symlink means a lost policy file, not an absent policy.
         let may_dangle = what == FileUse::Settings;
         match avfs_hostfs::text::read(&path) {
             Ok(text) => Ok(Self { path, text: Some(text) }),

@@ -1,4 +1,4 @@
-//! What a first import will cost: a short look at a directory before it is taken into an empty vault.
+//! Estimates the cost of a first import: a short survey of a directory before it is imported into an empty vault.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use ignore::gitignore::GitignoreBuilder;
 use avfs_hostfs::foreign::Mapped;
 use avfs_types::{VAULT_DIR, show_bytes_size};
 
-/// How long the survey may take. Of a directory that takes longer, only what was seen by then is reported.
+/// Maximum duration of the survey. For a directory that takes longer, only the part seen so far is reported.
 const LOOK_MAX: Duration = Duration::from_millis(300);
-/// Entries between two looks at the clock.
+/// Number of entries between two reads of the clock.
 const CLOCK_EVERY: u64 = 4096;
-/// Directories that tools fill and fill again.
+/// Directories that tools can rebuild.
 const MADE_AGAIN: [&str; 11] = [
     "node_modules",
     "target",
@@ -28,40 +28,40 @@ const MADE_AGAIN: [&str; 11] = [
     "__pycache__",
     ".cache",
 ];
-/// From here on a file is worth naming.
+/// Minimum size of a file to be listed.
 const LARGE_FILE_BYTES: u64 = 50 << 20;
-/// How many suggestions are made.
+/// Maximum number of suggestions.
 const SUGGESTED_MAX: usize = 5;
 
-/// From how many files or bytes on a first import is announced.
+/// The number of files or bytes above which a first import is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarnAbove {
     pub files: Option<u64>,
     pub bytes: Option<u64>,
 }
 
-/// What was seen of a directory.
+/// The part of a directory seen by the survey.
 #[derive(Debug, Default)]
 struct Seen {
     files: u64,
     bytes: u64,
-    /// Whether all of it was seen.
+    /// True if the survey covered the whole directory.
     is_whole: bool,
     is_foreign: bool,
-    /// Directories that are made again, and large files: a line for an ignore file, and what it would leave out.
+    /// Rebuildable directories and large files: a line for an ignore file, and the files and bytes it would exclude.
     heavy: Vec<(String, u64, u64)>,
 }
 
-/// What is known of a directory before its first import.
+/// The result of the survey before a first import.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FirstLook {
-    /// What to tell; nothing if the directory is not large.
+    /// The text to print; `None` if the directory is not large.
     pub announcement: Option<Vec<String>>,
-    /// Some files have owners or access lists that no sandbox of this user can map.
+    /// True if some files have owners or ACLs that no sandbox of this user can map.
     pub is_foreign: bool,
 }
 
-/// Looks at a directory that is about to be imported for the first time.
+/// Surveys a directory before its first import.
 pub(crate) fn first_look(dir: &Path, exclude: &[String], above: WarnAbove) -> FirstLook {
     let seen = look(dir, exclude);
     let exceeds = |count: u64, max: Option<u64>| max.is_some_and(|max| count > max);
@@ -74,21 +74,21 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
     let size = show_bytes_size(seen.bytes);
     let mut lines = vec![
         format!("{} has {least}{} files, {least}{size}:", dir.display(), seen.files),
-        "  the first import reads all of it and stores it in the vault; later ones read what changed"
+        "  the first import reads all of it and stores it in the vault; later ones read only changed files"
             .to_owned(),
     ];
     for (line, files, bytes) in seen.heavy.iter().take(SUGGESTED_MAX) {
         let size = show_bytes_size(*bytes);
         let files = if *files == 1 { String::new() } else { format!("{files} files, ") };
-        lines.push(format!("  leave out:  echo '{line}' >> .avfsignore   ({files}{size})"));
+        lines.push(format!("  exclude:  echo '{line}' >> .avfsignore   ({files}{size})"));
     }
     lines.push(
-        "  do not import it:  --base touched (without --fork and --cache), which records only what the run changes"
+        "  do not import it:  --base touched (without --fork and --cache), which records only the changes of the run"
             .to_owned(),
     );
-    lines.push("  keep nothing of a run:  avfs-run --discard …".to_owned());
+    lines.push("  discard the changes of a run:  avfs-run --discard …".to_owned());
     lines.push(
-        "  do not wait for it to begin:  --base live (without --fork and --cache), which imports meanwhile"
+        "  do not wait for the import:  --base live (without --fork and --cache), which imports during the run"
             .to_owned(),
     );
     lines
@@ -98,7 +98,7 @@ fn look(dir: &Path, exclude: &[String]) -> Seen {
     let begun = Instant::now();
     let mut patterns = GitignoreBuilder::new(dir);
     for line in exclude {
-        // A line that is no pattern is reported by the import itself.
+        // The import itself reports invalid patterns.
         let _ = patterns.add_line(None, line);
     }
     let patterns = patterns.build().ok();
@@ -149,7 +149,7 @@ fn note_heavy(heavy: &mut Vec<(String, u64, u64)>, path: &Path, bytes: u64) {
         None if bytes >= LARGE_FILE_BYTES => format!("/{}", path.display()),
         None => return,
     };
-    // A name that a shell or an ignore file would read in another way is not suggested.
+    // Do not suggest a name that a shell or an ignore file would interpret.
     if !line.chars().all(|c| c.is_alphanumeric() || "/._-+@".contains(c)) {
         return;
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ignored_does_not_count_and_what_is_made_again_is_suggested() {
+    fn ignored_files_are_not_counted_and_rebuildable_directories_are_suggested() {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..5 {
             put(dir.path(), &format!("app/node_modules/m{n}/dist/index.js"), 5000);

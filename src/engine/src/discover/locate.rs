@@ -1,6 +1,6 @@
-//! Which vault is meant: the option, `$AVFS_VAULT`, or the nearest one above the working directory.
+//! Finds the vault to use: the option, `$AVFS_VAULT`, or the nearest one in or above the working directory.
 //!
-//! Everything the answer depends on comes in as [`Surroundings`].
+//! All inputs of the search are in [`Surroundings`].
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -18,14 +18,14 @@ use super::trust::{TrustError, TrustedVaults};
 use crate::git::repository;
 use crate::view::GIT_CONFIG;
 
-/// Where the administrator's files are. No variable moves it: users could evade them.
+/// The directory of the administrator's files. Not configurable by a variable, with which users could evade them.
 const SYSTEM_DIR: &str = "/etc/avfs";
-/// The variable beside HOME that says where named vaults are.
+/// The variable, besides HOME, that determines where named vaults are.
 const VAULTS_HOME: &str = "XDG_DATA_HOME";
-/// What the names of our variables begin with.
+/// The prefix of avfs's own variables.
 const OWN_VARIABLES: &[u8] = b"AVFS_";
 
-/// What the edge knows of the process's environment.
+/// The environment of the process, as read by the edge.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     pub cwd: PathBuf,
@@ -39,9 +39,9 @@ pub struct Surroundings {
     pub cache_home: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME`
     pub config_home: Option<PathBuf>,
-    /// The administrator's directory; only tests choose another one.
+    /// The administrator's directory; only tests override it.
     pub system_dir: Option<PathBuf>,
-    /// Every variable that is ours, `AVFS_…`.
+    /// All variables of avfs, `AVFS_…`.
     pub variables: BTreeMap<OsString, OsString>,
 }
 
@@ -54,14 +54,14 @@ pub enum LocateError {
     #[error("there is no vault at {}", path.display())]
     NoneAt {
         path: PathBuf,
-        /// What the user named.
+        /// The text that the user entered.
         typed: OsString,
-        /// It is a directory, in which there is no vault.
+        /// True if it is a directory without a vault.
         is_dir: bool,
     },
-    #[error("{name} is a directory with a vault in it, and the name of another vault")]
+    #[error("{name} is both a directory with a vault and the name of another vault")]
     Ambiguous { name: VaultName, named: PathBuf },
-    #[error("no vault is made in {}: it is your home directory, or contains it", dir.display())]
+    #[error("refusing to create a vault in {}: it is your home directory or contains it", dir.display())]
     AroundHome { dir: PathBuf },
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -84,20 +84,20 @@ impl Diagnose for LocateError {
     }
 }
 
-/// The settings of a directory.
+/// The settings file of a directory.
 #[must_use]
 pub fn directory_config(dir: &Path) -> PathBuf {
     dir.join(VAULT_DIR).join(CONFIG_FILE)
 }
 
-/// A vault as somebody wrote it: a path, or the name of one among the user's vaults.
+/// A vault as specified by the user: a path, or the name of one of the user's vaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VaultChoice {
     Path(PathBuf),
     Name(VaultName),
 }
 
-/// What pointed to the vault.
+/// Where the choice of the vault came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VaultSource {
     Option,
@@ -120,7 +120,7 @@ pub struct Located {
 }
 
 impl Surroundings {
-    /// Of a process in `cwd` with these variables; an empty one counts as not set.
+    /// The surroundings of a process in `cwd` with these variables. Empty variables count as unset.
     pub fn of(cwd: PathBuf, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let variables: BTreeMap<OsString, OsString> =
             variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
@@ -139,23 +139,23 @@ impl Surroundings {
         }
     }
 
-    /// Where avfs keeps what belongs to the user and not to one workspace.
+    /// The directory for data that belongs to the user and not to one workspace.
     fn data_dir(&self) -> Result<PathBuf, LocateError> {
         let data = self.xdg(self.data_home.as_deref(), ".local/share");
         Ok(data.ok_or(LocateError::NoHome { variable: VAULTS_HOME })?.join("avfs"))
     }
 
-    /// Where named vaults live.
+    /// The directory of named vaults.
     pub fn vaults_dir(&self) -> Result<PathBuf, LocateError> {
         Ok(self.data_dir()?.join("vaults"))
     }
 
-    /// The vaults this user trusts without naming them.
+    /// The vaults this user trusts when they are found by searching.
     pub fn trusted_vaults(&self) -> Result<TrustedVaults, LocateError> {
         Ok(TrustedVaults::new(&self.data_dir()?))
     }
 
-    /// Whether this user made a vault or trusts it: it is in the list, or has a name of the user's own.
+    /// Whether this user created the vault or trusts it: it is in the list, or is one of the user's named vaults.
     pub fn owns_vault(&self, vault: &Path) -> Result<bool, LocateError> {
         let real = |dir: PathBuf| dir.canonicalize().unwrap_or(dir);
         let (named, kept) = (real(self.vaults_dir()?), real(self.kept_dir()?));
@@ -164,8 +164,8 @@ impl Surroundings {
             || self.trusted_vaults()?.contains(vault)?)
     }
 
-    /// The vault that a first run makes, and the directory it makes it for: the root of the repository around the
-    /// working directory, or the working directory.
+    /// The vault that a first run creates, and its directory: the root of the repository around the working
+    /// directory, or the working directory itself.
     pub fn new_vault(&self, place: VaultPlace) -> Result<NewVault, LocateError> {
         if self.holds_home(&self.cwd) {
             return Err(LocateError::AroundHome { dir: self.cwd.clone() });
@@ -174,8 +174,8 @@ impl Surroundings {
         Ok(NewVault { path: self.place_for(&dir, place)?, dir })
     }
 
-    /// The root of the repository around the working directory, unless it holds the user's home, belongs to another
-    /// user or lies on another file system.
+    /// The root of the repository around the working directory, unless it contains the user's home, belongs to
+    /// another user, or is on another file system.
     fn own_repository(&self) -> Option<PathBuf> {
         let root = repository::root_of(&self.cwd).filter(|root| !self.holds_home(root))?;
         let (here, there) = (self.cwd.metadata().ok()?, root.metadata().ok()?);
@@ -196,7 +196,7 @@ impl Surroundings {
         xdg.into_iter().chain(home).collect()
     }
 
-    /// Where everything lives that can be made again.
+    /// The directory for everything that can be recreated.
     pub fn cache_dir(&self) -> Result<PathBuf, LocateError> {
         let cache = self.xdg(self.cache_home.as_deref(), ".cache");
         Ok(cache.ok_or(LocateError::NoHome { variable: "XDG_CACHE_HOME" })?.join("avfs"))
@@ -208,14 +208,14 @@ impl Surroundings {
         Some(self.system_dir.as_ref()?.join(CONFIG_FILE))
     }
 
-    /// The user's own settings.
+    /// The user's settings.
     #[must_use]
     pub fn user_config(&self) -> Option<PathBuf> {
         Some(self.xdg(self.config_home.as_deref(), ".config")?.join("avfs").join(CONFIG_FILE))
     }
 
-    /// The base directory specification: a relative path counts as not set. Not by etcetera, which reads the process's
-    /// own environment and home; here they are given.
+    /// A directory of the XDG Base Directory Specification; a relative path counts as unset. Not from etcetera,
+    /// which reads the environment and home of the process; here they are arguments.
     fn xdg(&self, set: Option<&Path>, beneath_home: &str) -> Option<PathBuf> {
         let set = set.filter(|path| path.is_absolute()).map(Path::to_owned);
         let home = self.home.as_deref().filter(|path| path.is_absolute());
@@ -226,19 +226,19 @@ impl Surroundings {
         Ok(self.vaults_dir()?.join(format!("{name}.db")))
     }
 
-    /// What a word given for a vault means: with a slash, ending in `.db`, or being a directory with a vault in
-    /// it, it is a path (a directory stands for the vault in it); anything else is a name.
+    /// Interprets a vault argument. It is a path if it contains a slash, ends in `.db`, or is a directory with
+    /// a vault in it (a directory stands for its vault); otherwise it is a name.
     pub fn read_choice(&self, text: &OsStr) -> Result<VaultChoice, LocateError> {
         if text.is_empty() {
-            // Joined to the working directory it would be that directory, which nobody named.
+            // Joined to the working directory, it would mean that directory.
             return Err(NameError::Empty { what: "vault" }.into());
         }
-        // Rebuilt from its components, which drops every `.` on the way.
+        // Rebuilt from its components, which drops every `.` component.
         let path: PathBuf = self.cwd.join(text).components().collect();
         if let Some(inside) = path.is_dir().then(|| path.join(VAULT_DIR).join(VAULT_FILE)) {
             TrustedVaults::check_link(&inside)?;
             let name = VaultName::parse(&text.to_string_lossy());
-            // Any directory may happen to have the name of a vault; only one with a vault can be what is meant.
+            // A directory may have the same name as a vault by chance; it is meant only if it has a vault.
             return match name {
                 Ok(name) if !is_written_as_path(text) && !is_vault_place(&inside) => {
                     Ok(VaultChoice::Name(name))
@@ -252,7 +252,7 @@ impl Surroundings {
         Ok(VaultChoice::Name(VaultName::parse(&text.to_string_lossy())?))
     }
 
-    /// The path of a chosen vault, there or not.
+    /// The path of a chosen vault, whether or not it exists.
     pub fn path_of(&self, choice: &VaultChoice) -> Result<PathBuf, LocateError> {
         match choice {
             VaultChoice::Path(path) => Ok(path.clone()),
@@ -267,7 +267,7 @@ impl Surroundings {
         }
         match self.nearest() {
             Some((dir, path)) => {
-                // Nobody else writes to the user's data directory.
+                // Only the user can write to the user's data directory.
                 if path == dir.join(VAULT_DIR).join(VAULT_FILE) {
                     self.trusted_vaults()?.check(&path)?;
                 }
@@ -277,7 +277,7 @@ impl Surroundings {
         }
     }
 
-    /// As [`Self::locate`], for who cannot take it back: a word that means two vaults is refused.
+    /// Like [`Self::locate`], for operations that cannot be undone: an ambiguous name is refused.
     pub fn locate_only(&self, option: Option<&OsStr>) -> Result<Located, LocateError> {
         let located = self.locate(option)?;
         if let Some((text, _)) = self.chosen(option)
@@ -292,7 +292,7 @@ impl Surroundings {
         Ok(located)
     }
 
-    /// What was chosen outright, if anything was.
+    /// The explicitly chosen vault, if any.
     #[must_use]
     pub fn chosen<'a>(&'a self, option: Option<&'a OsStr>) -> Option<(&'a OsStr, VaultSource)> {
         let from_environment = self.vault.as_deref().filter(|text| !text.is_empty());
@@ -303,7 +303,7 @@ impl Surroundings {
 
     fn existing(&self, text: &OsStr) -> Result<PathBuf, LocateError> {
         let path = self.meant_by(text)?;
-        // What else may be wrong with it is told when it is opened.
+        // Other problems are reported when it is opened.
         if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             let is_dir = self.cwd.join(text).is_dir();
             return Err(LocateError::NoneAt { path, typed: text.to_owned(), is_dir });
@@ -316,8 +316,8 @@ impl Surroundings {
         let path = self.path_of(&choice)?;
         match choice {
             VaultChoice::Name(name) if !path.exists() => {
-                // A file of that name is surely what was meant, and why it is not a vault is worth telling; so is
-                // that a directory has none.
+                // A file of that name is probably what the user means, and the error should say why it is not a
+                // vault; likewise for a directory without a vault.
                 let file = self.cwd.join(text);
                 match file.metadata() {
                     Ok(found) if found.is_dir() => Ok(file.join(VAULT_DIR).join(VAULT_FILE)),
@@ -329,15 +329,15 @@ impl Surroundings {
         }
     }
 
-    /// The working directory or the first directory above it that has a vault, and the vault: in the directory itself,
-    /// or kept for it in the user's data directory.
+    /// The working directory or the nearest directory above it that has a vault, and the vault: in the
+    /// directory itself, or kept for it in the user's data directory.
     #[must_use]
     pub fn nearest(&self) -> Option<(PathBuf, PathBuf)> {
         let kept = self.kept_dir().ok().filter(|kept| kept.is_dir());
         self.cwd.ancestors().find_map(|dir| {
             let here = dir.join(VAULT_DIR).join(VAULT_FILE);
             let elsewhere = || kept.as_ref().map(|kept| kept_vault(kept, dir));
-            // One behind a link is not passed by: the check of its place refuses it.
+            // A vault behind a symlink is not skipped: the check of its place refuses it.
             let is_here = is_vault_place(&here) || dir.join(VAULT_DIR).is_symlink();
             let found = Some(here).filter(|_| is_here);
             found
@@ -346,12 +346,12 @@ impl Surroundings {
         })
     }
 
-    /// Where the vaults of workspaces are kept that are not to lie in them.
+    /// The directory of workspace vaults that are not kept in the workspace.
     fn kept_dir(&self) -> Result<PathBuf, LocateError> {
         Ok(self.data_dir()?.join("workspaces"))
     }
 
-    /// Where the vault of a directory is made.
+    /// The path at which the vault of a directory is created.
     pub fn place_for(&self, dir: &Path, place: VaultPlace) -> Result<PathBuf, LocateError> {
         Ok(match place {
             VaultPlace::Workspace => {
@@ -382,7 +382,7 @@ fn is_written_as_path(text: &OsStr) -> bool {
     text.as_bytes().contains(&b'/') || text.as_bytes().ends_with(b".db")
 }
 
-/// By its name, for people, and by the digest of its real path.
+/// Named after the directory, for people, and the digest of its real path.
 fn kept_vault(kept: &Path, dir: &Path) -> PathBuf {
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let digest = to_hex(&blake3::hash(real.as_os_str().as_bytes()).as_bytes()[..8]);
@@ -392,11 +392,11 @@ fn kept_vault(kept: &Path, dir: &Path) -> PathBuf {
     kept.join(name).join(VAULT_FILE)
 }
 
-/// Whether there is a vault, or something that keeps us from seeing one.
+/// Whether there is a vault, or a permission error that hides one.
 fn is_vault_place(place: &Path) -> bool {
     match place.symlink_metadata() {
         Ok(_) => true,
-        // A closed directory is worth an error about permissions, not one about a missing vault.
+        // An inaccessible directory should cause a permission error, not a missing vault.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => place.parent().is_some_and(Path::is_dir),
         Err(_) => false,
     }
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_vault_above_is_found() {
+    fn nearest_vault_above_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let outer = put(&dir.path().join(".avfs/vault.db"));
         std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
@@ -427,18 +427,18 @@ mod tests {
         trust(&outer);
         assert_eq!(near.locate(None).unwrap(), Located { path: outer, source: VaultSource::Nearest });
         let inner = put(&dir.path().join("a/.avfs/vault.db"));
-        // One that is kept for a directory needs no record.
+        // A vault kept for a directory needs no record.
         let kept = put(&near.place_for(&dir.path().join("a/b"), VaultPlace::Data).unwrap());
         assert_eq!(near.locate(None).unwrap().path, kept);
         std::fs::remove_file(kept).unwrap();
-        // One that is nearer and not trusted is not passed by: that would be another surprise.
+        // A nearer vault that is not trusted is not skipped: using a different one would be surprising.
         assert_eq!(near.locate(None).unwrap_err().code(), "vault.untrusted");
         trust(&inner);
         assert_eq!(near.locate(None).unwrap().path, inner);
     }
 
     #[test]
-    fn the_option_wins_over_the_environment_over_the_nearest() {
+    fn option_overrides_environment_which_overrides_nearest() {
         let dir = tempfile::tempdir().unwrap();
         put(&dir.path().join(".avfs/vault.db"));
         let mut near = around(dir.path());
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_names_and_paths_are_paths() {
+    fn plain_words_are_names_and_paths_are_paths() {
         let dir = tempfile::tempdir().unwrap();
         let near = around(dir.path());
         let named = put(&dir.path().join("home/.local/share/avfs/vaults/work.db"));
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_stands_for_a_vault_only_if_it_has_one() {
+    fn directory_stands_for_a_vault_only_if_it_has_one() {
         let dir = tempfile::tempdir().unwrap();
         let near = around(dir.path());
         let word = OsStr::new("work");

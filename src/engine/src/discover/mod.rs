@@ -1,5 +1,5 @@
-//! Which vault, settings and policies are meant and whether they are trusted, and what a directory holds before its first
-//! import.
+//! Finds the vault, settings and policies to use, checks whether they are trusted, and surveys a directory
+//! before its first import.
 
 pub mod config_files;
 pub mod file_text;

@@ -1,6 +1,6 @@
-//! The files that hold policies: found and read here, given a meaning by [`avfs_policy`].
+//! Finds and reads policy files. [`avfs_policy`] interprets them.
 //!
-//! A file that is there and cannot be read is an error, never an empty policy.
+//! A file that exists and cannot be read is an error, never an empty policy.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl LayerText {
         Ok(Self { tier, rules: policy(rules)?, script: policy(script)? })
     }
 
-    /// What they say; nothing where neither is there.
+    /// The policy in the files; `None` if neither exists.
     fn layer(&self) -> Result<Option<Layer>, PolicyError> {
         let FileText { path, text } = &self.rules;
         let rules =
@@ -43,20 +43,20 @@ impl LayerText {
     }
 }
 
-/// The layers as they were found, the system's first.
+/// The layers as found, the system's first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyTexts {
     pub layers: Vec<LayerText>,
 }
 
 impl PolicyTexts {
-    /// Those of the administrator and the user, and those that lie beside a vault.
+    /// The files of the administrator and the user, and those beside a vault.
     pub fn read(around: &Surroundings, vault: Option<&Path>) -> Result<Self, UnreadableFile> {
         let beside = |config: PathBuf| (config.with_file_name(POLICY_FILE), config.with_file_name(REGO_FILE));
         let places = [
             (Tier::System, around.system_config().map(beside)),
             (Tier::User, around.user_config().map(beside)),
-            // Beside the file itself: whoever links to a vault must not leave its policy behind.
+            // Beside the file itself: a symlink to a vault must not bypass the policy of the vault.
             (Tier::Vault, vault.map(|vault| beside_vault(&real(vault)))),
         ];
         let places = places.into_iter().filter_map(|(tier, places)| Some((tier, places?)));
@@ -64,14 +64,14 @@ impl PolicyTexts {
         Ok(Self { layers })
     }
 
-    /// What they say, over the defaults.
+    /// The policy of all layers, over the defaults.
     pub fn policy(&self) -> Result<Policy, PolicyError> {
         self.layers.iter().try_fold(Policy::builtin(), |policy, texts| {
             Ok(texts.layer()?.into_iter().fold(policy, Policy::with))
         })
     }
 
-    /// As if a file had another text.
+    /// The same with another text for a file.
     #[must_use]
     pub fn with_text(mut self, file: &Path, text: &str) -> Self {
         for found in self.layers.iter_mut().map(|layer| &mut layer.rules).filter(|rules| rules.path == file) {
@@ -80,7 +80,7 @@ impl PolicyTexts {
         self
     }
 
-    /// Every place that was looked at, with whose it is.
+    /// Every file that was checked, with its tier.
     pub fn files(&self) -> impl Iterator<Item = (Tier, &FileText)> {
         self.layers.iter().flat_map(|layer| [(layer.tier, &layer.rules), (layer.tier, &layer.script)])
     }
@@ -90,7 +90,8 @@ fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// `.avfs/policy.toml` for the vault of a directory; `NAME.db.policy.toml` for one that may have others beside it.
+/// `.avfs/policy.toml` for the vault of a directory; `NAME.db.policy.toml` for a vault that may have others
+/// beside it.
 fn beside_vault(vault: &Path) -> (PathBuf, PathBuf) {
     let is_of_a_dir =
         vault.parent().is_some_and(|dir| dir.ends_with(VAULT_DIR)) && vault.ends_with(VAULT_FILE);
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_a_vault_lie_beside_it() {
+    fn policy_files_of_a_vault_are_beside_it() {
         let beside = |vault: &str| beside_vault(Path::new(vault)).0;
         assert_eq!(beside("/p/.avfs/vault.db"), Path::new("/p/.avfs/policy.toml"));
         assert_eq!(beside("/p/.avfs/other.db"), Path::new("/p/.avfs/other.db.policy.toml"));
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_layer_is_read_and_what_cannot_be_read_is_refused() {
+    fn every_layer_is_read_and_unreadable_files_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         let around = Surroundings {
             system_dir: Some(dir.path().join("etc")),
@@ -142,7 +143,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, "[[rule]]\naction = 'deny'\n").unwrap();
             let policy = texts().unwrap().policy().unwrap();
-            assert_eq!(policy.layers()[0].tier, tier, "mightier layers come first");
+            assert_eq!(policy.layers()[0].tier, tier, "layers with higher precedence come first");
             assert_eq!(policy.layers()[0].rules[0].name, format!("{}:1", path.display()));
         }
         assert_eq!(PolicyTexts::read(&around, None).unwrap().policy().unwrap().layers().len(), 2);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_vault_does_not_leave_its_policy_behind() {
+    fn symlink_to_a_vault_does_not_bypass_its_policy() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap().join(VAULT_DIR);
         std::fs::create_dir(&home).unwrap();
@@ -174,7 +175,7 @@ mod tests {
 
     #[cfg(not(feature = "rego"))]
     #[test]
-    fn a_script_is_never_passed_over() {
+    fn script_is_never_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let around = Surroundings { system_dir: Some(dir.path().to_owned()), ..Surroundings::default() };
         std::fs::write(dir.path().join(REGO_FILE), "package avfs").unwrap();

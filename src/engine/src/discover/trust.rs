@@ -1,9 +1,9 @@
-//! Which vaults found near the working directory are used: those this user has recorded, by making them or with
-//! `avfs vault trust`.
+//! Which vaults found near the working directory are used: those this user has recorded, by creating them or
+//! with `avfs vault trust`.
 //!
-//! A vault decides what a run sees, which settings and approvals hold and where changes are written. Anybody who can
-//! write to a directory above the working directory, or who publishes a repository, could put one there. A vault that
-//! is named with `--vault` or `$AVFS_VAULT` is an explicit choice and is not looked up here.
+//! A vault decides what a run sees, which settings and approvals apply, and where changes are written. Anyone
+//! who can write to a directory above the working directory, or who publishes a repository, could put a vault
+//! there. A vault named with `--vault` or `$AVFS_VAULT` is an explicit choice and is not checked here.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,21 +17,20 @@ use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use avfs_hostfs::owner::hand_over;
 use avfs_types::diagnose::Diagnose;
 
-/// The file of the user's data directory that lists trusted vaults, one a line:
-/// `ORIGIN DEVICE INODE BIRTH PATH`.
+/// The file in the user's data directory that lists trusted vaults, one per line: `ORIGIN DEVICE INODE BIRTH PATH`.
 pub const TRUSTED_FILE: &str = "trusted-vaults";
-/// Far more vaults than one user has; a longer list is not read.
+/// Far more than the vaults of one user need; a longer list is not read.
 const LIST_BYTES_MAX: u64 = 16 << 20;
-/// How long another process may take to write the list.
+/// Maximum time to wait for another process that writes the list.
 const LOCK_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    #[error("the vault {} is not used: you neither made it here nor trust it", vault.display())]
+    #[error("the vault {} is not used: you did not create it here and do not trust it", vault.display())]
     Unknown { vault: PathBuf },
     #[error("the vault {} is not used: {} {reason}", vault.display(), path.display())]
     Unsafe { vault: PathBuf, path: PathBuf, reason: Unsafe },
-    #[error("there is no permission to look at the vault {}", vault.display())]
+    #[error("no permission to read the vault {}", vault.display())]
     Hidden { vault: PathBuf },
     #[error("cannot {operation} the list of trusted vaults {}", path.display())]
     List {
@@ -42,7 +41,7 @@ pub enum TrustError {
     },
 }
 
-/// What makes a place unfit for a vault that is found, whoever trusts it.
+/// Why the place of a found vault is unsafe, even if the vault is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsafe {
     Symlink,
@@ -53,7 +52,7 @@ impl std::fmt::Display for Unsafe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Symlink => "is a symbolic link",
-            Self::WorldWritable => "can be written by every user",
+            Self::WorldWritable => "is world-writable",
         })
     }
 }
@@ -72,9 +71,9 @@ impl Diagnose for TrustError {
 /// Why a vault is in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustOrigin {
-    /// A run made it by itself.
+    /// A run created it automatically.
     Made,
-    /// Somebody asked for it: `avfs init`, `avfs vault trust`.
+    /// A user requested it: `avfs init`, `avfs vault trust`.
     Chosen,
 }
 
@@ -90,12 +89,12 @@ impl TrustOrigin {
 /// Which groups can write to the place of a vault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// At most the caller's own.
+    /// At most the caller's own group.
     Own,
     AnotherGroup,
 }
 
-/// A vault as the list has it: the very file, at the very path.
+/// A vault in the list: exactly this file at exactly this path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     origin: TrustOrigin,
@@ -103,13 +102,13 @@ struct Entry {
     path: PathBuf,
 }
 
-/// Which file it is. A file system gives the inode of a deleted file to the next one: the time of its birth tells them
-/// apart, where the file system keeps that.
+/// The identity of a file. A file system may reuse the inode of a deleted file: the birth time distinguishes
+/// the two, if the file system records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileIdentity {
     device: u64,
     inode: u64,
-    /// Nanoseconds; 0 where it is not known.
+    /// Nanoseconds; 0 if unknown.
     birth: u128,
 }
 
@@ -154,7 +153,7 @@ impl Entry {
     }
 }
 
-/// Undoes `escape_ascii`.
+/// Reverses `escape_ascii`.
 fn unescape(text: &[u8]) -> Option<std::ffi::OsString> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter().copied();
@@ -174,19 +173,19 @@ fn unescape(text: &[u8]) -> Option<std::ffi::OsString> {
     Some(std::ffi::OsString::from_vec(bytes))
 }
 
-/// The directory's real path and the file's own name in it: a link in the place of the file stays one.
+/// The real path of the directory, joined with the file name: a symlink in place of the file is not resolved.
 fn canonical(file: &Path) -> io::Result<PathBuf> {
     let dir = file.parent().unwrap_or(Path::new("/")).canonicalize()?;
     Ok(dir.join(file.file_name().unwrap_or(OsStr::new(""))))
 }
 
-/// The directory whose `.avfs` holds the vault.
+/// The directory whose `.avfs` contains the vault.
 fn directory_of(vault: &Path) -> &Path {
     vault.parent().and_then(Path::parent).unwrap_or(Path::new("/"))
 }
 
-/// Makes a directory and those above it, closed to others. Root may use the home of another user, who has to be able
-/// to write there later.
+/// Creates a directory and its parents, inaccessible to other users. Root may use the home of another user, who
+/// must be able to write there later.
 fn make_directory(dir: &Path) -> io::Result<()> {
     let above = dir.parent().unwrap_or(Path::new("/"));
     if !above.exists() {
@@ -211,13 +210,13 @@ impl TrustedVaults {
         Self { path: data_dir.join(TRUSTED_FILE) }
     }
 
-    /// Fails if others can put another vault into the place of this one.
+    /// Fails if another user can replace this vault.
     pub fn check_place(vault: &Path) -> Result<Writers, TrustError> {
         let mut writers = Writers::Own;
         for path in [vault, vault.parent().unwrap_or(vault), directory_of(vault)] {
             let unfit =
                 |reason| TrustError::Unsafe { vault: vault.to_owned(), path: path.to_owned(), reason };
-            // What is wrong with a vault that cannot be looked at is reported by whoever opens it.
+            // A vault that cannot be read is reported when it is opened.
             let Ok(meta) = path.symlink_metadata() else { continue };
             if meta.is_symlink() {
                 return Err(unfit(Unsafe::Symlink));
@@ -232,7 +231,8 @@ impl TrustedVaults {
         Ok(writers)
     }
 
-    /// Fails if the `.avfs` in which a vault is looked for is a symbolic link. Whoever names the file itself has looked.
+    /// Fails if the `.avfs` directory of a vault is a symlink. Not for a vault file named explicitly, which the
+    /// user has chosen.
     pub fn check_link(vault: &Path) -> Result<(), TrustError> {
         let path = vault.parent().unwrap_or(vault);
         match path.is_symlink() {
@@ -244,14 +244,14 @@ impl TrustedVaults {
         }
     }
 
-    /// Fails unless a vault that was found at `DIR/.avfs/vault.db` may be used.
+    /// Fails unless a vault found at `DIR/.avfs/vault.db` may be used.
     pub fn check(&self, vault: &Path) -> Result<(), TrustError> {
         let foreign_group = Self::check_place(vault)? == Writers::AnotherGroup;
         let unknown = || TrustError::Unknown { vault: vault.to_owned() };
         let listed = || self.origin(vault);
         let mut origin = listed()?;
         if origin.is_none() && self.path.exists() {
-            // Another process may be between making this vault and recording it.
+            // Another process may have created this vault and not recorded it yet.
             let _lock = self.lock()?;
             origin = listed()?;
         }
@@ -262,12 +262,12 @@ impl TrustedVaults {
         }
     }
 
-    /// Whether the list has a vault, wherever it lies.
+    /// Whether the list has a vault, regardless of where it is.
     pub fn contains(&self, vault: &Path) -> Result<bool, TrustError> {
         Ok(self.origin(vault)?.is_some())
     }
 
-    /// Why the list has a vault; nothing if it has not, or there is none.
+    /// Why the list has a vault; `None` if it is not in the list or does not exist.
     fn origin(&self, vault: &Path) -> Result<Option<TrustOrigin>, TrustError> {
         let found = match Entry::of(vault, TrustOrigin::Made) {
             Ok(found) => found,
@@ -280,13 +280,13 @@ impl TrustedVaults {
         Ok(self.entries()?.into_iter().find(same).map(|entry| entry.origin))
     }
 
-    /// Adds a vault that is there, and drops those that are gone.
+    /// Adds an existing vault, and drops those that no longer exist.
     pub fn add(&self, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
         let _lock = self.lock()?;
         self.append(vault, origin)
     }
 
-    /// Makes a vault and records it; nobody finds it in between and refuses it.
+    /// Creates and records a vault under the lock, so that no other process finds and refuses it in between.
     pub fn make<T, E: From<TrustError>>(
         &self,
         vault: &Path,
@@ -303,9 +303,10 @@ impl TrustedVaults {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Nothing where the file system has no locks: two vaults made at the same moment may then need `vault trust`.
+    /// `None` if the file system does not support locks: two vaults created at the same time may then need
+    /// `vault trust`.
     fn lock(&self) -> Result<Option<FileLock>, TrustError> {
-        make_directory(self.dir()).map_err(self.failed("make a directory for"))?;
+        make_directory(self.dir()).map_err(self.failed("create a directory for"))?;
         let lock = self.path.with_extension("lock");
         match FileLock::acquire_for(self.dir(), &lock, Mode::Exclusive, LOCK_PATIENCE) {
             Ok(lock) => Ok(Some(lock)),
@@ -314,7 +315,7 @@ impl TrustedVaults {
         }
     }
 
-    /// Whoever calls this holds the lock.
+    /// The caller holds the lock.
     fn append(&self, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
         let entry = Entry::of(vault, origin).map_err(self.failed("find the vault for"))?;
         let mut entries = self.entries()?;
@@ -323,7 +324,8 @@ impl TrustedVaults {
         let text: Vec<u8> = entries.iter().flat_map(Entry::line).collect();
         let staged = self.path.with_extension("new");
         let write = || -> io::Result<()> {
-            // Made anew: root may write into the directory of another user, who could have put a link there.
+            // Created from scratch: root may write to the directory of another user, who could have put a
+            // symlink there.
             match std::fs::remove_file(&staged) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
@@ -383,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_file_at_the_very_path_is_trusted() {
+    fn only_the_same_file_at_the_same_path_is_trusted() {
         let (home, list) = Home::new();
         let vault = home.vault("one two\n\u{e4}");
         assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted");
@@ -394,11 +396,11 @@ mod tests {
         std::fs::rename(vault.with_extension("new"), &vault).unwrap();
         assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "another file at the path");
         list.add(&vault, TrustOrigin::Made).unwrap();
-        // Also one that gets the inode of the file before it, as a checkout does on ext4.
+        // Even a file that gets the inode of its predecessor, as a checkout does on ext4.
         std::fs::remove_file(&vault).unwrap();
         std::fs::write(&vault, "").unwrap();
         if FileIdentity::of(&vault).unwrap().birth != 0 {
-            assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "the inode again");
+            assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "reused inode");
         }
         list.add(&vault, TrustOrigin::Made).unwrap();
         let moved = home.0.path().join("moved");
@@ -408,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_forgets_vaults_that_are_gone() {
+    fn list_drops_vaults_that_no_longer_exist() {
         let (home, list) = Home::new();
         for n in 0..5 {
             let vault = home.vault(&format!("v{n}"));
@@ -420,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_others_can_write_are_refused() {
+    fn places_that_other_users_can_write_are_refused() {
         let (home, list) = Home::new();
         let vault = home.vault("project");
         list.add(&vault, TrustOrigin::Chosen).unwrap();
@@ -437,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_as_they_are_written() {
+    fn written_lines_read_back_unchanged() {
         for path in ["/plain", "/with space", "/tab\tnew\nline", "/back\\slash'\"", "/\u{fc}ber"] {
             let entry = Entry {
                 origin: TrustOrigin::Chosen,

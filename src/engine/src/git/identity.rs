@@ -9,7 +9,7 @@ const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// How deep `include.path` is followed, as in git.
 const INCLUDE_DEPTH_MAX: usize = 10;
 
-/// Who commits.
+/// The author of commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitIdentity {
     name: Option<String>,
@@ -28,7 +28,7 @@ impl GitIdentity {
         identity
     }
 
-    /// A global configuration with this identity alone; `None` if there is nothing to say.
+    /// A global configuration with only this identity; `None` if it is empty.
     #[must_use]
     pub fn as_config(&self) -> Option<Vec<u8>> {
         let set = [("name", &self.name), ("email", &self.email)];
@@ -59,7 +59,7 @@ impl GitIdentity {
     }
 }
 
-/// A value as git reads it back.
+/// Quotes a value so that git reads it back unchanged.
 fn quoted(value: &str) -> String {
     let mut text = String::from("\"");
     for character in value.chars() {
@@ -67,7 +67,7 @@ fn quoted(value: &str) -> String {
             '"' | '\\' => text.extend(['\\', character]),
             '\n' => text.push_str("\\n"),
             '\t' => text.push_str("\\t"),
-            // Git takes no other control character into an identity either.
+            // Git does not accept other control characters in an identity either.
             _ if character.is_control() => {}
             _ => text.push(character),
         }
@@ -76,8 +76,7 @@ fn quoted(value: &str) -> String {
     text
 }
 
-/// The settings of a configuration file: section and key in lower case, and the value. What follows a syntax error is
-/// not read.
+/// The settings of a configuration file: section and key in lower case, and the value. Stops at a syntax error.
 struct Entries<'t> {
     rest: std::iter::Peekable<std::str::Chars<'t>>,
     section: String,
@@ -99,7 +98,7 @@ impl<'t> Entries<'t> {
         taken
     }
 
-    /// `[section]` or `[section "subsection"]`; a subsection makes it another section.
+    /// `[section]` or `[section "subsection"]`; a subsection makes it a different section.
     fn header(&mut self) -> Option<()> {
         self.section = self.take_while(|c| c.is_alphanumeric() || "-.".contains(c)).to_lowercase();
         let rest = self.take_while(|c| c != ']' && c != '\n');
@@ -107,7 +106,7 @@ impl<'t> Entries<'t> {
         (self.rest.next()? == ']').then_some(())
     }
 
-    /// The rest of a line behind `=`, with quotes, escapes and continued lines resolved.
+    /// The rest of a line after `=`, with quotes, escapes and continued lines resolved.
     fn value(&mut self) -> Option<String> {
         self.take_while(|c| c == ' ' || c == '\t');
         let (mut value, mut length, mut is_quoted) = (String::new(), 0, false);
@@ -159,7 +158,7 @@ impl Iterator for Entries<'_> {
                     if key.is_empty() {
                         return None;
                     }
-                    // A key alone means true, which is nobody's name.
+                    // A key without a value means true, which is not a name.
                     if self.rest.next_if_eq(&'=').is_some() {
                         return Some((self.section.clone(), key, self.value()?));
                     }
@@ -185,7 +184,7 @@ mod tests {
         GitIdentity::read(&[file], None)
     }
 
-    /// What git itself reads from the file.
+    /// The value that git itself reads from the file.
     fn git(file: &Path, key: &str) -> Option<String> {
         let mut git = Command::new("git");
         git.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_those_that_git_reads() {
+    fn values_equal_those_that_git_reads() {
         for text in [
             "[user]\n\tname = A B\n\temail = a@b\n",
             "[User]\nNAME=\"A  B\"  # comment\nemail = a@b ; other\n",
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_configuration_gives_no_identity() {
+    fn invalid_configuration_gives_no_identity() {
         for text in ["", "[user", "[user]\nname = \"open\n", "\0\u{1}", "[user]\nname = bad \\escape\n"] {
             assert_eq!(read(text).as_config(), None, "{text:?}");
         }
@@ -239,7 +238,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn git_reads_back_what_is_written(name in "[^\\x00-\\x1f\\x7f-\\x9f]{1,40}") {
+        fn git_reads_back_written_values(name in "[^\\x00-\\x1f\\x7f-\\x9f]{1,40}") {
             let identity = GitIdentity { name: Some(name.clone()), email: None };
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("config");

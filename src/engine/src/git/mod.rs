@@ -1,7 +1,7 @@
-//! What a run needs to know about git: whose name commits carry, and which directories belong to one repository.
+//! Facts about git that a run needs: the identity for commits, and which directories belong to a repository.
 //!
-//! Reads files of the host and of the workspace, both bounded and without following what they say further than stated;
-//! never starts git.
+//! Reads bounded amounts of files of the host and the workspace, and follows their references only as
+//! documented. Never starts git.
 
 pub mod identity;
 pub mod repository;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// The text of a small file; `None` if it does not exist, is longer or is not UTF-8.
+/// The text of a small file; `None` if it does not exist, is larger than `bytes_max`, or is not UTF-8.
 fn read_small(path: &Path, bytes_max: u64) -> Option<String> {
     if !path.metadata().ok()?.is_file() {
         return None;

@@ -1,6 +1,6 @@
-//! Which directories belong to one repository: its root, and the common directory of a linked worktree.
+//! Finds the directories that belong to one repository: its root, and the common directory of a linked worktree.
 //!
-//! A `.git` file in a workspace is untrusted: it only points somewhere if what it points to points back.
+//! A `.git` file in a workspace is untrusted: its target is accepted only if the target points back.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::read_small;
 
 const GIT: &str = ".git";
-/// `.git` files and their like hold one path.
+/// `.git` files and similar files contain one path.
 const POINTER_BYTES_MAX: u64 = 8 << 10;
 
-/// The root of the repository that a directory lies in; of the outermost one for a submodule.
+/// The root of the repository that contains a directory; for a submodule, of the outermost repository.
 #[must_use]
 pub fn root_of(dir: &Path) -> Option<PathBuf> {
     let root = dir.ancestors().find(|above| is_root(above))?;
@@ -31,7 +31,7 @@ fn is_root(dir: &Path) -> bool {
     }
 }
 
-/// Where the `.git` file of a submodule or a linked worktree points to, without links and `..`.
+/// The target of the `.git` file of a submodule or linked worktree, without symlinks and `..`.
 fn pointer(root: &Path) -> Option<PathBuf> {
     let git = root.join(GIT);
     if !git.symlink_metadata().ok()?.is_file() {
@@ -42,8 +42,8 @@ fn pointer(root: &Path) -> Option<PathBuf> {
     root.join(target).canonicalize().ok()
 }
 
-/// The common directory of the repository that a linked worktree belongs to, if it belongs to the caller and lists this
-/// very worktree.
+/// The common directory of the repository of a linked worktree, if it belongs to the caller and lists exactly
+/// this worktree.
 #[must_use]
 pub fn common_dir(worktree: &Path) -> Option<PathBuf> {
     let gitdir = pointer(worktree)?;
@@ -76,7 +76,7 @@ mod tests {
         create_dir_all(top.join("repo/sub/dir")).unwrap();
         write(top.join("repo/sub/.git"), "gitdir: ../.git/modules/sub\n").unwrap();
         assert_eq!(root_of(&top.join("repo/sub/dir")), Some(top.join("repo")));
-        // An empty directory or a file of that name makes no repository.
+        // An empty directory or a file of that name is not a repository.
         create_dir_all(top.join("other/.git")).unwrap();
         assert_eq!(root_of(&top.join("other")), None);
         std::fs::remove_dir(top.join("other/.git")).unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worktree_must_be_known_to_its_repository() {
+    fn worktree_must_be_listed_by_its_repository() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path().canonicalize().unwrap();
         let (tree, common) = (top.join("tree"), top.join("repo/.git"));
@@ -99,18 +99,18 @@ mod tests {
         assert_eq!(common_dir(&tree), None, "it points to another worktree");
         write(entry.join("gitdir"), format!("{}\n", tree.join(GIT).display())).unwrap();
         assert_eq!(common_dir(&tree), Some(common.clone()));
-        // A workspace cannot open another directory by pointing to it.
+        // A workspace cannot gain access to another directory by pointing to it.
         create_dir_all(top.join("secret/worktrees")).unwrap();
         point(&top.join("secret/worktrees"));
         assert_eq!(common_dir(&tree), None);
-        // Nor by bringing an entry of its own that claims another common directory.
+        // Nor by adding its own entry that names another common directory.
         let own = tree.join("evil/worktrees/tree");
         create_dir_all(&own).unwrap();
         write(own.join("gitdir"), format!("{}\n", tree.join(GIT).display())).unwrap();
         write(own.join("commondir"), top.join("secret").to_str().unwrap()).unwrap();
         point(&own);
         assert_eq!(common_dir(&tree), None);
-        // A link to another user's directory, or no pointer at all.
+        // A symlink to a directory of another user, or no pointer at all.
         std::fs::remove_file(tree.join(GIT)).unwrap();
         assert_eq!(common_dir(&tree), None);
     }

@@ -1,7 +1,7 @@
-//! The texts of a run's row in the journal: what was asked for, what was decided, what came of it.
+//! The texts of a run's row in the journal: request, decision and result.
 //!
-//! A format of its own, which later versions of avfs read: fields are only added. It shares [`RequestObject`] with the
-//! envelope, because a journaled request can be run again.
+//! A separate format, which later versions of avfs must read: fields are only added. It shares
+//! [`RequestObject`] with the envelope, because a journaled request can be run again.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -24,7 +24,7 @@ use crate::result::Phases;
 use crate::result_cache::{CacheUse, Reason};
 use crate::state::ProxyExecutionState;
 
-/// What is kept of a result beside the columns of the row.
+/// The parts of a result that are not columns of the row.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(Default, Deserialize), serde(default))]
 struct JournalResult {
@@ -36,39 +36,39 @@ struct JournalResult {
     max_rss_bytes: u64,
     phases_ms: JournalPhases,
     bytes_written: u64,
-    /// Nothing where the output was not kept.
+    /// `None` if the output was not captured.
     stdout_digest: Option<String>,
     stderr_digest: Option<String>,
     stdout_truncated: bool,
     stderr_truncated: bool,
-    /// What is kept of the output, where that was asked for.
+    /// The kept output, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_output: Option<JournalKeptOutput>,
-    /// The end of the output of a batch item that failed.
+    /// The last lines of the output of a failed batch item.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_lines: Option<JournalLastLines>,
-    /// What it left outside of the workspace.
+    /// Files that the run wrote outside the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     outside_writes: Option<JournalOutsideWrites>,
-    /// What it asked of the network, where that goes through a proxy.
+    /// Connections of the run, if its network goes through a proxy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     connections: Vec<JournalConnection>,
     #[serde(skip_serializing_if = "is_zero")]
     connections_left_off: u64,
-    /// What the cache had to do with it, where it was asked for.
+    /// Use of the result cache, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     cache: Option<JournalCache>,
 }
 
-/// What is kept of the output of a run.
+/// Describes the kept output of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalKeptOutput {
     /// Both streams are kept as stdout, in the order in which they were written.
     pub merged: bool,
-    /// The part of stdout that is missing.
+    /// The omitted part of stdout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_omitted: Option<JournalOmitted>,
-    /// The part of stderr that is missing.
+    /// The omitted part of stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_omitted: Option<JournalOmitted>,
 }
@@ -80,7 +80,7 @@ pub struct JournalOmitted {
 }
 
 impl JournalKeptOutput {
-    /// Of a run whose output is to be kept.
+    /// The kept output of a run for which it is requested.
     fn of(completion: &Completion) -> Self {
         let omitted = |output: &Option<Output>| {
             let omitted = output.as_ref()?.omitted?;
@@ -95,7 +95,7 @@ impl JournalKeptOutput {
     }
 }
 
-/// The last lines of each stream, without values of secrets and without what looks like a credential.
+/// The last lines of each stream, without values of secrets and without text that looks like a credential.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(Default, Deserialize), serde(default))]
 struct JournalLastLines {
@@ -104,14 +104,14 @@ struct JournalLastLines {
 }
 
 impl JournalLastLines {
-    /// Those of a batch item that failed; `None` of any other run. Values of secrets were scrubbed before.
+    /// The last lines of a failed batch item; `None` for any other run. Values of secrets were already removed.
     fn of(request: &ExecutionRequest, completion: &Completion) -> Option<Self> {
         if request.item.is_none() || completion.exit == Exit::Code(0) {
             return None;
         }
         let end = |output: &Option<Output>| {
             let bytes = output.as_ref().map_or_else(Vec::new, |output| output.end(LAST_LINES_BYTES_MAX));
-            // Escaped bytes take up more room than they did: what is cut off twice is only less.
+            // Escaping makes bytes longer; cutting a second time only shortens the text.
             redact(last_lines(&text_of(&bytes))).into_owned()
         };
         Some(Self { stdout: end(&completion.stdout), stderr: end(&completion.stderr) })
@@ -171,18 +171,18 @@ struct JournalConnection {
     lasted_ms: f64,
 }
 
-/// What the cache had to do with a run.
+/// How a run used the result cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalCache {
     /// `read` or `write`.
     pub mode: String,
-    /// What its result is found by; nothing if it cannot be remembered.
+    /// The key of its result; `None` if it cannot be remembered.
     pub key: Option<String>,
     /// The run whose result was taken.
     pub cached_from: Option<String>,
-    /// Why none was.
+    /// Why no cached result was used.
     pub missed: Vec<JournalReason>,
-    /// Why what came of it is not remembered, with `write`.
+    /// Why its result is not remembered, with `write`.
     pub not_remembered: Vec<JournalReason>,
 }
 
@@ -260,8 +260,8 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Rows are for people and later readers; a value that cannot be written is left empty rather than losing
-/// the run over it.
+/// Rows are for people and later readers; a value that cannot be serialized becomes empty text, so that the run
+/// is not lost.
 fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned())
 }
@@ -282,7 +282,7 @@ pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> 
     })
 }
 
-/// What is kept of a run that came to nothing: how far it got, and why not farther.
+/// Describes a run that failed: how far it got, and the error.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(Default, Deserialize), serde(default))]
 struct JournalFailure {
@@ -337,30 +337,30 @@ pub fn result(
     })
 }
 
-/// What the journal row of a run says about its kept output.
+/// The kept output according to the journal row of a run.
 #[must_use]
 pub fn kept_output_of(result: &str) -> Option<JournalKeptOutput> {
     serde_json::from_value(journal_value(result).get_mut("kept_output")?.take()).ok()
 }
 
-/// How much a run wrote, by its row.
+/// Bytes written by a run, according to its row.
 pub fn bytes_written(result: &str) -> u64 {
     journal_value(result).get("bytes_written").and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// What a text of the journal holds; text that somebody else has put there is shown as it is.
+/// The value of a journal text; text that is not JSON is returned as a string.
 #[must_use]
 pub fn journal_value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// The command in the text of a request; null where there is none.
+/// The command in the text of a request; null if it has no command.
 #[must_use]
 pub fn command_of(request: &str) -> Value {
     journal_value(request).get_mut("command").map(Value::take).unwrap_or_default()
 }
 
-/// What the row of a run tells of the cache; nothing if it was not asked for.
+/// Cache use according to the row of a run; `None` if it was not requested.
 #[must_use]
 pub fn cache_of(result: &str) -> Option<JournalCache> {
     serde_json::from_value(journal_value(result).get_mut("cache")?.take()).ok()

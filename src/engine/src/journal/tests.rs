@@ -1,4 +1,4 @@
-//! What is written is read back. Rows of every format that has a journal are read by the types that write them.
+//! Written rows are read back. Rows of every format that has a journal are read with the types that write them.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::launcher::{ConnectionVerdict, Exit, Usage};
 use crate::output::Omitted;
 use crate::{ExecuteError, GroundError};
 
-/// One text a line, after the format of the vault and what the text is. Lines of older formats have the fields that
-/// avfs wrote then; lines of the present format are written by `today`.
+/// One text per line, after the vault format and the kind of text. Lines of older formats have the fields that
+/// avfs wrote at the time; lines of the current format are written by `today`.
 const ROWS: &str = include_str!("../../../../tests/golden/journal.txt");
 const NOW: &str = "5";
 
@@ -28,13 +28,13 @@ const VAULTS: [(&str, &[u8]); 4] = [
     ("5", include_bytes!("../../../../tests/golden/vault-format-5.db.zst")),
 ];
 
-/// The text as its type writes it again.
+/// Parses a text and writes it again with its type.
 fn again(kind: &str, stored: &'static str) -> serde_json::Result<String> {
     Ok(match kind {
         "decision" => text(&serde_json::from_str::<JournalDecision>(stored)?),
         "result" => text(&serde_json::from_str::<JournalResult>(stored)?),
         "failure" => text(&serde_json::from_str::<JournalFailure>(stored)?),
-        other => panic!("{other} is no text of the journal"),
+        other => panic!("{other} is not a kind of journal text"),
     })
 }
 
@@ -99,7 +99,7 @@ fn today() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn rows_are_written_as_they_were_and_read_back_whole() {
+fn rows_are_written_unchanged_and_read_back_completely() {
     if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() {
         let older = ROWS.lines().filter(|line| !line.starts_with(NOW)).map(str::to_owned);
         let now = today().into_iter().map(|(kind, text)| format!("{NOW} {kind} {text}"));
@@ -118,7 +118,7 @@ fn rows_are_written_as_they_were_and_read_back_whole() {
             let request = RunSpec::parse(stored.as_bytes()).unwrap();
             assert_eq!(request.command, object(stored)["command"]);
         } else if format == "2" {
-            // Fields were added since; those that were there have their values.
+            // Fields were added since; the old fields keep their values.
             let read = object(&again(kind, stored).unwrap());
             assert!(object(stored).iter().all(|(key, value)| read.get(key) == Some(value)), "{line}");
         } else {
@@ -129,7 +129,7 @@ fn rows_are_written_as_they_were_and_read_back_whole() {
 }
 
 #[test]
-fn the_journals_of_older_vaults_are_read() {
+fn journals_of_older_vaults_are_read() {
     let dir = tempfile::tempdir().unwrap();
     for (format, packed) in VAULTS {
         let file = dir.path().join(format);
@@ -151,14 +151,14 @@ fn the_journals_of_older_vaults_are_read() {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn written_values_are_read_back() {
     assert_eq!(bytes_written("{\"bytes_written\": 7, \"x\": 1}"), 7);
     assert_eq!(bytes_written("{}"), 0);
     assert_eq!(bytes_written("not json"), 0);
 }
 
 #[test]
-fn a_request_that_cannot_be_read_has_no_command() {
+fn unreadable_request_has_no_command() {
     assert_eq!(command_of(r#"{"command":["a"],"x":1}"#), serde_json::json!(["a"]));
     for damaged in ["", r#"{"command":"a","x":dalse}"#, "[]", "7", r#""text""#, "{}"] {
         assert_eq!(command_of(damaged), Value::Null, "{damaged}");
