@@ -305,7 +305,7 @@ fn what_is_left_out_is_told_and_not_applied() {
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&short.stderr).into_owned();
-    assert!(told.contains("TOKEN is too short to be looked for in files"), "{told}");
+    assert!(told.contains("TOKEN is too short to search for in files"), "{told}");
 }
 
 #[test]

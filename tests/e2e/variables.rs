@@ -21,7 +21,7 @@ fn notes(env: &TestEnv, code: &str, words: &[&str]) -> Vec<String> {
 fn a_variable_that_the_text_uses_and_does_not_get_is_named() {
     let env = TestEnv::with_project();
     let withheld = |words: &[&str]| notes(&env, "env.withheld", words);
-    let told = "DATABASE is set outside and not passed on, so it is empty here; pass it with --env DATABASE";
+    let told = "DATABASE is set on the host but not passed to the command; pass it with --env DATABASE";
     for words in [
         &["--shell", "echo $DATABASE"][..],
         &["--shell", "echo \"${DATABASE:-none}\" $DATABASE"],

@@ -1,7 +1,7 @@
-//! What the runtime asks of whoever starts processes, in plain values: the sandbox to make, the command to
-//! run in it, and how it ended.
+//! The interface between the engine and the code that starts processes, in plain values: the sandbox to create,
+//! the command to run in it, and how it ended.
 //!
-//! Nothing here talks to the kernel; `avfs-run` has the launcher that does.
+//! Nothing here talks to the kernel; the launcher in `avfs-run` does.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -17,32 +17,32 @@ use avfs_types::diagnose::Diagnose;
 
 use crate::output::Output;
 
-/// Layers beneath one overlay: the cost of a lookup grows with each.
+/// Maximum layers of an overlay: the cost of a lookup grows with each layer.
 pub const LOWERS_MAX: usize = 16;
 
-/// Everything about one launch, decided before the first process is made.
+/// All parameters of a launch, decided before the first process is created.
 pub struct LaunchPlan {
-    /// An empty directory that the new root is mounted on; only in the new mount namespace.
+    /// An empty directory on which the new root is mounted, only in the new mount namespace.
     pub mountpoint: PathBuf,
-    /// How the new root comes to be, in order: what lies above comes before what lies beneath.
+    /// The steps that build the new root, in order: parents come first.
     pub view: Vec<ViewStep>,
-    /// What was asked for: limits, network and confinement are the launcher's to enforce.
+    /// The request. The launcher enforces its limits, network and confinement.
     pub request: ExecutionRequest,
-    /// The command's words; the first is looked for in PATH unless it has a slash.
+    /// The argv of the command; the first word is looked up in PATH unless it contains a slash.
     pub command: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
     pub input: Input,
-    /// What the host is called inside, and the mask; the caller's own if nothing is said.
+    /// The host name and umask in the sandbox; `None` to keep the caller's.
     pub hostname: Option<&'static str>,
     pub umask: Option<u32>,
     pub streams: Streams,
 }
 
-/// One step in making the root; paths are as the command will see them.
+/// One step in building the root. Paths are as seen by the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViewStep {
-    /// A directory, unless something is there already.
+    /// A directory, unless the path exists.
     Dir {
         path: PathBuf,
         mode: u32,
@@ -51,26 +51,26 @@ pub enum ViewStep {
         path: PathBuf,
         target: PathBuf,
     },
-    /// A file with this content, for its owner to read and write, unless something is there already.
+    /// A file with this content, readable and writable by its owner, unless the path exists.
     File {
         path: PathBuf,
         bytes: Vec<u8>,
     },
-    /// Files of the host, everything mounted beneath included.
+    /// A recursive bind mount of host files.
     Bind {
         source: PathBuf,
         path: PathBuf,
         access: Access,
         lookup: Lookup,
     },
-    /// This directory of the host, named without links, through a read-only overlay: sockets and named pipes beneath
-    /// it do not answer.
+    /// A directory of the host, by its path without symlinks, through a read-only overlay: sockets and named
+    /// pipes beneath it do not work.
     Overlaid {
         source: PathBuf,
         path: PathBuf,
         file: FileId,
     },
-    /// An empty file system in memory.
+    /// An empty tmpfs.
     Tmpfs {
         path: PathBuf,
         mode: u32,
@@ -79,35 +79,35 @@ pub enum ViewStep {
     Proc {
         path: PathBuf,
     },
-    /// The few devices every program may use, a pseudo terminal file system and shared memory.
+    /// The few devices that every program may use, devpts and shared memory.
     Devices {
         path: PathBuf,
     },
     /// The workspace.
     Workspace(WorkspaceMount),
-    /// Nothing is to be seen of what is there.
+    /// Hides the path.
     Hide {
         path: PathBuf,
     },
-    /// A directory in the workspace to mount something on; its parent keeps its time.
+    /// A directory in the workspace to mount something on; the time of its parent is preserved.
     MountPoint {
         path: PathBuf,
     },
-    /// The secrets that are files, in memory, for the command's user alone.
+    /// The secrets passed as files, on a tmpfs, accessible only to the command's user.
     Secrets {
         path: PathBuf,
     },
-    /// From here on nothing can be made in the root itself.
+    /// Makes the root itself read-only.
     SealRoot,
 }
 
-/// How the path of what is shown is looked up when it is mounted.
+/// How to look up a host path when it is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     FollowLinks,
-    /// A link anywhere in it is refused.
+    /// Refuse a symlink anywhere in the path.
     NoLinks,
-    /// The path was resolved and judged before. A link in it is refused, and so is any other file than this one.
+    /// The path was resolved and checked before. Refuse a symlink in it, and any file other than this one.
     Same {
         file: FileId,
         is_dir: bool,
@@ -118,7 +118,7 @@ pub enum Lookup {
 pub enum Access {
     ReadOnly,
     ReadWrite,
-    /// A device file: usable as one.
+    /// A device file that is usable as such.
     Device,
 }
 
@@ -129,42 +129,42 @@ pub enum TmpfsSize {
     Bytes(u64),
 }
 
-/// How the workspace is made writable without touching what lies beneath.
+/// How to make the workspace writable without changing the lower layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkspaceMount {
-    /// Layers, topmost first, and a fresh upper.
+    /// Layers, topmost first, and a new upper.
     Overlay { path: PathBuf, lowers: Vec<PathBuf>, upper: UpperPlace },
-    /// Layers, topmost first; nothing can be written.
+    /// Layers, topmost first; read-only.
     ReadOnly { path: PathBuf, lowers: Vec<PathBuf> },
-    /// A copy that is the command's alone.
+    /// A copy that only this command uses.
     Copy { path: PathBuf, source: PathBuf },
 }
 
-/// Where what the command writes goes.
+/// Where the upper is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpperPlace {
-    /// Beneath a directory that has `upper` and `work`.
+    /// In a directory that contains `upper` and `work`.
     Disk { dir: PathBuf },
-    /// In a file system in memory, mounted on a directory for the time of the run. `root` is what the
-    /// workspace's own directory is to look like.
+    /// On a tmpfs, mounted on a directory for the duration of the run. `root` is the metadata of the workspace
+    /// directory.
     Memory { at: PathBuf, size_bytes: u64, inodes: u64, root: UpperRoot },
 }
 
-/// The upper's own directory is the workspace's: its metadata, and what is hidden in it.
+/// Metadata of the root of the upper, which is the workspace directory in the sandbox, and the names hidden in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpperRoot {
     pub mode: u32,
     pub mtime: avfs_types::clock::FileTime,
     /// Names as overlayfs stores them, and values.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Names that are to look deleted from the start.
+    /// Names that appear deleted from the start.
     pub whiteouts: Vec<Vec<u8>>,
 }
 
-/// What the command reads.
+/// The standard input of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// What avfs-run reads itself.
+    /// The standard input of avfs-run.
     Passed,
     Empty,
 }
@@ -183,44 +183,44 @@ pub struct Usage {
     pub max_rss_bytes: u64,
 }
 
-/// A command that was run: that it failed is no failure of the launch.
+/// The result of a command that was started. A failed command is not a failed launch.
 #[derive(Debug)]
 pub struct Completion {
     pub exit: Exit,
     pub timed_out: bool,
-    /// Nothing where it was not kept.
+    /// `None` if it was not captured.
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
-    /// Both streams as one, if they share a pipe or terminal and the output is kept.
+    /// Both streams combined, if they share a pipe or terminal and the output is kept.
     pub merged: Option<Output>,
     pub usage: Usage,
-    /// Until the command's first instruction, and from there to its end.
+    /// Time until the command's first instruction, and from there to its end.
     pub mounting: Duration,
     pub executing: Duration,
-    /// The file system in memory that holds `upper`, where that was asked for.
+    /// The tmpfs with the upper, if the upper is in memory.
     pub memory: Option<OwnedFd>,
-    /// Why some of its output did not reach our own streams.
+    /// Why part of the output could not be written to our own streams.
     pub undelivered: Option<std::io::Error>,
     pub confined: Confined,
     pub limits: Vec<EnforcedLimit>,
-    /// The limit it was ended for.
+    /// The limit for which it was stopped.
     pub stopped_by: Option<LimitKind>,
-    /// Limits that some process came up against, and the command went on.
+    /// Limits that a process reached without the command being stopped.
     pub limits_reached: Vec<LimitKind>,
-    /// Somebody sent it a signal from outside.
+    /// True if it was sent a signal from outside.
     pub signalled: bool,
-    /// What it asked of the network, where that goes through a proxy.
+    /// Its connections, if its network goes through a proxy.
     pub connections: Connections,
-    /// System calls it was refused, as far as the kernel tells.
+    /// System calls that were refused, as far as the kernel reports them.
     pub refused_calls: Vec<RefusedCall>,
-    /// Directories that were there before it, and that it could not rename.
+    /// Number of directories from before the run that it could not rename.
     pub dirs_not_renamed: u64,
-    /// What it left in its private home and in /tmp.
+    /// Files it left in its private home and in /tmp.
     pub outside_writes: OutsideWrites,
 }
 
 impl Completion {
-    /// A command that ended like this, and of which nothing else is known.
+    /// A command that ended with this status, without further information.
     #[must_use]
     pub fn of(exit: Exit) -> Self {
         Self {
@@ -247,19 +247,19 @@ impl Completion {
     }
 }
 
-/// What a command left outside of the workspace, in directories that go with the sandbox.
+/// Files that a command left outside the workspace, in directories that are removed with the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideWrites {
-    /// Everything that is not a directory.
+    /// Number of entries other than directories.
     pub files: u64,
     pub dirs: u64,
-    /// The sizes of the files together.
+    /// Total size of the files.
     pub bytes: u64,
     /// The first paths, nearest to the top first.
     pub paths: Vec<OutsideWrite>,
-    /// Paths that are not listed.
+    /// Number of paths that are not listed.
     pub left_off: u64,
-    /// Whether everything was looked at.
+    /// True if everything was scanned.
     pub is_complete: bool,
 }
 
@@ -270,59 +270,59 @@ impl Default for OutsideWrites {
 }
 
 impl OutsideWrites {
-    /// Whether the command left anything there.
+    /// Whether the command left nothing there.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files == 0 && self.dirs == 0
     }
 }
 
-/// One path outside of the workspace.
+/// One path outside the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideWrite {
-    /// As the command saw it.
+    /// The path as the command saw it.
     pub path: PathBuf,
-    /// `None` of a directory that could not be looked into.
+    /// `None` for a directory that could not be read.
     pub size: Option<u64>,
 }
 
-/// Connections in the order in which they began, up to a bound.
+/// Connections in the order in which they started, up to a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
     pub list: Vec<Connection>,
-    /// Those that are not listed.
+    /// Number of connections that are not listed.
     pub left_off: u64,
 }
 
-/// One connection that the command asked the proxy for.
+/// One connection that the command requested from the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// As it was asked for.
+    /// The host as requested.
     pub host: String,
     pub port: u16,
-    /// The address that was dialled, or that it was refused for.
+    /// The address that was dialed, or for which it was refused.
     pub address: Option<IpAddr>,
     pub verdict: ConnectionVerdict,
-    /// From the command, and to it.
+    /// Bytes from the command, and to the command.
     pub bytes_up: u64,
     pub bytes_down: u64,
-    /// Since the command began.
+    /// Since the start of the command.
     pub began: Duration,
     pub lasted: Duration,
 }
 
-/// What became of a connection.
+/// The outcome of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionVerdict {
     Allowed,
-    /// Against the list; why.
+    /// Refused because of the allow list, with the reason.
     Refused(String),
-    /// It was let through, and came to nothing; why.
+    /// Allowed, but failed, with the reason.
     Failed(String),
 }
 
 impl ConnectionVerdict {
-    /// One word for it, and why where it is not `allowed`.
+    /// The verdict in one word, and the reason unless it is `allowed`.
     #[must_use]
     pub fn words(&self) -> (&'static str, Option<&str>) {
         match self {
@@ -333,29 +333,29 @@ impl ConnectionVerdict {
     }
 }
 
-/// A piece of the sandbox that the host refused, as far as there is another way.
+/// A feature of the sandbox that the host refused, as far as there is an alternative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     Overlay,
-    /// The file system in memory.
+    /// A tmpfs.
     Memory,
     Proc,
     /// A read-only directory of the host as an overlay.
     Shown,
-    /// Nothing can keep the command to it.
+    /// A limit that cannot be enforced.
     Limit(LimitKind),
-    /// There is no other way.
+    /// No alternative exists.
     Other,
 }
 
 /// Why a command was not started.
 #[derive(Debug)]
 pub struct LaunchError {
-    /// What the host refused: there may be another way.
+    /// The refused feature: there may be an alternative.
     pub refused: Refused,
-    /// How a program that runs commands for others exits then.
+    /// The exit status for programs that run commands on behalf of others.
     pub exit_code: u8,
-    /// What the owner of the host can do about it.
+    /// How the owner of the host can fix it.
     pub remedy: Option<String>,
     pub error: Box<dyn Diagnose>,
 }
@@ -384,9 +384,9 @@ impl Diagnose for LaunchError {
 
 /// Starts commands in sandboxes.
 pub trait Launcher {
-    /// Runs a command to its end: nobody who could write is left when this returns. There is nothing else to do
-    /// while its sandbox is made, when `meanwhile` is called; `started` is called once the command runs, for
-    /// work that may go on beside it.
+    /// Runs a command to its end: no process that could write is left when this returns. `meanwhile` is called
+    /// while the sandbox is being created, for work that can be done in the meantime; `started` is called once
+    /// the command runs, for work in parallel to it.
     fn launch(
         &self,
         plan: &LaunchPlan,
@@ -394,10 +394,11 @@ pub trait Launcher {
         started: &mut dyn FnMut(),
     ) -> Result<Completion, LaunchError>;
 
-    /// Waits until the sandbox of the last launch is taken down, which goes on beside what is done with the
-    /// changes. Before this its mounts may still be there.
+    /// Waits until the sandbox of the last launch is torn down, which happens in parallel to the processing of
+    /// the changes. Until then its mounts may still exist.
     fn wait_until_gone(&self);
 
-    /// What the command left is kept, or lies where it can be recovered: signals may end the process again.
+    /// Restores the default handling of signals: the changes of the command are kept or recoverable, so the
+    /// process may be killed again.
     fn take_signals(&self);
 }

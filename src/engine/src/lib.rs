@@ -1,11 +1,11 @@
-//! One run from request to result: where it stands, its permission, its sandbox, and the version it becomes.
+//! One run from request to result: its base, its permission, its sandbox, and the version it creates.
 //!
-//! This crate never starts a process: that is the work of a [`Launcher`].
+//! This crate never starts a process: that is the task of a [`Launcher`].
 //!
 //! ```
 //! use avfs_engine::ProxyExecutionState as State;
 //!
-//! // The steps of a run. A command is never executed before the policy has decided.
+//! The steps of a run. A command is never executed before the policy has decided.
 //! let mut state = State::Validating;
 //! for next in [State::Resolving, State::Deciding, State::Checkpointing, State::Mounting, State::Executing] {
 //!     state.become_next(next);

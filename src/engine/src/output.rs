@@ -1,7 +1,7 @@
-//! What a command wrote to a stream, bounded: the beginning and the end are kept, and what lies between is counted.
+//! Bounded output of a command: the beginning and the end are kept, and the bytes in between are counted.
 //!
-//! A stream that is long is kept in a file without a name and read in pieces: how much a command writes does not change
-//! how much memory is used.
+//! A long stream is kept in an unnamed file and read in pieces, so that memory use does not depend on the
+//! amount of output.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,25 +12,24 @@ use std::sync::Arc;
 use avfs_hostfs::random;
 use avfs_types::secrets::Secrets;
 
-/// What is kept of a stream in memory. Beyond it a file is used.
+/// Bytes of a stream kept in memory. A longer stream uses a file.
 const MEMORY_BYTES: u64 = 4 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What a stream gave.
+/// The captured output of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
     store: Arc<Store>,
-    /// Where its bytes are in the store, in order: the beginning and the end, one behind the other where something was
-    /// omitted.
+    /// The positions of its bytes in the store, in order: the beginning, and the end if a part was omitted.
     parts: Vec<Range<u64>>,
-    /// `None` if everything is there.
+    /// `None` if the output is complete.
     pub omitted: Option<Omitted>,
 }
 
 /// The part of a stream that was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Omitted {
-    /// Where in [`Output::bytes`] it would be.
+    /// Its offset in [`Output::bytes`].
     pub offset: usize,
     /// Its size.
     pub bytes: u64,
@@ -43,7 +42,7 @@ impl PartialEq for Output {
 }
 
 impl From<Vec<u8>> for Output {
-    /// A stream that is there as a whole.
+    /// A complete stream.
     fn from(bytes: Vec<u8>) -> Self {
         let length = bytes.len() as u64;
         Self { store: Arc::new(Store::Memory(bytes)), parts: one_range(0..length), omitted: None }
@@ -55,7 +54,7 @@ fn one_range(range: Range<u64>) -> Vec<Range<u64>> {
 }
 
 impl Output {
-    /// As much of some bytes as fits in `bytes_max`.
+    /// At most `bytes_max` of these bytes.
     #[must_use]
     pub fn bounded(bytes: &[u8], bytes_max: usize) -> Self {
         let mut buffer = OutputBuffer::new(bytes_max, None);
@@ -63,19 +62,19 @@ impl Output {
         buffer.finish()
     }
 
-    /// Bytes of a stream that lacks a part.
+    /// The bytes of a stream with an omitted part.
     #[must_use]
     pub fn lacking(bytes: Vec<u8>, omitted: Option<Omitted>) -> Self {
         Self { omitted, ..Self::from(bytes) }
     }
 
-    /// How many bytes are there.
+    /// Number of kept bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.parts.iter().map(|part| part.end - part.start).sum()
     }
 
-    /// Gives all bytes, in pieces.
+    /// Passes all bytes to `each`, in pieces.
     pub fn read(&self, mut each: impl FnMut(&[u8])) {
         self.read_range(0..self.length(), &mut each);
     }
@@ -98,20 +97,20 @@ impl Output {
         bytes
     }
 
-    /// All bytes at once: for what is known to be small, or has to be in memory.
+    /// All bytes at once: for output that is known to be small, or must be in memory.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.range(0..self.length())
     }
 
-    /// At most this many of the last bytes.
+    /// The last bytes, at most `bytes_max`.
     #[must_use]
     pub fn end(&self, bytes_max: usize) -> Vec<u8> {
         let length = self.length();
         self.range(length.saturating_sub(bytes_max as u64)..length)
     }
 
-    /// True if all of it is UTF-8.
+    /// True if all kept bytes are UTF-8.
     #[must_use]
     pub fn is_text(&self) -> bool {
         let (mut begun, mut is_text) = (Vec::new(), true);
@@ -126,7 +125,7 @@ impl Output {
         is_text && begun.is_empty()
     }
 
-    /// The same in fewer bytes, half of them from the beginning and half from the end.
+    /// The same output in fewer bytes, half of them from the beginning and half from the end.
     #[must_use]
     pub fn shortened(&self, bytes_max: usize) -> Self {
         let length = self.length();
@@ -151,7 +150,7 @@ impl Output {
         self.omitted.is_some()
     }
 
-    /// BLAKE3 of what is there, in hex digits.
+    /// BLAKE3 of the kept bytes, in hexadecimal.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
@@ -161,14 +160,14 @@ impl Output {
         avfs_types::ids::to_hex(hasher.finalize().as_bytes())
     }
 
-    /// The same without values of secrets, also those that the cut goes through.
+    /// The same output without values of secrets, including values that the cut splits.
     #[must_use]
     pub fn scrubbed(self, secrets: &Secrets) -> Self {
         if !secrets.scrubs() {
             return self;
         }
         let length = self.length();
-        // What replaces a value may be longer.
+        // The replacement of a value may be longer than the value.
         let mut kept = OutputBuffer::new(usize::MAX, self.store.dir().map(Path::to_owned));
         let Some(Omitted { offset, bytes }) = self.omitted else {
             let mut pending = Vec::new();
@@ -205,11 +204,11 @@ impl Output {
     }
 }
 
-/// Where the bytes of a stream are.
+/// Where the bytes of a stream are stored.
 #[derive(Debug)]
 enum Store {
     Memory(Vec<u8>),
-    /// Without a name; the directory is for another one like it.
+    /// An unnamed file, and the directory in which to create another one.
     File(File, PathBuf),
 }
 
@@ -227,7 +226,7 @@ impl Store {
         }
     }
 
-    /// A file that cannot be read is one of our own on a broken disk: what follows is missing, and the log says so.
+    /// A read error means a broken disk, since the file is our own: the rest is missing, and the error is logged.
     fn read(&self, mut range: Range<u64>, each: &mut dyn FnMut(&[u8])) {
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         match self {
@@ -241,8 +240,8 @@ impl Store {
                     let wanted = piece.len().min(at(range.end - range.start));
                     match file.read_at(&mut piece[..wanted], range.start) {
                         Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                        Ok(0) => return tracing::error!("output that was kept on the disk is gone"),
-                        Err(error) => return tracing::error!(%error, "output that was kept cannot be read"),
+                        Ok(0) => return tracing::error!("output that was kept on disk is gone"),
+                        Err(error) => return tracing::error!(%error, "cannot read output that was kept"),
                         Ok(length) => {
                             each(&piece[..length]);
                             range.start += length as u64;
@@ -253,7 +252,7 @@ impl Store {
         }
     }
 
-    /// Writes somewhere at or before the end of what is there. In memory to [`MEMORY_BYTES`], then in a file of `dir`.
+    /// Writes at or before the current end. Stores up to [`MEMORY_BYTES`] in memory, then uses a file in `dir`.
     fn write(&mut self, offset: u64, bytes: &[u8], dir: Option<&Path>) -> std::io::Result<()> {
         let end = offset + bytes.len() as u64;
         if let (Self::Memory(held), Some(dir), true) = (&mut *self, dir, end > MEMORY_BYTES) {
@@ -285,25 +284,26 @@ fn without_a_name(dir: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Collects an [`Output`]. Never holds more than its bound, half of it for the beginning and half for the end: the store
-/// has the beginning, and behind it a ring for the end.
+/// Collects an [`Output`]. Never holds more than its limit, half of it for the beginning and half for the end:
+/// the store has the beginning, followed by a ring buffer for the end.
 #[derive(Debug)]
 pub struct OutputBuffer {
     store: Store,
     dir: Option<PathBuf>,
-    /// Bytes of the beginning.
+    /// Bytes in the beginning.
     head: u64,
-    /// Bytes that came after the beginning.
+    /// Bytes received after the beginning.
     after: u64,
     head_max: u64,
     tail_max: u64,
-    /// Bytes that came after the store could not be written any more.
+    /// Bytes received after writing to the store failed.
     lost: u64,
     is_broken: bool,
 }
 
 impl OutputBuffer {
-    /// For at most this many bytes. What does not fit in memory is kept in a file of `dir`, if there is one.
+    /// A buffer for at most `bytes_max` bytes. Output that does not fit in memory is kept in a file in `dir`,
+    /// if given.
     #[must_use]
     pub fn new(bytes_max: usize, dir: Option<PathBuf>) -> Self {
         let bytes_max = (bytes_max as u64).min(i64::MAX as u64);
@@ -312,7 +312,7 @@ impl OutputBuffer {
         Self { store, dir, head: 0, after: 0, head_max, tail_max, lost: 0, is_broken: false }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Appends the next bytes of the stream.
     pub fn add(&mut self, bytes: &[u8]) {
         let room = usize::try_from(self.head_max - self.head).unwrap_or(usize::MAX);
         let (head, rest) = bytes.split_at(bytes.len().min(room));
@@ -334,12 +334,12 @@ impl OutputBuffer {
         }
     }
 
-    /// False if the bytes are lost: the disk is full, and nothing that comes later is kept either.
+    /// False if the bytes are lost: the disk is full, and later output is not kept either.
     fn put(&mut self, offset: u64, bytes: &[u8]) -> bool {
         if !self.is_broken
             && let Err(error) = self.store.write(offset, bytes, self.dir.as_deref())
         {
-            tracing::warn!(%error, "output cannot be kept on the disk: the rest is omitted");
+            tracing::warn!(%error, "cannot keep output on disk: the rest is omitted");
             self.is_broken = true;
         }
         if self.is_broken {
@@ -348,13 +348,13 @@ impl OutputBuffer {
         !self.is_broken
     }
 
-    /// The stream has ended.
+    /// Ends the stream.
     #[must_use]
     pub fn finish(self) -> Output {
         let Self { store, head, after, head_max, tail_max, lost, .. } = self;
         let tail = after.min(tail_max);
         let mut parts = one_range(0..head);
-        // The ring, from its oldest byte.
+        // The ring buffer, from its oldest byte.
         let oldest = if after > tail_max && tail_max > 0 { after % tail_max } else { 0 };
         parts.push(head_max + oldest..head_max + tail);
         parts.push(head_max..head_max + oldest);
@@ -366,8 +366,8 @@ impl OutputBuffer {
 }
 
 impl Output {
-    /// Says that bytes are missing behind the first `head` ones. A character that was cut in two goes: it would make text
-    /// something else.
+    /// Marks bytes as missing after the first `head` bytes. Removes a UTF-8 character split by the cut, which
+    /// would make the text invalid.
     fn cut(mut self, head: u64, missing: u64) -> Self {
         let length = self.length();
         let before = begun_at_end(&self.range(head.saturating_sub(4)..head)) as u64;
@@ -390,7 +390,7 @@ impl Output {
     }
 }
 
-/// How many of the last bytes are the beginning of a UTF-8 character.
+/// Number of bytes at the end that form an incomplete UTF-8 character.
 fn begun_at_end(bytes: &[u8]) -> usize {
     let is_begun = |length: &usize| {
         let end = bytes.len().checked_sub(*length).and_then(|from| bytes.get(from..));
@@ -400,7 +400,7 @@ fn begun_at_end(bytes: &[u8]) -> usize {
     (1..=3).find(is_begun).unwrap_or(0)
 }
 
-/// How many of the first bytes are the rest of a UTF-8 character.
+/// Number of bytes at the start that continue a UTF-8 character.
 fn ended_at_start(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count()
 }
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_and_end_are_kept_however_the_stream_is_cut_into_pieces() {
+    fn beginning_and_end_are_kept_for_any_division_into_pieces() {
         let stream: Vec<u8> = (0..200).map(|number| b'a' + number % 26).collect();
         for bytes_max in [0, 1, 2, 7, 10, 199, 200, 201] {
             let whole = Output::bounded(&stream, bytes_max);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_not_cut_in_two() {
+    fn characters_are_not_split() {
         let stream = "ä€😀".repeat(20);
         for bytes_max in 0..stream.len() {
             let output = Output::bounded(stream.as_bytes(), bytes_max);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_the_cut_goes_through_leaves_nothing() {
+    fn secret_split_by_the_cut_is_removed_completely() {
         let secrets = Secrets::new([("TOKEN".to_owned(), &b"correct-horse"[..])]);
         let stream = b"..correct-horse..................correct-horse..";
         for bytes_max in 0..=stream.len() {
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stream_is_the_same_from_a_file() {
+    fn long_stream_reads_the_same_from_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let (memory_bytes, piece) = (usize::try_from(MEMORY_BYTES).unwrap(), 300_007);
         let stream: Vec<u8> =
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_out_of_a_long_stream() {
+    fn secrets_are_removed_from_a_long_stream() {
         let dir = tempfile::tempdir().unwrap();
         let secrets = Secrets::new([("TOKEN".to_owned(), &b"correct-horse"[..])]);
         let memory_bytes = usize::try_from(MEMORY_BYTES).unwrap();
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_told_from_other_bytes_wherever_pieces_end() {
+    fn text_is_recognized_for_any_division_into_pieces() {
         let text = "€".repeat(PIECE_BYTES);
         assert!(Output::from(text.clone().into_bytes()).is_text());
         let cut = text.as_bytes()[..text.len() - 1].to_vec();
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_gone_omits_the_rest() {
+    fn missing_directory_omits_the_rest() {
         let mut buffer = OutputBuffer::new(usize::MAX, Some("/no/such/directory".into()));
         let part = vec![b'x'; 1 << 20];
         (0..6).for_each(|_| buffer.add(&part));

@@ -1,4 +1,4 @@
-//! Everything the launcher is told: the view, the workspace in it, and where what is written goes.
+//! Creates the launch plan: the view, the workspace in it, and the place of the upper.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -27,22 +27,22 @@ use crate::view::{SecretFiles, ViewRequest, view};
 use crate::workspace_root::{GroundError, Names, Places, upper_root};
 use crate::workspace_service::Ground;
 
-/// Runs whose writing is looked at to tell how much the next one will write.
+/// Number of earlier runs used to estimate how much the next one writes.
 const EARLIER_RUNS: usize = 3;
-/// Rows of the journal among which they are looked for.
+/// Maximum rows of the journal to search for them.
 const EARLIER_ROWS: usize = 6;
 
-/// How much of each stream is kept for the digest of a run that is recorded: as much as `--json` keeps.
+/// Bytes of each stream kept for the digest of a recorded run: the same as `--json` keeps.
 const RECORDED_BYTES_MAX: usize = 10 << 20;
 
 /// Keeps `git status` and other read-only commands from rewriting the index.
 const GIT_WITHOUT_LOCKS: (&str, &str) = ("GIT_OPTIONAL_LOCKS", "0");
 
 impl ProxyRuntime<'_> {
-    /// Where what the command writes goes; the most that one of the last runs wrote has a say.
+    /// The place of the upper, based on the largest amount written by one of the last runs.
     pub(super) fn room(&self, request: &ExecutionRequest) -> avfs_vault::Result<Scratch> {
         let runs = self.site.vault.runs(i64::MAX, EARLIER_ROWS)?;
-        // What was denied wrote nothing, and says nothing.
+        // Denied runs wrote nothing and are ignored.
         let ran = runs.iter().filter(|run| run.state == RunState::Completed).take(EARLIER_RUNS);
         let written = ran.map(|run| journal::bytes_written(&run.result)).max().unwrap_or(0);
         Ok(Room::look(&self.site.cache_dir, written).choose(request.scratch, &request.limits))
@@ -95,7 +95,7 @@ impl ProxyRuntime<'_> {
             command: request.command.words(),
             environment: self.environment(run),
             cwd: places.cwd.clone(),
-            // What is typed in is no part of what a result is remembered by.
+            // Standard input is not part of the cache key.
             input: match request.cache {
                 CacheMode::Off => Input::Passed,
                 CacheMode::Read | CacheMode::Write => Input::Empty,
@@ -117,7 +117,7 @@ impl ProxyRuntime<'_> {
         all
     }
 
-    /// While a fork is recorded, or a result is to be remembered, what runs write is kept too.
+    /// While a fork is recorded, or if a result should be remembered, output is captured too.
     fn streams(&self, run: &Run) -> avfs_vault::Result<Streams> {
         match run.request.streams {
             Streams::Passed
@@ -169,7 +169,8 @@ impl ProxyRuntime<'_> {
             }
         };
         if run.request.writing == Writing::Refused {
-            // The kernel wants two layers, or an upper. One alone could only be bound, with sockets that answer.
+            // Without an upper, the kernel requires two layers. A bind mount of a single layer would let its
+            // sockets work.
             if lowers.len() == 1 {
                 lowers.push(empty.to_owned());
             }
@@ -180,7 +181,7 @@ impl ProxyRuntime<'_> {
     }
 }
 
-/// What is shown or hidden beside the profile: the repository of a linked worktree, then what the request asks for.
+/// Additions to the profile: the repository of a linked worktree, then the extras of the request.
 fn extras(run: &Run) -> Result<Vec<Extra>, GroundError> {
     let common = run.common_dir.as_ref().map(|path| {
         let shown = HostPath::resolve(path.clone());
@@ -190,7 +191,7 @@ fn extras(run: &Run) -> Result<Vec<Extra>, GroundError> {
     Ok(common.into_iter().chain(run.request.extras.iter().cloned()).collect())
 }
 
-/// Directories of the host that are shown beside the system and the workspace, and where they are seen.
+/// Host directories visible in addition to the system and the workspace, and their paths in the sandbox.
 fn shown_dirs(profile: Profile, extras: &[Extra]) -> Vec<(&Path, &Path)> {
     let root = Path::new("/");
     match profile {
@@ -205,7 +206,7 @@ fn shown_dirs(profile: Profile, extras: &[Extra]) -> Vec<(&Path, &Path)> {
     .collect()
 }
 
-/// Paths of the workspace that are not part of it: something else is shown there.
+/// Paths in the workspace that are not part of it, because something else is mounted there.
 pub(super) fn hidden(request: &ExecutionRequest, places: &Places) -> Vec<TreePath> {
     let below = request.extras.iter().filter_map(|extra| extra.path().strip_prefix(&places.workspace).ok());
     below.filter_map(|below| TreePath::parse(below.as_os_str().as_encoded_bytes()).ok()).collect()
@@ -220,7 +221,7 @@ fn upper_place(session: &MountSession, room: Scratch, root: UpperRoot) -> Result
     }
 }
 
-/// Where the vault's own files would be seen: in the workspace, or anywhere else on the host.
+/// The paths at which the vault's own files would be visible: in the workspace, and on the host.
 fn vault_files(vault: &Path, places: &Places) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = ["", "-wal", "-shm", "-lock", "-use", "-gate"]
         .iter()

@@ -1,6 +1,6 @@
-//! What is done once a run is kept: what changed is told, the upper becomes a layer, the changes are applied.
+//! Steps after a run is kept: its changes are reported and applied, and the upper becomes a layer.
 //!
-//! Nothing here can take back that the run is in the vault.
+//! Nothing here can remove the run from the vault.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -41,13 +41,13 @@ use crate::run::Run;
 use crate::scratch_size::Scratch;
 use crate::workspace_service::Ground;
 
-/// How far back a run looks for the last sync of its fork; beyond that it says nothing.
+/// Maximum versions to search for the last sync of the fork; beyond that no note is printed.
 const SYNC_VERSIONS_MAX: usize = 64;
-/// How many changed paths are compared with the directory.
+/// Maximum changed paths to compare with the directory.
 const PATHS_COMPARED_MAX: usize = 100;
 
 impl ProxyRuntime<'_> {
-    /// What changed, as people are told.
+    /// The changes to report.
     pub(super) fn changes(
         &self,
         run: &Run,
@@ -60,7 +60,7 @@ impl ProxyRuntime<'_> {
         let reader = self.site.vault.read()?;
         let root = |id: &VersionId| root_of_either(&require_version(&*reader, id)?);
         let from = match &landed.landed {
-            // What others changed meanwhile is not this run's doing.
+            // Changes that others made in the meantime are not part of this run.
             Landed::Rebased { onto, .. } => root(onto)?,
             Landed::Nothing | Landed::Advanced { .. } | Landed::Diverted { .. } => before.root,
         };
@@ -71,7 +71,7 @@ impl ProxyRuntime<'_> {
         Ok((summary, report))
     }
 
-    /// Which of the changes act on the host once they are applied.
+    /// The changes that take effect on the host automatically once they are applied.
     pub(super) fn acts_on_host(
         &self,
         landed: &Landed,
@@ -88,11 +88,11 @@ impl ProxyRuntime<'_> {
             Landed::Nothing | Landed::Advanced { .. } => {}
             Landed::Rebased { .. } => run.note(
                 "fork.rebased",
-                format!("fork {} had moved meanwhile; the changes were made of its new head", run.fork),
+                format!("fork {} has moved since; the changes were rebased onto its new head", run.fork),
             ),
             Landed::Diverted { fork, paths, .. } => {
                 let why = match paths.first() {
-                    Some(path) => format!("others changed {path} too"),
+                    Some(path) => format!("{path} was also changed by others"),
                     None => format!("fork {} was deleted", run.fork),
                 };
                 run.note("fork.diverted", format!("{why}: the changes are on fork {fork}"));
@@ -100,8 +100,9 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// Notes that others changed the directory that lay beneath the command: what the command saw is not quite what the
-    /// version says. Known are changes that the scan beside the command met, and those of paths that the run touched.
+    /// Notes that another process changed the lower directory during the run, so that the version may differ
+    /// from what the command saw. Detects changes found by the concurrent scan, and changes to paths that the
+    /// run touched.
     pub(super) fn look_at_host(
         &self,
         run: &mut Run,
@@ -125,7 +126,7 @@ impl ProxyRuntime<'_> {
             run.note(
                 "host.changed",
                 format!(
-                    "{} was changed by others during the run; look at the changes with care",
+                    "{} was changed by others during the run; review the changes carefully",
                     dir.display()
                 ),
             );
@@ -133,8 +134,9 @@ impl ProxyRuntime<'_> {
         Ok(())
     }
 
-    /// Says that the directory has changed since a fork began or was last synced, as far as it is known without
-    /// scanning it: something newer was imported, or a path that this run changed is no longer what the fork began with.
+    /// Notes that the directory changed since a fork was created or last synced, as far as known without
+    /// scanning it: something newer was imported, or a path that this run changed differs from the base of the
+    /// fork.
     pub(super) fn note_behind(&self, run: &mut Run, changes: &ChangeSummary) -> avfs_vault::Result<()> {
         let ForkChoice::Persistent { name, .. } = &run.request.fork else { return Ok(()) };
         let Some(dir) = self.site.bound.as_deref() else { return Ok(()) };
@@ -166,15 +168,15 @@ impl ProxyRuntime<'_> {
         };
         if is_behind {
             let text = format!(
-                "the directory has changed since fork {name} began or was last synced; \
-                 bring the changes in with: avfs sync {name}"
+                "the directory changed since fork {name} was created or last synced; \
+                 merge its changes with: avfs sync {name}"
             );
             run.note("fork.behind", text);
         }
         Ok(())
     }
 
-    /// What was written becomes the topmost layer for the next run on the fork.
+    /// Keeps the upper as the topmost layer for the next run on the fork.
     pub(super) fn keep_layer(
         &self,
         session: &MountSession,
@@ -198,21 +200,21 @@ impl ProxyRuntime<'_> {
                 let left = (left_out, links);
                 site.layers.keep_upper(stack, &session.upper_dir(), left, size, &root).map(drop)
             }
-            // The next run scans the directory, and writes the layer if it can stand on it again.
+            // The next run scans the directory, and writes the layer if it can use the directory again.
             Some(_) if stack.host_dir().is_some() => Ok(()),
-            // Memory goes with the run: the layer is written from what the vault has now.
+            // Memory is freed with the run: the layer is written from the content in the vault.
             Some(_) => site.vault.stack(&root, &site.layers, site.meter).map(drop),
         }
     }
 
-    /// A scratch that is full is told as such: the command has only seen "no space left on device".
+    /// Notes that the scratch is full: the command only sees "no space left on device".
     pub(super) fn note_room(&self, run: &mut Run, ended: &Ended<'_>) {
         let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
         match (&ended.completion.memory, ended.room) {
             (Some(memory), Scratch::Memory { size_bytes, .. }) => {
                 let Ok(fs) = rustix::fs::fstatvfs(memory) else { return };
                 let limits = run.request.limits;
-                // At its limit: another scratch would have no more room.
+                // At its limit: a scratch elsewhere would have the same limit.
                 let bound = match (fs.f_bavail == 0, fs.f_favail == 0) {
                     (true, _) if limits.disk == Some(size_bytes) => Some(LimitKind::Disk),
                     (_, true) if limits.files.is_some() => Some(LimitKind::Files),
@@ -220,7 +222,7 @@ impl ProxyRuntime<'_> {
                 };
                 if let Some((kind, value)) = bound.and_then(|kind| Some((kind, limits.get(kind)?))) {
                     let (option, value) = (kind.option(), kind.show(value));
-                    run.note("limit.reached", format!("all of --{option} {value} was used up"));
+                    run.note("limit.reached", format!("the limit --{option} {value} was used up"));
                 } else if full(fs) {
                     let size = avfs_types::show_bytes_size(size_bytes);
                     run.note(
@@ -239,27 +241,27 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// Limits that were felt without ending the command: it may have failed for them, or done less.
+    /// Notes limits that were reached without stopping the command: it may have failed or done less because of them.
     pub(super) fn note_limits(&self, run: &mut Run, completion: &Completion) {
         for kind in &completion.limits_reached {
             let Some(value) = run.request.limits.get(*kind) else { continue };
             let value_text = kind.show(value);
             let text = match kind {
                 LimitKind::Memory => {
-                    format!("a process was killed for using more memory than --memory {value_text} leaves")
+                    format!("a process was killed because it exceeded --memory {value_text}")
                 }
                 LimitKind::Pids => {
-                    format!("there were {value_text} processes; more were refused (--pids)")
+                    format!("the limit of {value_text} processes was reached (--pids)")
                 }
                 LimitKind::Disk | LimitKind::Files | LimitKind::Cpus | LimitKind::FileSize => {
-                    format!("the command {}, and had ended by then", kind.exceeded(value))
+                    format!("the command {}, but ended before it was stopped", kind.exceeded(value))
                 }
             };
             run.note("limit.reached", text);
         }
     }
 
-    /// The number of paths that were written to the host's directory, if that was asked for.
+    /// The number of paths written to the host directory, if `--apply` was given.
     pub(super) fn apply_if_asked(
         &self,
         run: &mut Run,
@@ -298,7 +300,7 @@ impl ProxyRuntime<'_> {
         for dir in &applied.kept_dirs {
             run.note(
                 "apply.kept_dir",
-                format!("{dir} was not removed: it holds files that are not versioned"),
+                format!("{dir} was not removed: it contains files that are not versioned"),
             );
         }
         for file in &applied.stripped {
@@ -339,8 +341,8 @@ pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion:
     }
 }
 
-/// Whether a path of the host looks like one of these entries. Files are compared by size and time alone, and nothing
-/// but files: this is worth a note, not a decision.
+/// Whether a path on the host looks like one of these entries. Compares only files, and only by size and time:
+/// sufficient for a note, not for a decision.
 fn is_one_of(dir: BorrowedFd<'_>, path: &TreePath, known: [Option<&Node>; 2]) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
     let file = beneath::open(dir, path.as_bytes(), flags).and_then(|file| beneath::fstat(file.as_fd()));

@@ -1,8 +1,8 @@
 //! The boundary: one request in, one decision, one run, one result out.
 //!
-//! Each step is taken once, in the order of [`ProxyExecutionState`]; nothing expensive is done before the
-//! decision. A run is journaled in the same transaction that keeps its changes; until then its scratch holds
-//! where it stands and what a recovery needs.
+//! Each step is executed once, in the order of [`ProxyExecutionState`]; nothing expensive is done before the
+//! decision. A run is journaled in the same transaction that keeps its changes; until then its scratch records
+//! its state and the data for a recovery.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -47,16 +47,16 @@ use crate::view::ShownAs;
 use crate::workspace_root::{Files, Places};
 use crate::workspace_service::{Ground, WorkspaceService, stand_on_import, wait_for_import};
 
-/// However short the time that the rules allow: programs need some to end in order.
+/// Minimum grace period, however short the allowed time: programs need time to shut down.
 const GRACE_KEPT: Duration = Duration::from_secs(5);
 
-/// How many withheld variables a note lists; a script that uses more gets a note about these.
+/// Maximum withheld variables listed in notes.
 const WITHHELD_TOLD_MAX: usize = 8;
 
-/// Where the runtime works, as the edge found it.
+/// The context of the engine, as determined by the edge.
 pub struct Site<'a> {
     pub vault: &'a Vault,
-    /// The vault's own id.
+    /// The id of the vault.
     pub vault_id: String,
     /// The directory the vault is bound to.
     pub bound: Option<PathBuf>,
@@ -65,46 +65,46 @@ pub struct Site<'a> {
     /// The caller's global git configuration files, in the order in which git reads them.
     pub git_configs: Vec<PathBuf>,
     pub cache_dir: PathBuf,
-    /// Tells one start of the machine from another.
+    /// Identifies a boot of the machine.
     pub boot_id: String,
     pub layers: BaseCache,
-    /// Where the stat cache of the bound directory lies.
+    /// The path of the stat cache of the bound directory.
     pub stat_cache: Option<PathBuf>,
-    /// Never versioned, as lines of an ignore file.
+    /// Paths that are never versioned, as lines of an ignore file.
     pub exclude: Vec<String>,
-    /// From which size on a first import is announced.
+    /// The size above which a first import is announced.
     pub warn_above: WarnAbove,
-    /// How long changes nobody has looked at are kept.
+    /// How long to keep changes that were not reviewed.
     pub expires_seconds: i64,
-    /// What the system takes for the words and variables of a program.
+    /// The system's limit for argv and environment of a program.
     pub arguments_bytes_max: usize,
-    /// How many automatic checkpoints a fork keeps.
+    /// Number of automatic checkpoints that a fork keeps.
     pub checkpoints_keep: KeepCount,
     pub memo: MemoSite<'a>,
     pub meter: &'a Meter,
 }
 
-/// Takes requests.
+/// Executes requests.
 pub struct ProxyRuntime<'a> {
     pub site: &'a Site<'a>,
     pub policy: &'a Policy,
     pub approver: &'a dyn Approver,
     pub launcher: &'a dyn Launcher,
-    /// What a user can do about an error, for the journal.
+    /// The hint for an error, for the journal.
     pub hint: fn(&ExecuteError) -> Option<String>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 pub struct Executed {
-    /// Nothing if it was refused before it was a run.
+    /// `None` if the request was refused before it became a run.
     pub run_id: Option<RunId>,
     pub decision: Option<ExecutionDecision>,
-    /// The approval that let it through, or that it waits for.
+    /// The approval that permitted it, or that it waits for.
     pub approval: Option<ApprovalId>,
     pub outcome: Result<Outcome, ExecuteError>,
 }
 
-/// What is known of a request, however far it came.
+/// The known facts about a request, regardless of how far it got.
 #[derive(Default)]
 struct Known {
     run_id: Option<RunId>,
@@ -121,7 +121,7 @@ pub enum Outcome {
 pub(super) type Step<T> = Result<T, ExecuteError>;
 
 impl ProxyRuntime<'_> {
-    /// Takes one request to its end.
+    /// Executes one request.
     pub fn execute(&self, request: &ExecutionRequest) -> Executed {
         let mut known = Known::default();
         let outcome = self.mediate(request, &mut known);
@@ -182,7 +182,7 @@ impl ProxyRuntime<'_> {
                 ForkChoice::Persistent { name, .. } => name.clone(),
             },
             id,
-            // Where the caller stood is part of what was asked, for whoever asks it again.
+            // Record the caller's working directory, so that the request can be repeated.
             request: ExecutionRequest { cwd: Some(places.cwd_below()), ..request.clone() },
             decision,
             approval: None,
@@ -204,32 +204,32 @@ impl ProxyRuntime<'_> {
         if let Some(rollback) = self.site.vault.older_copy() {
             run.note(
                 "vault.older_copy",
-                format!("the vault is an older copy of itself: it lacks {rollback}"),
+                format!("the vault was replaced by an older copy: it lacks {rollback}"),
             );
         }
         for name in &request.environment.missing {
-            run.note("env.missing", format!("{} is not set, so it is not passed on", name.to_string_lossy()));
+            run.note("env.missing", format!("{} is not set, so it is not passed", name.to_string_lossy()));
         }
         for name in withheld_variables(request).into_iter().take(WITHHELD_TOLD_MAX) {
             let option = if is_credential_name(&name) { "--secret" } else { "--env" };
             let text = format!(
-                "{name} is set outside and not passed on, so it is empty here; pass it with {option} {name}"
+                "{name} is set on the host but not passed to the command; pass it with {option} {name}"
             );
             run.note("env.withheld", text);
         }
         if request.clock == Some(FixedClock::DEFAULT) && words_of(&request.command).any(|word| word == "make")
         {
-            let text = "make may warn of clock skew: the files are newer than the fixed time; \
-                        choose a later one with --clock-fixed=TIME";
+            let text = "make may warn about clock skew: the files are newer than the fixed time; \
+                        choose a later time with --clock-fixed=TIME";
             run.note("clock.skew", text.to_owned());
         }
         for name in secrets.not_searched() {
-            run.note("secret.short", format!("{name} is too short to be looked for in files"));
+            run.note("secret.short", format!("{name} is too short to search for in files"));
         }
         run
     }
 
-    /// No command may run for longer or use more than the rules allow.
+    /// Applies the limits of the policy to the run.
     fn cap(&self, run: &mut Run) {
         let asked = run.request.clone();
         run.request = capped(asked.clone(), &run.decision);
@@ -238,10 +238,13 @@ impl ProxyRuntime<'_> {
             run.note("timeout.capped", format!("the policy allows {max} at most, not {}", asked.timeout));
         }
         if grace < asked.grace {
-            run.note("grace.capped", format!("it has {} s to end after SIGTERM, not more", grace.as_secs()));
+            run.note(
+                "grace.capped",
+                format!("the grace period after SIGTERM is limited to {} s", grace.as_secs()),
+            );
         }
         if run.request.net != asked.net {
-            let text = format!("the network is {}, as it was allowed", run.request.net);
+            let text = format!("the network is {}, as granted", run.request.net);
             run.note("net.granted", text);
         }
         for (kind, value) in limits.set().filter(|(kind, value)| asked.limits.get(*kind) != Some(*value)) {
@@ -252,7 +255,7 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// A remembered result. Without one the run is where it was: decided.
+    /// Looks for a remembered result. Without one, the run stays in its state.
     fn try_recall(&self, decided: State, run: &mut Run, places: &Places) -> Step<Option<ExecutionResult>> {
         let mut state = decided;
         let recalled = self.recall(&mut state, run, places).map_err(|error| {
@@ -266,8 +269,7 @@ impl ProxyRuntime<'_> {
         })
     }
 
-    /// Where the host refuses a piece that can be had in another way, that way is taken and said; nothing was
-    /// executed by then.
+    /// Falls back to an alternative, with a note, if the host refuses a feature. Nothing was executed by then.
     fn attempts(&self, decided: State, mut run: Run, places: &Places) -> Step<ExecutionResult> {
         let mut room_was_made = false;
         loop {
@@ -287,7 +289,7 @@ impl ProxyRuntime<'_> {
             if let ExecuteError::Launch(launch) = &error {
                 let room = self.room(&run.request)?;
                 if detour(&mut run, launch.refused, room) {
-                    tracing::debug!(error = %launch, "taking another way");
+                    tracing::debug!(error = %launch, "falling back to an alternative");
                     continue;
                 }
             }
@@ -302,7 +304,7 @@ impl ProxyRuntime<'_> {
 
     fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Step<ExecutionResult> {
         let site = self.site;
-        // A command whose run cannot be kept is not begun.
+        // Do not start a command whose run could not be kept.
         site.vault.backend().check_writable().map_err(VaultError::from)?;
         let identity = VaultIdentity::of(site.vault);
         let dirs = lease_dirs(&run.request.extras)?;
@@ -339,14 +341,14 @@ impl ProxyRuntime<'_> {
                         drop(ended);
                         imported
                     });
-                    // Where there can be no thread it is done when the command has ended.
+                    // If no thread can be created, import after the command has ended.
                     import = Some((dir, thread.ok()));
                 }
             };
             let mut meanwhile = || {
-                // Whatever is wrong will be met again, where it matters.
+                // An error will occur again where it matters.
                 if let Err(error) = site.vault.backend().make_ready() {
-                    tracing::debug!(%error, "the vault was not made ready");
+                    tracing::debug!(%error, "cannot prepare the vault");
                 }
             };
             let launched = self.launcher.launch(&plan, &mut meanwhile, &mut started);
@@ -380,7 +382,7 @@ impl ProxyRuntime<'_> {
         Ok(result)
     }
 
-    /// Everything up to the launch.
+    /// Everything before the launch.
     fn prepare(
         &self,
         state: &mut State,
@@ -412,7 +414,7 @@ impl ProxyRuntime<'_> {
                 session.note_base(&version.id)?
             }
         }
-        // Only now: what the run is made from may have expired, and somebody wants it.
+        // Only now: the fork that the run starts from may have expired, but is in use.
         workspaces.expire_forks(run);
         enter(state, State::Mounting, session);
         run.common_dir = places.bound.as_deref().and_then(repository::common_dir);
@@ -421,7 +423,7 @@ impl ProxyRuntime<'_> {
         Ok((ground, room, plan))
     }
 
-    /// What somebody else needs to finish the run.
+    /// The record with which another process can finish the run.
     fn session_record(&self, run: &Run, hidden: &[TreePath]) -> SessionRecord {
         let (site, request) = (self.site, &run.request);
         let told = run.told();
@@ -460,22 +462,22 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// The record of a run that came to nothing. That it cannot be kept is no reason to hide why.
+    /// Journals a run that failed. An error in that must not hide the original error.
     fn journal_failure(&self, run: &Run, stood: State, error: &ExecuteError) {
         let record = RunRecord {
             result: journal::failure(stood, error, (self.hint)(error), &run.request.secrets()),
             ..self.not_run(run, RunState::Failed)
         };
         if let Err(error) = self.site.vault.journal_refused(&record, run.told().as_told()) {
-            tracing::warn!(%error, "the failed run could not be journaled");
+            tracing::warn!(%error, "cannot journal the failed run");
         }
     }
 }
 
-/// What is left of a request by what the rules allow.
+/// The request, limited to the maximums of the policy.
 pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) -> ExecutionRequest {
     let max = decision.timeout_max;
-    // A command that will not end when it is told to must not get by delay what it may not have.
+    // A command that ignores SIGTERM must not exceed the allowed time through a long grace period.
     let grace = max.duration().map_or(request.grace, |max| request.grace.min(max.max(GRACE_KEPT)));
     ExecutionRequest {
         timeout: request.timeout.at_most(max),
@@ -486,21 +488,20 @@ pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) ->
     }
 }
 
-/// True if what the command changes is to be kept, so that there has to be a version that it is a change of.
+/// True if the changes of the command should be kept, which requires a version that they are relative to.
 pub(super) fn wants_version(request: &ExecutionRequest) -> bool {
     request.retention != Retention::Discard && request.writing == Writing::Allowed
 }
 
-/// Goes on to the next state, and writes down that it did. That is for somebody who looks later: not worth
-/// failing a command for.
+/// Enters the next state and records it. The record is only informational, so an error does not fail the command.
 fn enter(state: &mut State, next: State, session: &MountSession) {
     state.become_next(next);
     if let Err(error) = session.note_state(next.word()) {
-        tracing::warn!(%error, "the state of the run was not written down");
+        tracing::warn!(%error, "cannot record the state of the run");
     }
 }
 
-/// Takes another way around a refused piece; false if there is none.
+/// Switches to an alternative for a refused feature; false if there is none.
 fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
     let request = &mut run.request;
     match refused {
@@ -511,17 +512,17 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
             };
             true
         }
-        // A copy would have to be made of the whole directory.
+        // With a touched base, the whole directory would have to be copied.
         Refused::Overlay | Refused::Memory
             if request.backend == BackendChoice::Auto && request.base != BaseChoice::Touched =>
         {
             request.backend = BackendChoice::Copy;
             let text =
-                "this host cannot mount an overlay here: the command works on a copy (see: avfs doctor)";
+                "this host cannot mount an overlay here: the command runs on a copy (see: avfs doctor)";
             run.note("backend.copy", text.to_owned());
             true
         }
-        // Where there is no overlay at all, and otherwise only if the request takes less isolation.
+        // Without overlay support there is no other way; otherwise only if the request accepts less isolation.
         Refused::Shown
             if run.shown_as == ShownAs::Overlay
                 && (request.degradation == Degradation::Allowed
@@ -529,8 +530,8 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
         {
             run.shown_as = ShownAs::Bind;
             run.degraded.push("ro".to_owned());
-            let text = "a directory of --ro cannot be a layer of an overlay: the directories of --ro are shown as \
-                        they are, and sockets in them answer";
+            let text = "a directory of --ro cannot be a layer of an overlay: the directories of --ro are bind mounted, \
+                        and sockets in them can be used";
             run.note("view.ro_bound", text.to_owned());
             true
         }
@@ -540,7 +541,7 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
             run.degraded.push("proc".to_owned());
             again
         }
-        // What the policy sets is not the request's to give up.
+        // The request cannot give up a limit set by the policy.
         Refused::Limit(kind)
             if request.degradation == Degradation::Allowed && run.decision.limits_max.get(kind).is_none() =>
         {
@@ -557,24 +558,24 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
     }
 }
 
-/// A command that has ended, and everything it left behind.
+/// A command that has ended, and its results.
 pub(super) struct Ended<'g> {
     pub completion: Completion,
-    /// By the clock of files; the command did not run before.
+    /// By the clock of file times; the command did not run before.
     pub launched_at: FileTime,
     pub room: Scratch,
     pub hidden: Vec<TreePath>,
     pub ground: &'g Ground,
-    /// The import that ran beside the command.
+    /// The import that ran in parallel to the command.
     pub imported: Option<avfs_vault::Result<Imported>>,
-    /// That import met something that had changed after the launch.
+    /// True if that import found a file that changed after the launch.
     pub scan_met_change: bool,
     pub identity: VaultIdentity,
 }
 
-/// Variables of the caller that the command's text uses and the command does not get.
+/// Variables of the caller that the shell text of the command uses but the command does not get.
 fn withheld_variables(request: &ExecutionRequest) -> Vec<String> {
-    // Most commands have no text for a shell with a variable in it.
+    // The common case: no shell text with a variable.
     if !request.environment.has_withheld() {
         return Vec::new();
     }
@@ -582,7 +583,7 @@ fn withheld_variables(request: &ExecutionRequest) -> Vec<String> {
     used.into_iter().filter(|name| request.environment.is_withheld(name)).collect()
 }
 
-/// The words of a command, those of a line for a shell too.
+/// The words of a command, or of a shell command line.
 pub(super) fn words_of(command: &CommandLine) -> impl Iterator<Item = String> {
     let shown = command.shown();
     let words: Vec<String> =

@@ -1,4 +1,4 @@
-//! What a request would stand on, without making anything.
+//! Determines what a request would use, without creating anything.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::result::{Backend, BaseUsed, Enforcement};
 use crate::scratch_size::Room;
 use crate::workspace_root::{Beneath, Files, GroundError, Places};
 
-/// The places of a run that did not take place, and what would hold in it.
+/// The places and settings of a run that was not executed.
 #[derive(Clone, Debug)]
 pub struct Rehearsal {
-    /// There or to be made.
+    /// The vault; it may not exist yet.
     pub vault: PathBuf,
     pub workspace: PathBuf,
     pub cwd: PathBuf,
@@ -34,7 +34,7 @@ impl Rehearsal {
     ) -> Result<Self, GroundError> {
         let places = Places::find(request, bound, &around.cwd)?;
         let decision = decide(policy, request, &places, around.home.as_deref());
-        // Whether files cannot be mapped is known to who looks at them.
+        // Only an import knows whether files cannot be mapped.
         let base = match Beneath::choose(request, &places, cache_dir, Files::Mapped)? {
             Beneath::Live(_) => BaseUsed::Live,
             Beneath::Touched(_) => BaseUsed::Touched,

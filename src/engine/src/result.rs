@@ -1,4 +1,4 @@
-//! What came of a request.
+//! The result of a request.
 
 use std::time::Duration;
 
@@ -24,22 +24,22 @@ words!(
 );
 
 words!(
-    /// What lay beneath the run.
+    /// The base that the run used.
     BaseUsed, "base", {
-        /// The host's directory itself.
+        /// The host directory itself.
         Live = "live",
-        /// The host's directory itself, of which only the touched paths are recorded.
+        /// The host directory itself; only the touched paths are recorded.
         Touched = "touched",
-        /// Layers that were there.
+        /// Existing layers.
         Reused = "reused",
-        /// A layer that was written for the run, over one that was there.
+        /// A layer that was written for the run, over an existing one.
         Layered = "layered",
         /// A whole directory that was written for the run.
         Materialized = "materialized",
     }
 );
 
-/// How long each part took.
+/// The duration of each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
     pub resolve: Duration,
@@ -49,7 +49,7 @@ pub struct Phases {
     pub commit: Duration,
 }
 
-/// Something the caller should know that is no failure.
+/// Information for the caller that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Stable: part of the JSON contract.
@@ -57,26 +57,26 @@ pub struct Note {
     pub text: String,
 }
 
-/// What was really enforced.
+/// The isolation that was actually enforced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enforcement {
     pub backend: Backend,
     pub confined: Confined,
     pub limits: Vec<EnforcedLimit>,
     pub net: NetMode,
-    /// How far a fixed clock held.
+    /// How far the fixed clock was effective.
     pub clock: Option<ClockHeld>,
     pub base: BaseUsed,
     pub scratch: Scratch,
-    /// Pieces that were asked for and could not be had.
+    /// Requested features that were not available.
     pub degraded: Vec<String>,
 }
 
-/// A run that took place.
+/// A run that was executed.
 #[derive(Clone, Debug)]
 pub struct ExecutionResult {
     pub run_id: RunId,
-    /// Where the changes are; nothing if there are none.
+    /// The fork with the changes; `None` if nothing changed.
     pub fork: Option<ForkName>,
     pub version_before: Option<VersionId>,
     pub version_after: Option<VersionId>,
@@ -84,35 +84,35 @@ pub struct ExecutionResult {
     pub checkpoint_after: Option<CheckpointName>,
     pub exit: Exit,
     pub timed_out: bool,
-    /// The limit it was ended for.
+    /// The limit for which it was stopped.
     pub stopped_by: Option<LimitKind>,
     pub started_at: Timestamp,
     pub duration: Duration,
-    /// Nothing where it was not kept.
+    /// `None` if it was not captured.
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
     pub changes: ChangeSummary,
-    /// The changes as text, in the form that was asked for.
+    /// The changes as text, in the requested form.
     pub change_report: Option<ChangeReport>,
     pub left_out: Vec<LeftOut>,
     pub landed: Landed,
-    /// The command was taken for one that only looks, and it changed files.
+    /// True if the command was classified read-only but changed files.
     pub classification_violated: bool,
-    /// What the host's tools execute once the changes are applied.
+    /// Changed paths that tools on the host execute once they are applied.
     pub runs_on_host: Vec<RunsOnHost>,
     pub connections: Connections,
     pub refused_calls: Vec<RefusedCall>,
-    /// What the command left in its private home and in /tmp, which go with the sandbox.
+    /// Files the command left in its private home and in /tmp, which are removed with the sandbox.
     pub outside_writes: OutsideWrites,
-    /// Paths that were written to the host's directory.
+    /// Number of paths written to the host directory.
     pub applied: Option<u64>,
-    /// When changes that were kept for review are dropped, if nobody has applied them by then.
+    /// When changes kept for review are dropped, unless they are applied before.
     pub kept_until: Option<Timestamp>,
     pub usage: Usage,
     pub phases: Phases,
     pub notes: Vec<Note>,
-    /// Nothing where nothing was run.
+    /// `None` if nothing was executed.
     pub enforcement: Option<Enforcement>,
-    /// Nothing where the cache was not asked for.
+    /// `None` if the cache was not requested.
     pub cache: Option<CacheUse>,
 }

@@ -1,6 +1,7 @@
-//! "Always": an approval becomes a rule in the user's own policy file, for all later commands that begin alike.
+//! "Always": an approval becomes a rule in the user's own policy file, for all later commands with the same
+//! first words.
 //!
-//! A rule is written only if it changes the answer: what a mightier layer asks for stays asked.
+//! A rule is written only if it changes the decision: it cannot override a layer with higher precedence.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -24,20 +25,20 @@ use crate::discover::file_text::{FileText, FileUse, UnreadableFile};
 use crate::locate::Surroundings;
 use crate::policy_files::{POLICY_FILE, PolicyTexts};
 
-/// Words of a rule that nobody spelled out: a program and what it is told to do.
+/// Maximum words of a rule for which the user gave no prefix: a program and its subcommand.
 const WORDS_BY_ITSELF: usize = 2;
 
-/// What is to be remembered of an approval.
+/// The rules to write for an approval.
 pub struct Remembered {
     pub file: PathBuf,
-    /// The first words that are let through from now on.
+    /// The first words of commands that will be allowed.
     pub prefixes: Vec<Vec<String>>,
-    /// What the file said when this was worked out, and what it is to say.
+    /// The text of the file when the rules were computed, and the new text.
     old: Option<String>,
     text: String,
 }
 
-/// The first words of commands, and whether it is for the network that they were asked about.
+/// The first words of a command, and the category it needs approval for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Begun {
     words: Vec<String>,
@@ -46,20 +47,20 @@ struct Begun {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RememberError {
-    #[error("what approval {id} is for cannot be told by its first words: {why}")]
+    #[error("cannot derive a rule for approval {id} from its first words: {why}")]
     NoPrefix { id: ApprovalId, why: String },
     #[error("no command of approval {id} begins with {prefix:?}")]
     OtherPrefix { id: ApprovalId, prefix: String },
-    #[error("a rule of yours would not let it through: {reason}")]
+    #[error("a rule in your policy would not allow it: {reason}")]
     StillAsked {
         id: ApprovalId,
         reason: String,
-        /// What to do in place of what is asked about, such as `drop --ro /srv`.
+        /// An alternative to a rule, such as `drop --ro /srv`.
         instead: Option<String>,
     },
-    #[error("{} has changed since the rule was worked out", path.display())]
+    #[error("{} changed since the rule was computed", path.display())]
     Changed { path: PathBuf },
-    #[error("there is no place for your own policy: neither XDG_CONFIG_HOME nor HOME is set")]
+    #[error("cannot determine the path of your policy: neither XDG_CONFIG_HOME nor HOME is set")]
     NoHome,
     #[error("the request of approval {id} cannot be read")]
     BadRequest {
@@ -95,7 +96,7 @@ impl Diagnose for RememberError {
     }
 }
 
-/// Where it is asked.
+/// The context of the approval.
 pub struct RememberFor<'a> {
     pub around: &'a Surroundings,
     pub vault: Option<&'a Path>,
@@ -103,8 +104,8 @@ pub struct RememberFor<'a> {
 }
 
 impl Remembered {
-    /// Works out the rules; nothing is written yet. `prefix` is what somebody spelled out, `granted` the network they
-    /// chose.
+    /// Computes the rules without writing them. `prefix` is the prefix given by the user, `granted` the network
+    /// they chose.
     pub fn plan(
         approval: &ApprovalRecord,
         prefix: Option<&str>,
@@ -173,8 +174,8 @@ impl Remembered {
         Ok(Self { file, prefixes, old, text })
     }
 
-    /// Puts the file in place, all at once. A person may take hours to answer: what was written to it meanwhile
-    /// is not lost.
+    /// Replaces the file atomically. Fails if it changed since the rules were computed, because the user may
+    /// take hours to answer.
     pub fn write(&self) -> Result<(), RememberError> {
         if FileText::read(FileUse::Policy, self.file.clone())?.text != self.old {
             return Err(RememberError::Changed { path: self.file.clone() });
@@ -184,7 +185,7 @@ impl Remembered {
     }
 }
 
-/// What the request asked to be confined by.
+/// The requested confinement.
 fn confinement(request: &RunSpec) -> Confinement {
     let Confinement { seccomp, landlock, .. } = Confinement::DEFAULT;
     Confinement {
@@ -194,7 +195,7 @@ fn confinement(request: &RunSpec) -> Confinement {
     }
 }
 
-/// The first words of every command that was asked about.
+/// The first words of every command that needs approval.
 fn prefixes(
     id: &ApprovalId,
     explanation: &Explanation,
@@ -206,14 +207,14 @@ fn prefixes(
     }
     let asked = explanation.commands.iter().filter(|one| one.verdict.action == Action::RequireApproval);
     let asked: Vec<&Judged> = asked.map(|one| &one.command).collect();
-    // A rule is about commands: what the request is given beside them would be asked about again.
+    // A rule applies to commands: other parts of the request would need approval again.
     let given = explanation.handed_over.iter().find(|verdict| verdict.action >= Action::RequireApproval);
     if let (true, Some(verdict)) = (asked.is_empty(), given) {
         let (reason, instead) = (verdict.reason.clone(), verdict.hint.clone());
         return Err(RememberError::StillAsked { id: id.clone(), reason, instead });
     }
     if asked.is_empty() {
-        return Err(no("it is not about one of its commands, but about what they are given"));
+        return Err(no("the approval is not for a command, but for other parts of the request"));
     }
     if let Some(spelled) = spelled {
         let words: Vec<String> = spelled.split_whitespace().map(str::to_owned).collect();
@@ -229,7 +230,7 @@ fn prefixes(
     for command in asked {
         let words = first_words(command);
         if words.is_empty() {
-            return Err(no("its program is not known"));
+            return Err(no("its program is unknown"));
         }
         if is_bare_interpreter(&words) {
             return Err(no(RUNS_ANYTHING));
@@ -242,7 +243,7 @@ fn prefixes(
     Ok(all)
 }
 
-/// Programs that run whatever they are given: a rule about one of them alone would allow everything.
+/// Programs that run arbitrary commands or code: a rule with only their name would allow everything.
 const INTERPRETERS: &[&str] = &[
     "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "python", "pypy", "perl", "ruby", "node",
     "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "Rscript", "awk", "gawk", "mawk", "sed",
@@ -250,7 +251,7 @@ const INTERPRETERS: &[&str] = &[
     "stdbuf", "setsid", "strace", "parallel", "watch", "npx", "uvx", "pipx", "ssh", "sudo", "doas", "eval",
     "exec", "command", "source", ".",
 ];
-/// Verbs that make a program one of them.
+/// Subcommands that make a program an interpreter.
 const RUNNERS: &[(&str, &str)] = &[
     ("uv", "run"),
     ("npm", "exec"),
@@ -262,19 +263,20 @@ const RUNNERS: &[(&str, &str)] = &[
     ("bundle", "exec"),
     ("docker", "run"),
 ];
-const RUNS_ANYTHING: &str = "its program runs whatever it is given, so its name says nothing";
+const RUNS_ANYTHING: &str = "its program runs arbitrary code, so a rule by its name would allow everything";
 
 fn is_bare_interpreter(words: &[String]) -> bool {
     let [program, rest @ ..] = words else { return false };
     let name = program.rsplit('/').next().unwrap_or_default();
-    // python3.12 is python.
+    // python3.12 counts as python.
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let is_interpreter = INTERPRETERS.contains(&name) || INTERPRETERS.contains(&plain);
     let is_runner = matches!(rest, [verb] if RUNNERS.contains(&(plain, verb.as_str())));
     is_runner || (is_interpreter && rest.iter().all(|word| word.starts_with('-')))
 }
 
-/// A yes to the network is no yes to what else such a command may do some other day.
+/// The category that needs approval: an approval of network access does not extend to other effects of such a
+/// command.
 fn asked_about(command: &Judged) -> Categories {
     [Category::Networked].into_iter().filter(|category| command.categories.contains(*category)).collect()
 }
@@ -284,7 +286,7 @@ fn begins_with(command: &Judged, words: &[String]) -> bool {
     words.len() <= known.len() && words.iter().zip(known).all(|(word, known)| known == Some(word))
 }
 
-/// The program, and the one word after it that says what it is to do.
+/// The program, and the following word if it is a subcommand.
 fn first_words(command: &Judged) -> Vec<String> {
     let verb = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_lowercase())
@@ -294,7 +296,7 @@ fn first_words(command: &Judged) -> Vec<String> {
     known.take_while(|(at, word)| *at == 0 || verb(word)).map(|(_, word)| word.to_owned()).collect()
 }
 
-/// The file's text with the rules behind it.
+/// The text of the file with the rules appended.
 fn with_rules(old: &str, begun: &[Begun], net: &NetMode, id: &ApprovalId, workspace: &Path) -> String {
     let mut text = old.to_owned();
     for (number, Begun { words, categories }) in begun.iter().enumerate() {
@@ -313,20 +315,20 @@ fn with_rules(old: &str, begun: &[Begun], net: &NetMode, id: &ApprovalId, worksp
             quoted(&net.to_string()),
             quoted(&glob_escaped(&workspace.to_string_lossy())),
             Action::AllowWithCheckpoint,
-            quoted(&format!("allowed for good with approval {id}")),
+            quoted(&format!("allowed permanently with approval {id}")),
         ));
     }
     text
 }
 
-/// What the request would widen, as far as it is stored.
+/// The openings that the stored request asks for.
 fn openings(request: &RunSpec, workspace: &Path, project: &Path) -> Vec<Opening> {
     let tmpfs = request.tmpfs.iter().map(|path| ("--tmpfs", path.as_path()));
     let hide = request.hide.iter().map(|path| ("--hide", path.as_path()));
     let covers: Vec<(&'static str, &Path)> = tmpfs.chain(hide).collect();
     let vault = request.vault.as_ref().filter(|_| request.vault_named);
     let widening = Widening {
-        // In another one no approval would count.
+        // Approvals are only valid in a trusted vault.
         vault: vault.map(|path| NamedVault { path: path.clone(), is_trusted: true }),
         ro: &request.ro_named,
         env_files: &request.env_files,
@@ -343,16 +345,16 @@ fn openings(request: &RunSpec, workspace: &Path, project: &Path) -> Vec<Opening>
     widening.openings()
 }
 
-/// A path that stands for itself where a glob is read.
+/// Escapes a path for use in a glob.
 fn glob_escaped(path: &str) -> String {
     globset::escape(path)
 }
 
-/// Writes beside the file and renames: it is never half there.
+/// Writes a temporary file and renames it, so that the file is never incomplete.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("."));
     make::private_dirs(dir)?;
-    // A file that is a link to one elsewhere stays one.
+    // If the file is a symlink, replace its target.
     let file = match fs::canonicalize(file) {
         Ok(real) => real,
         Err(error) if error.kind() == ErrorKind::NotFound => file.to_owned(),
@@ -367,7 +369,7 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
         });
     let placed = written.and_then(|()| fs::rename(&beside, &file));
     if placed.is_err() {
-        // What is left of it is of no use to anybody.
+        // The incomplete temporary file is useless.
         let _ = fs::remove_file(&beside);
     }
     placed
@@ -378,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_meanwhile_is_not_lost() {
+    fn concurrent_changes_of_the_file_are_not_lost() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("avfs").join(POLICY_FILE);
         let remembered = |old: Option<&str>, text: &str| Remembered {
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_and_its_verb_are_enough() {
+    fn prefix_is_the_program_and_its_subcommand() {
         let words = |line: &[&str]| {
             let words = line.iter().map(|word| Word::Known((*word).to_owned())).collect();
             first_words(&Judged { words, categories: Categories::NONE, findings: Vec::new(), screen: None })

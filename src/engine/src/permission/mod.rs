@@ -1,6 +1,6 @@
-//! From a request to a permission: what the rules say, and a person where they ask for one.
+//! Decides whether a request may run: by the policy, and by a person if the policy requires an approval.
 //!
-//! An approval is used up before the command runs, so that it lets one run through and no more.
+//! An approval is used up before the command runs, so that it permits exactly one run.
 
 pub mod approval_rule;
 pub mod net_offer;
@@ -26,42 +26,42 @@ use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
 use crate::workspace_root::{GroundError, Places, UNBOUND_PATH};
 
-/// Between two looks at an approval that is waited for.
+/// Interval between two checks of a pending approval.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Somebody at a terminal.
+/// A person at a terminal.
 pub trait Approver {
-    /// What they say; nothing if nobody is there.
+    /// The answer; `None` if there is no person to ask.
     fn ask(&self, approval: &ApprovalRecord, decision: &ExecutionDecision) -> Option<Answer>;
 }
 
-/// What came of the deciding.
+/// The outcome of the decision.
 pub enum Permission {
     Granted {
         approval: Option<ApprovalId>,
-        /// The network that was granted in place of the one that was asked for.
+        /// The granted network, if it differs from the requested one.
         net: Option<NetMode>,
     },
     Denied(Denial),
-    /// Somebody has to say yes first.
+    /// The request needs an approval first.
     Wanted(ApprovalRecord),
 }
 
 /// Why a request is not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// The rules say no.
+    /// The policy denies it.
     Policy,
     /// A full-screen program would have no terminal.
     NoTerminal,
-    /// A person said no.
+    /// A person denied it.
     Person { approval: ApprovalId, by: String },
-    /// The approval that was shown is worth nothing.
+    /// The given approval is not valid.
     BadApproval { shown: ApprovalPrefix, fault: Fault },
 }
 
 impl ProxyRuntime<'_> {
-    /// Lets a request through, or writes down why not.
+    /// Permits a request, or records why it is not permitted.
     pub(crate) fn permit(&self, run: &mut Run, places: &Places) -> Step<Permission> {
         let denial = match run.decision.action {
             Action::Allow | Action::AllowWithCheckpoint => {
@@ -76,7 +76,7 @@ impl ProxyRuntime<'_> {
                     Permission::Granted { approval, net: Some(net) } => {
                         let request = ExecutionRequest { net, ..run.request.clone() };
                         let decision = decide(self.policy, &request, places, self.site.home.as_deref());
-                        // A person can give what the request did not ask for, but not what a cap forbids.
+                        // A person can grant a network that was not requested, but not one that a cap forbids.
                         if decision.action != Action::Deny {
                             return Ok(Permission::Granted { approval, net: Some(request.net) });
                         }
@@ -102,7 +102,7 @@ impl ProxyRuntime<'_> {
         let vault = self.site.vault;
         match vault.claim_approval(digest, run.request.approved.as_ref(), &run.id)? {
             Claim::Granted(approval) => Ok(granted(approval)),
-            // Who sits at the terminal may think again.
+            // A user at the terminal may change their mind.
             Claim::Denied(approval) if run.request.approval != ApprovalMode::Ask => {
                 Ok(Permission::Denied(denied_by(&approval)))
             }
@@ -127,7 +127,7 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// What is done until somebody has answered.
+    /// Waits for an answer, or returns the pending approval.
     fn wait_or_leave(&self, run: &Run, approval: ApprovalRecord, digest: &RequestDigest) -> Step<Permission> {
         let (vault, prefix) = (self.site.vault, ApprovalPrefix::from(&approval.id));
         match run.request.approval {
@@ -135,7 +135,7 @@ impl ProxyRuntime<'_> {
             ApprovalMode::Ask => match self.approver.ask(&approval, &run.decision) {
                 None => return Ok(Permission::Wanted(approval)),
                 Some(answer) => match vault.answer_approval(&prefix, answer) {
-                    // Somebody else has answered meanwhile: what they said counts.
+                    // Another person answered in the meantime: their answer counts.
                     Ok(_) | Err(VaultError::ApprovalSettled { .. }) => {}
                     Err(error) => return Err(error.into()),
                 },
@@ -159,7 +159,7 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// The row of a run that does not take place, or not yet.
+    /// The row of a run that is not executed, or not yet.
     pub(crate) fn not_run(&self, run: &Run, state: RunState) -> RunRecord {
         RunRecord {
             seq: 0,
@@ -181,7 +181,7 @@ impl ProxyRuntime<'_> {
     }
 }
 
-/// What the rules say of a request. What they quote of it holds no secret's value.
+/// The decision of the policy on a request. Its texts contain no values of secrets.
 pub(crate) fn decide(
     policy: &Policy,
     request: &ExecutionRequest,
@@ -197,13 +197,13 @@ pub(crate) fn decide(
     ExecutionDecision {
         reason: values.scrub_text(decision.reason),
         hint: decision.hint.map(|hint| values.scrub_text(hint)),
-        // With a word taken out of it the rule would be about another command.
+        // A rule with a redacted word would match a different command.
         allow_rule: decision.allow_rule.filter(|rule| values.scrub_text(rule.clone()) == *rule),
         ..decision
     }
 }
 
-/// Everything on the way to what the rules would decide, in a workspace that is bound to `bound`.
+/// Explains the decision of the policy, in a workspace bound to `bound`.
 pub fn explain(
     policy: &Policy,
     request: &ExecutionRequest,
@@ -214,7 +214,7 @@ pub fn explain(
     Ok(put(policy, request, &places, around.home.as_deref(), Policy::explain))
 }
 
-/// Puts the question that a request is to the rules.
+/// Evaluates the policy for a request.
 fn put<T>(
     policy: &Policy,
     request: &ExecutionRequest,
@@ -223,7 +223,7 @@ fn put<T>(
     answer: impl FnOnce(&Policy, &Asked<'_>) -> T,
 ) -> T {
     let writable = request.extras.iter().filter(|extra| matches!(extra, Extra::ReadWrite(_)));
-    // A rule is about the place itself: a link that a command has made must not lead out of what is allowed.
+    // Rules apply to the real path: a symlink created by a command must not lead outside the allowed paths.
     let rw: Vec<&Path> = writable.map(Extra::source).collect();
     let secrets = request.handed_over();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
@@ -263,7 +263,7 @@ fn put<T>(
     answer(policy, &asked)
 }
 
-/// What the request would widen, as its own words ask for it.
+/// The openings that the request asks for.
 fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
     let covers: Vec<(&'static str, &Path)> = request
         .extras
@@ -292,14 +292,15 @@ fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
     widening.openings()
 }
 
-/// Whoever may choose any file as the vault could put an approval into it: what would be asked is refused there.
+/// A caller who can choose any file as the vault could put an approval into it: in an untrusted vault, requests
+/// that need an approval are denied.
 fn only_where_approvals_count(decision: ExecutionDecision, vault: Option<&NamedVault>) -> ExecutionDecision {
     match vault {
         Some(NamedVault { path, is_trusted: false }) if decision.action == Action::RequireApproval => {
             ExecutionDecision {
                 action: Action::Deny,
                 reason: format!(
-                    "{}; an approval counts only in a vault that you made or trust",
+                    "{}; approvals are valid only in a vault that you created or trust",
                     decision.reason
                 ),
                 hint: Some(format!("run: avfs vault trust {}", shell_word(path.as_os_str()))),

@@ -1,4 +1,4 @@
-//! Which networks a person is offered for a command that needs one and did not ask for any.
+//! The networks offered to a person for a command that needs a network and did not request one.
 
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use avfs_request::NetMode;
 
-/// Where these programs go if nothing on their command line says otherwise.
+/// Hosts that these programs use by default.
 const REGISTRIES: [(&str, &str); 9] = [
     ("npm", "registry.npmjs.org"),
     ("npx", "registry.npmjs.org"),
@@ -20,11 +20,11 @@ const REGISTRIES: [(&str, &str); 9] = [
     ("cargo", "index.crates.io,static.crates.io"),
     ("go", "proxy.golang.org,sum.golang.org"),
 ];
-/// More of a repository's settings is not read.
+/// Larger git configurations are not read.
 const GIT_CONFIG_BYTES_MAX: u64 = 64 << 10;
 
-/// What a person can choose from for a request as it is written down, the one that most likely fits first, the host's
-/// network last; nothing if it asks for a network itself.
+/// The choices for a recorded request: the most likely network first, the host's network last. Empty if the
+/// request itself asks for a network.
 #[must_use]
 pub fn offered_networks(request: &Value, workspace: &Path) -> Vec<NetMode> {
     if request["net"].as_str() != Some(NetMode::None.to_string().as_str()) {
@@ -48,7 +48,7 @@ pub fn offered_networks(request: &Value, workspace: &Path) -> Vec<NetMode> {
     listed.into_iter().chain([NetMode::None, NetMode::Host]).collect()
 }
 
-/// The host of a URL, or of a place as `git` and `scp` write it: `user@host:path`.
+/// The host of a URL, or of an scp-like location: `user@host:path`.
 fn host_of(word: &str) -> Option<String> {
     let word = word.trim_matches(['\'', '"']);
     let rest = match word.split_once("://") {
@@ -66,7 +66,8 @@ fn host_of(word: &str) -> Option<String> {
     is_name.then(|| host.to_owned())
 }
 
-/// The hosts of a repository's remotes. The file is the workspace's: what it says is only an offer, and is shown.
+/// The hosts of a repository's remotes. The file is untrusted, since it belongs to the workspace: its hosts are
+/// only offered, and shown to the person.
 fn git_hosts(workspace: &Path) -> Vec<String> {
     let mut options = std::fs::OpenOptions::new();
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_most_likely_fits_is_offered_first() {
+    fn most_likely_network_is_offered_first() {
         let nowhere = Path::new("/nowhere");
         let only = |hosts: &str| vec![format!("allow={hosts}"), "none".to_owned(), "host".to_owned()];
         assert_eq!(offers(json!(["curl", "https://example.org:8443/x"]), nowhere), only("example.org"));
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_says_where_its_remotes_are() {
+    fn hosts_of_git_remotes_are_offered() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join(".git")).unwrap();
         let config = "[remote \"origin\"]\n\turl = https://github.com/a/b\n[remote \"x\"]\n\turl = /srv/x\n";

@@ -1,4 +1,4 @@
-//! What a run changed, as edits of files with the same content: times of what it did not touch stay as they are.
+//! The changes of a run, as edits of other files with the same content: times of untouched files are preserved.
 
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
@@ -9,7 +9,7 @@ use avfs_vault::page::{DirRef, Node};
 use avfs_vault::tree::Pages;
 use avfs_vault::{Result, tree};
 
-/// Edits of `base` that do what leads from `before` to `after`. `base` has the content of `before`.
+/// Edits of `base` equivalent to the changes from `before` to `after`. `base` has the same content as `before`.
 pub fn changes_onto(pages: &dyn Pages, before: &DirRef, after: &DirRef, base: &DirRef) -> Result<Edits> {
     let mut edits = delta(pages, before, after)?;
     if before.tree == base.tree {
@@ -17,7 +17,7 @@ pub fn changes_onto(pages: &dyn Pages, before: &DirRef, after: &DirRef, base: &D
     }
     for Change { path, kind, before: old, after: new } in find_renames(diff(pages, before, after)?) {
         let (Some(old), Some(new)) = (old, new) else { continue };
-        // A time that the run did not set is that of the files at hand.
+        // A time that the run did not set is taken from `base`.
         let kept = match &kind {
             ChangeKind::Renamed { from } if time_of(&old.node) == time_of(&new.node) => from,
             ChangeKind::Mode if same_time(&old, &new) => &path,
@@ -90,10 +90,10 @@ mod tests {
 
     use super::*;
 
-    /// Paths that are each other's directories, and one that sorts between a directory and what is in it.
+    /// Paths that contain each other, and one that sorts between a directory and its entries.
     const PATHS: [&str; 8] = ["a", "a-b", "a/x", "a/y/z", "b", "c/x", "c/y", "d"];
 
-    /// A file: its content, mode and time; or a link.
+    /// A file: its content, mode and time; or a symlink.
     type Files = BTreeMap<&'static str, (u8, u8, u8)>;
 
     fn files() -> impl Strategy<Value = Files> {
@@ -101,7 +101,7 @@ mod tests {
         proptest::collection::vec(file, 0..8).prop_map(|list| {
             let mut files: Files = list.into_iter().map(|(at, file)| (PATHS[at], file)).collect();
             let all: Vec<&str> = files.keys().copied().collect();
-            // What stands where a directory should be wins.
+            // A file in place of a directory removes the entries of the directory.
             files.retain(|path, _| !all.iter().any(|above| path.starts_with(&format!("{above}/"))));
             files
         })
@@ -144,7 +144,7 @@ mod tests {
         (edits, blobs)
     }
 
-    /// Commits edits on a new fork of `from`; its root.
+    /// Commits edits on a new fork of `from`; returns its root.
     fn commit(vault: &Vault, name: &str, from: &str, edits: &Edits, blobs: &[BlobRecord]) -> DirRef {
         let fork = ForkName::parse(name).unwrap();
         vault.create_fork(&fork, &Reference::parse(from).unwrap(), Life::Persistent).unwrap();
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_changes_of_a_run_make_the_same_files_of_the_same_files(before in files(), after in files()) {
+        fn changes_of_a_run_give_the_same_content_on_the_same_content(before in files(), after in files()) {
             let clock = Arc::new(SteppingClock::starting_at(Timestamp(0)));
             let context = Context { clock, actor: "tester".to_owned() };
             let vault = Vault::over(Box::new(MemoryBackend::default()), context).unwrap();
@@ -167,12 +167,12 @@ mod tests {
             let other = make("other", &before, 100);
             prop_assert_eq!(old.content, other.content);
             let onto = |base: &DirRef| changes_onto(&&*vault.read().unwrap(), &old, &new, base).unwrap();
-            // Of the very same files they make the very same ones, times included.
+            // On identical files they give identical files, including times.
             let again = commit(&vault, "again", "old", &onto(&old), &[]);
             prop_assert_eq!(again.tree, new.tree);
             let elsewhere = commit(&vault, "elsewhere", "other", &onto(&other), &[]);
             prop_assert_eq!(elsewhere.content, new.content);
-            // What is the same before and after has the time it had.
+            // Files that did not change keep their times.
             let reader = vault.read().unwrap();
             for (path, file) in before.iter().filter(|(path, file)| after.get(*path) == Some(*file)) {
                 let path = TreePath::parse(path.as_bytes()).unwrap();

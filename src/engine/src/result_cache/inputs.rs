@@ -1,6 +1,6 @@
-//! The content of files and directories of the host that a result depends on.
+//! The content of host files and directories that a result depends on.
 //!
-//! Times do not count, nor do owners; names, kinds, modes and content do.
+//! Times and owners are ignored; names, kinds, modes and content count.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use super::MemoError;
 /// Permission bits.
 const MODE_BITS: u32 = 0o7777;
 
-/// All of them, as bytes that differ wherever an input does.
+/// All inputs, as bytes that differ whenever an input differs.
 pub fn inputs(paths: &[PathBuf]) -> Result<Vec<u8>, MemoError> {
     let mut paths: Vec<&PathBuf> = paths.iter().collect();
     paths.sort();
@@ -29,15 +29,15 @@ pub fn inputs(paths: &[PathBuf]) -> Result<Vec<u8>, MemoError> {
     Ok(bytes)
 }
 
-/// A path that is named may be a link: what it leads to is meant. Inside a directory a link is a link.
+/// A symlink given as an input is followed. Inside a directory, symlinks are not followed.
 fn input(path: &Path) -> Result<Vec<u8>, MemoError> {
     let real = std::fs::canonicalize(path).map_err(unreadable(path))?;
     let mut bytes = Vec::new();
-    // Sorted, for the bytes must not depend on the order in which a file system lists names.
+    // Sorted, because the bytes must not depend on the order in which a file system lists names.
     for entry in WalkDir::new(&real).sort_by_file_name() {
         let entry = entry.map_err(|error| {
             let path = error.path().unwrap_or(&real).to_owned();
-            // Only a loop has no cause, and where no link is followed there is none.
+            // Only a loop has no cause, and loops cannot occur if symlinks are not followed.
             let source = error.into_io_error().unwrap_or_else(|| ErrorKind::Other.into());
             MemoError::Input { path, source }
         })?;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_command_could_read_makes_another_input() {
+    fn any_readable_difference_changes_the_input() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("in/sub")).unwrap();
@@ -95,10 +95,10 @@ mod tests {
         ];
         for change in changes {
             change();
-            assert!(!seen.contains(&now()), "change number {} is not seen", seen.len());
+            assert!(!seen.contains(&now()), "change number {} is not detected", seen.len());
             seen.push(now());
         }
-        // A time is none of it, nor is it when an input is named twice.
+        // Times do not count, nor does naming an input twice.
         let file = File::options().append(true).open(at("in/sub/b")).unwrap();
         file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(seen.last(), Some(&now()));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_do_not_depend_on_the_order_in_which_files_were_made() {
+    fn bytes_do_not_depend_on_the_order_of_file_creation() {
         let made = |names: [&str; 4]| {
             let dir = tempfile::tempdir().unwrap();
             std::fs::create_dir(dir.path().join("a")).unwrap();

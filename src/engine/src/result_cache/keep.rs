@@ -1,4 +1,4 @@
-//! What a run that was executed leaves to be remembered.
+//! Remembers the result of an executed run.
 
 use avfs_request::CacheMode;
 use avfs_vault::capture::LeftOut;
@@ -13,7 +13,7 @@ use crate::proxy::{Ended, ProxyRuntime};
 use crate::run::Run;
 
 impl ProxyRuntime<'_> {
-    /// The result, if it is to be remembered and can be; if it cannot, the run knows why.
+    /// The result, if it was requested to be remembered and can be; otherwise records the reason in the run.
     pub(crate) fn memo(
         &self,
         run: &mut Run,

@@ -1,7 +1,8 @@
-//! What a result depends on: named parts, each a digest.
+//! The key of a result: named parts, each a digest.
 //!
-//! Parts that are the same are taken for the same result. So whatever a result depends on has to be in one; of the
-//! system that is what package managers and PATH tell of it (docs/guides/cache.md says what is not seen).
+//! Requests with equal parts are assumed to have the same result. So everything that a result depends on must
+//! be in a part; the system is represented by the state of package managers and PATH (docs/guides/cache.md
+//! lists what is not detected).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -26,17 +27,17 @@ pub const INPUTS: &str = "inputs";
 pub const SYSTEM: &str = "system";
 pub const PROGRAMS: &str = "programs";
 
-/// What a request depends on beside itself.
+/// The context that a key depends on, besides the request.
 pub struct Around<'a> {
     pub places: &'a Places,
     pub home: Option<&'a std::path::Path>,
-    /// Never versioned, as lines of an ignore file.
+    /// Paths that are never versioned, as lines of an ignore file.
     pub exclude: &'a [String],
     pub umask: u32,
     pub machine: &'a Machine,
 }
 
-/// Every part but the files it starts from.
+/// Every part except the files it starts from.
 pub fn parts(request: &ExecutionRequest, around: &Around<'_>) -> Result<MemoParts, MemoError> {
     let ExecutionRequest { command, environment, inputs: named, .. } = request;
     let mut parts = MemoParts::default();
@@ -71,7 +72,7 @@ pub fn parts(request: &ExecutionRequest, around: &Around<'_>) -> Result<MemoPart
     Ok(parts)
 }
 
-/// The part that is the files: times are no content.
+/// Sets the part for the files. Times are not content.
 pub fn set_base(parts: &mut MemoParts, content: &ContentId) {
     parts.set(BASE, content.as_bytes());
 }
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_changes_its_part_and_no_other() {
+    fn every_field_changes_only_its_own_part() {
         let machine = Machine::default();
         let plain = of(&request(), &machine);
         let changes: Vec<(&[&str], Change)> = vec![
@@ -179,13 +180,13 @@ mod tests {
             assert_eq!(plain.differing(&parts), *wanted, "change number {number}");
             let key = parts.key();
             assert_eq!(key == plain.key(), wanted.is_empty(), "change number {number}");
-            assert!(wanted.is_empty() || !keys.contains(&key), "number {number} is like an earlier one");
+            assert!(wanted.is_empty() || !keys.contains(&key), "number {number} equals an earlier one");
             keys.push(key);
         }
     }
 
     #[test]
-    fn files_mask_and_exclusions_are_parts_too() {
+    fn files_umask_and_exclusions_are_parts_too() {
         let machine = Machine::default();
         let plain = of(&request(), &machine);
         let mut other = plain.clone();

@@ -1,4 +1,4 @@
-//! Whether there is a remembered result for a request. Only looks: nothing is written, nothing is run.
+//! Looks up the remembered result for a request. Writes and runs nothing.
 
 use avfs_policy::{Action, Policy};
 use avfs_request::ExecutionRequest;
@@ -16,37 +16,38 @@ use crate::proxy::{Site, capped};
 use crate::workspace_root::Places;
 use crate::workspace_service::WorkspaceService;
 
-/// Results of a command among which the most similar one is looked for.
+/// Maximum results of a command to search for the most similar one.
 const NEAR_MAX: usize = 20;
 
-/// What a request would find.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     Hit(Box<CachedResult>),
-    /// Why there is none.
+    /// Why no result was found.
     Miss(Vec<Reason>),
 }
 
-/// A result that would be taken.
+/// A result that would be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedResult {
     pub key: MemoKey,
     pub run: RunId,
     pub exit_code: i32,
-    /// Plain BLAKE3 of what the command wrote.
+    /// Plain BLAKE3 of the output of the command.
     pub stdout_digest: [u8; 32],
     pub stderr_digest: [u8; 32],
-    /// The files after it, with the times of the remembered run and without any. Those of a run that changed
-    /// nothing are what the request starts from.
+    /// The files after the run, with the times of the remembered run and without times. If the run changed
+    /// nothing, these are the files that the request starts from.
     pub tree: TreeId,
     pub content: ContentId,
-    /// The version with these files; nothing if it changed nothing.
+    /// The version with these files; `None` if the run changed nothing.
     pub version: Option<VersionId>,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
 }
 
-/// What would come of a request, by the results that are remembered. What may not be run without more ado has none.
+/// Looks up the remembered result of a request. A request that the policy does not allow without an approval
+/// has none.
 pub fn look(site: &Site<'_>, policy: &Policy, request: &ExecutionRequest) -> Result<Look, MemoError> {
     let refused = reason::of_request(request);
     if !refused.is_empty() {
@@ -90,7 +91,7 @@ pub fn look(site: &Site<'_>, policy: &Policy, request: &ExecutionRequest) -> Res
     })
 }
 
-/// Every part but the base.
+/// Every part except the base.
 pub(super) fn parts_of(
     site: &Site<'_>,
     request: &ExecutionRequest,
@@ -106,12 +107,12 @@ pub(super) fn parts_of(
     parts(request, &around)
 }
 
-/// What is remembered under a key.
+/// The result of a search for a key.
 pub(super) enum Search {
     Found(MemoRecord),
-    /// It cannot be had any more.
+    /// The result is no longer available.
     Lost(MemoRecord, Lost),
-    /// Nothing; what tells it from what there is.
+    /// Not found, with the differences from the most similar result.
     Nothing(Vec<Reason>),
 }
 
@@ -127,6 +128,6 @@ pub(super) fn find(reader: &dyn Reader, parts: &MemoParts, now: Timestamp) -> av
         None => Vec::new(),
     };
     let differences = near.iter().map(|memo| reason::differences(memo, parts));
-    // The first of equals is the newest.
+    // Results are sorted newest first, and `min_by_key` returns the first of equals.
     Ok(Search::Nothing(differences.min_by_key(Vec::len).unwrap_or_else(|| vec![reason::unknown()])))
 }

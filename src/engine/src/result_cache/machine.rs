@@ -1,6 +1,6 @@
-//! The machine a command runs on, as far as its result depends on it: a release, packages, programs on PATH.
+//! The machine that a command runs on, as far as its result depends on it: release, packages, programs on PATH.
 //!
-//! Looked at once: whoever holds a [`Machine`] for long does not see an upgrade.
+//! Read once: a long-lived [`Machine`] does not notice an upgrade.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use avfs_types::encode::put_bytes;
 
 use crate::view::toolchains;
 
-/// Tell of every package that was installed, upgraded or removed.
+/// Files that change with every package that is installed, upgraded or removed.
 const PACKAGES: [&str; 10] = [
     "/var/lib/dpkg/status",
     "/var/lib/rpm/rpmdb.sqlite",
@@ -27,20 +27,20 @@ const PACKAGES: [&str; 10] = [
     "/etc/alternatives",
 ];
 const RELEASE: &str = "/etc/os-release";
-/// Names in a toolchain's directory that are looked at.
+/// Maximum names to read in a toolchain directory.
 const NAMES_MAX: usize = 512;
 
-/// Where programs are looked for: the command's own PATH, and the one whose toolchains it sees.
+/// The search paths: the command's own PATH, and the one whose toolchains it sees.
 pub struct SearchPaths<'a> {
     pub command: &'a OsStr,
     pub toolchains: &'a OsStr,
 }
 
-/// What was seen so far.
+/// A cache of the data read so far.
 #[derive(Default)]
 pub struct Machine {
     system: OnceLock<Vec<u8>>,
-    /// By what was to be looked at: the toolchains on a PATH.
+    /// The toolchains, by PATH.
     toolchains: Mutex<BTreeMap<OsString, Vec<u8>>>,
 }
 
@@ -60,8 +60,8 @@ impl Machine {
         })
     }
 
-    /// The directories on PATH, the toolchains that are shown for them, and the program itself. What lies in the
-    /// workspace is the version's, not the machine's.
+    /// The directories on PATH, the toolchains shown for them, and the program itself. Programs in the
+    /// workspace are covered by the version.
     pub fn programs(
         &self,
         paths: &SearchPaths<'_>,
@@ -79,7 +79,7 @@ impl Machine {
             false => dirs.iter().map(|dir| dir.join(named)).find(|path| path.is_file()),
         };
         match found {
-            // A link to another release of a program is another program.
+            // A symlink to another release of a program means another program.
             Some(path) => put_stat(&mut bytes, &std::fs::canonicalize(&path).unwrap_or(path)),
             None => put_bytes(&mut bytes, b""),
         }
@@ -111,7 +111,7 @@ impl Machine {
     }
 }
 
-/// Where it is, how large, and when it was changed; nothing of what is not there.
+/// Path, size and modification time; nothing for a path that does not exist.
 fn put_stat(bytes: &mut Vec<u8>, path: &Path) {
     put_bytes(bytes, path.as_os_str().as_bytes());
     match std::fs::metadata(path) {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_was_replaced_makes_another_machine() {
+    fn replaced_program_changes_the_machine() {
         let dir = tempfile::tempdir().unwrap();
         let bin = dir.path().join("tools/bin");
         std::fs::create_dir_all(&bin).unwrap();
@@ -144,10 +144,10 @@ mod tests {
         std::fs::write(bin.join("cc"), "22").unwrap();
         let after = look("cc", "/w");
         assert_ne!(after, before);
-        // One more beside it counts too: commands run others.
+        // A new program beside it counts too: commands run other programs.
         std::fs::write(bin.join("ld"), "").unwrap();
         assert_ne!(look("cc", "/w"), after);
-        // In the workspace it is the version that tells.
+        // Programs in the workspace are covered by the version.
         let inside = dir.path().to_str().unwrap();
         let there = look("cc", inside);
         std::fs::write(bin.join("cc"), "333").unwrap();

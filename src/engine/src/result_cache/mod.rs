@@ -1,14 +1,14 @@
-//! Remembering what came of a run, and taking that for another run like it.
+//! The result cache: remembers the results of runs and reuses them for equal requests.
 //!
-//! | file | has |
+//! | file | content |
 //! |---|---|
-//! | `key.rs` | what a result depends on, as named parts |
-//! | `inputs.rs` `machine.rs` | the parts that lie on the host: what `--input` names, and the system |
+//! | `key.rs` | the named parts that a result depends on |
+//! | `inputs.rs` `machine.rs` | the parts on the host: the paths of `--input`, and the system |
 //! | `reason.rs` | why a result is not remembered, or not found |
-//! | `look.rs` | whether there is one; nothing is written |
-//! | `recall.rs` | a run that is a remembered one: its changes land, nothing is executed |
-//! | `keep.rs` | what a run that was executed leaves to be remembered |
-//! | `changes.rs` | what a run changed, as edits of other files with the same content |
+//! | `look.rs` | looks up a result; writes nothing |
+//! | `recall.rs` | a run with a remembered result: its changes land, nothing is executed |
+//! | `keep.rs` | remembers the result of an executed run |
+//! | `changes.rs` | the changes of a run, as edits of other files with the same content |
 //!
 //! Never starts a process, and never decides whether a request may be run.
 
@@ -34,26 +34,26 @@ pub use look::{CachedResult, Look, look};
 pub use machine::Machine;
 pub use reason::{Reason, why_not_remembered};
 
-/// What the cache needs to know of where it is.
+/// The context of the cache.
 pub struct MemoSite<'a> {
     pub machine: &'a Machine,
-    /// The mask that commands get: it decides the modes of files they make.
+    /// The umask of commands: it determines the modes of new files.
     pub umask: u32,
     /// How long a result is remembered.
     pub expires_seconds: i64,
 }
 
-/// What the cache had to do with a run.
+/// How a run used the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheUse {
     pub mode: CacheMode,
-    /// Nothing for a request that cannot be remembered.
+    /// `None` for a request whose result cannot be remembered.
     pub key: Option<MemoKey>,
-    /// The run whose result was taken.
+    /// The run whose result was used.
     pub from: Option<RunId>,
-    /// Why none was.
+    /// Why no result was used.
     pub missed: Vec<Reason>,
-    /// Why what came of it is not remembered, where that was asked for.
+    /// Why the result is not remembered, if that was requested.
     pub not_remembered: Vec<Reason>,
     pub remembered: bool,
 }
@@ -65,7 +65,7 @@ impl CacheUse {
     }
 }
 
-/// What keeps the parts of a key from being known.
+/// An error while computing the parts of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoError {
     #[error("cannot read the input {}", path.display())]
@@ -74,7 +74,7 @@ pub enum MemoError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the input {} is neither a file, a directory nor a link", path.display())]
+    #[error("the input {} is not a file, a directory or a symlink", path.display())]
     OddInput { path: PathBuf },
     #[error(transparent)]
     Ground(#[from] GroundError),

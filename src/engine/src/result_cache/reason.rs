@@ -1,4 +1,4 @@
-//! Why a result is not remembered, or why none was found. Every reason has a code and a sentence.
+//! Why a result is not remembered or not found. Every reason has a code and a sentence.
 
 use std::path::Path;
 
@@ -26,14 +26,16 @@ impl Reason {
     }
 }
 
-/// What keeps a request from ever being remembered: its result depends on more than its key tells, or would be
-/// more than what is kept.
+/// Why the result of a request can never be remembered: it depends on more than its key, or has effects beyond
+/// its changes.
 pub fn of_request(request: &ExecutionRequest) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let pure = request.purity == Purity::Declared;
     if request.net != NetMode::None && !pure {
-        let text =
-            format!("it may use the network (--net {}); if that makes no difference: --pure", request.net);
+        let text = format!(
+            "it may use the network (--net {}); if that does not affect the result: --pure",
+            request.net
+        );
         reasons.push(Reason::new("network", text));
     }
     for extra in request.extras.iter().filter(|_| !pure) {
@@ -42,39 +44,41 @@ pub fn of_request(request: &ExecutionRequest) -> Vec<Reason> {
             Extra::Tmpfs(_) | Extra::Hide(_) => continue,
             Extra::ReadOnly(shown) if is_declared(&shown.path, request) => continue,
             Extra::ReadOnly(_) => {
-                ("host.ro", format!("{path} of the host is shown; declare it: --input {path}, or --pure"))
+                ("host.ro", format!("it may read {path} of the host; declare it: --input {path}, or --pure"))
             }
-            // What it writes there is not done again.
+            // Reusing a result does not repeat writes to the host.
             Extra::ReadWrite(_) => (
                 "host.rw",
-                format!("it may write to {path} of the host; if that makes no difference: --pure"),
+                format!("it may write to {path} of the host; if that does not affect the result: --pure"),
             ),
             Extra::Cache { .. } => (
                 "host.cache_dir",
-                format!("{path} persists between runs (cache.dirs); if that makes no difference: --pure"),
+                format!(
+                    "{path} persists between runs (cache.dirs); if that does not affect the result: --pure"
+                ),
             ),
         };
         reasons.push(Reason::new(code, text));
     }
     if request.profile == Profile::Host {
-        reasons.push(Reason::new("host.profile", "with --profile host it may read anything of the host"));
+        reasons.push(Reason::new("host.profile", "with --profile host it may read any file of the host"));
     }
     let given = request.environment.secret_names().len() + request.secret_files.len();
     if given > 0 {
-        reasons.push(Reason::new("secret", "it is given a secret, and nothing may be found by that"));
+        reasons.push(Reason::new("secret", "it is given a secret, which must not be part of a key"));
     }
     reasons
 }
 
-/// True if the content of what is shown is a part of the key.
+/// True if the content of the path is part of the key.
 fn is_declared(path: &Path, request: &ExecutionRequest) -> bool {
-    // Where they lead to: a link beneath an input is only a link in it.
+    // Compare real paths: a symlink beneath an input is not followed.
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let path = real(path);
     request.inputs.iter().any(|input| path.starts_with(real(input)))
 }
 
-/// What keeps the result of a request from being remembered, though one could be taken for it.
+/// Why the result of a request is not remembered, although a remembered result could be used for it.
 pub fn of_asking(request: &ExecutionRequest) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if request.retention == Retention::Discard {
@@ -83,7 +87,7 @@ pub fn of_asking(request: &ExecutionRequest) -> Vec<Reason> {
     reasons
 }
 
-/// Everything that is known before a run to keep its result from being remembered.
+/// All reasons known before a run why its result will not be remembered.
 #[must_use]
 pub fn why_not_remembered(request: &ExecutionRequest) -> Vec<Reason> {
     let mut reasons = of_request(request);
@@ -91,16 +95,16 @@ pub fn why_not_remembered(request: &ExecutionRequest) -> Vec<Reason> {
     reasons
 }
 
-/// What a run has come to, as far as it matters.
+/// The relevant facts about an ended run.
 pub struct Ending<'a> {
     pub run: &'a Run,
     pub completion: &'a Completion,
     pub left_out: &'a [LeftOut],
-    /// It was taken for a command that only looks.
+    /// True if it was classified read-only but changed content.
     pub violated: bool,
 }
 
-/// What keeps a result from being remembered once the command has ended: another time it might be another one.
+/// Why the result of an ended command is not remembered: it might differ the next time.
 pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
     let Ending { run, completion, left_out, violated } = ending;
     let mut reasons = Vec::new();
@@ -109,22 +113,22 @@ pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
             reasons.push(Reason::new(code, text));
         }
     };
-    tell(completion.timed_out, "timed_out", "it ran for too long and was ended");
-    tell(completion.stopped_by.is_some(), "limit", "it was ended for going beyond a limit");
+    tell(completion.timed_out, "timed_out", "it timed out");
+    tell(completion.stopped_by.is_some(), "limit", "it was stopped because it exceeded a limit");
     let killed = matches!(completion.exit, Exit::Signal(_)) && !completion.timed_out;
-    tell(killed, "killed", "a signal ended it");
-    tell(completion.signalled, "signalled", "somebody sent it a signal");
-    tell(!run.degraded.is_empty(), "degraded", "it ran with less isolation than was asked for");
+    tell(killed, "killed", "it was killed by a signal");
+    tell(completion.signalled, "signalled", "it was sent a signal");
+    tell(!run.degraded.is_empty(), "degraded", "it ran with less isolation than requested");
     let outputs = [&completion.stdout, &completion.stderr];
     let unknown = outputs.iter().any(|output| output.is_none());
-    tell(unknown, "output.unknown", "what it wrote is not known");
+    tell(unknown, "output.unknown", "its output is not known");
     let truncated = outputs.into_iter().flatten().any(Output::is_truncated);
-    tell(truncated, "output.truncated", "it wrote more than is kept (--output-max)");
+    tell(truncated, "output.truncated", "its output was truncated (--output-max)");
     let noted = |code: &str| run.notes.iter().any(|note| note.code == code);
-    tell(noted("limit.reached"), "limit.reached", "it came up against a limit");
-    tell(noted("scratch.full"), "scratch.full", "there was no room for what it wrote");
-    tell(*violated, "classification_violated", "it was taken for a command that only looks, and it wrote");
-    // Where something else is shown there is a mount point, which is the sandbox's.
+    tell(noted("limit.reached"), "limit.reached", "it reached a limit");
+    tell(noted("scratch.full"), "scratch.full", "the scratch was full");
+    tell(*violated, "classification_violated", "it was classified read-only, but it changed files");
+    // A left-out path where something else is mounted is a mount point, which belongs to the sandbox.
     let left_out: Vec<&LeftOut> =
         left_out.iter().filter(|left| left.reason != LeftOutReason::Hidden).collect();
     if let Some(first) = left_out.first() {
@@ -137,53 +141,53 @@ pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
     reasons
 }
 
-/// The quota has no room for it.
+/// The vault's quota has no room for the result.
 pub fn no_room() -> Reason {
     Reason::new("quota", "the vault's quota has no room for it")
 }
 
-/// The policy comes first.
+/// The policy does not allow the request.
 pub fn refused(decision: &ExecutionDecision) -> Reason {
     Reason::new("policy", format!("the policy says {}: {}", decision.action, decision.reason))
 }
 
-/// Nothing like it was run before.
+/// No result of this command is remembered.
 pub fn unknown() -> Reason {
     Reason::new("unknown", "nothing is remembered of this command")
 }
 
-/// A result that cannot be had any more.
+/// A result that is no longer available.
 pub fn lost(memo: &MemoRecord, why: Lost) -> Reason {
     let run = &memo.run;
     let text = match why {
         Lost::Expired => format!("the result of run:{run} has expired"),
         Lost::Version => format!("the versions of run:{run} are no longer kept"),
-        Lost::Output => format!("what run:{run} wrote is no longer kept"),
+        Lost::Output => format!("the output of run:{run} is no longer kept"),
     };
     Reason::new("lost", text)
 }
 
-/// What tells a request from the run that is most like it.
+/// The differences between a request and the most similar run.
 pub fn differences(memo: &MemoRecord, parts: &MemoParts) -> Vec<Reason> {
     let run = &memo.run;
     let Some(known) = MemoParts::from_json(&memo.parts) else { return vec![unknown()] };
     let told = |name: &&str| match *name {
         key::BASE => {
-            Reason::new("differs.base", format!("the files are not those that run:{run} began with"))
+            Reason::new("differs.base", format!("the files differ from those that run:{run} started with"))
         }
         key::PLACES => Reason::new(
             "differs.places",
-            format!("run:{run} was run in another directory, or seen at another path"),
+            format!("run:{run} ran in another directory, or at another path in the sandbox"),
         ),
         key::ENVIRONMENT => Reason::new(
             "differs.environment",
-            format!("its variables are not those that run:{run} was given"),
+            format!("its variables differ from those that run:{run} was given"),
         ),
         key::SANDBOX => Reason::new(
             "differs.sandbox",
-            format!("run:{run} had another sandbox: limits, paths, or settings"),
+            format!("run:{run} had a different sandbox: limits, paths, or settings"),
         ),
-        key::INPUTS => Reason::new("differs.inputs", format!("what --input names is not what run:{run} had")),
+        key::INPUTS => Reason::new("differs.inputs", format!("the --input files differ from run:{run}")),
         key::SYSTEM => Reason::new(
             "differs.system",
             format!("the system has changed since run:{run}: packages, kernel, or user"),
@@ -191,7 +195,7 @@ pub fn differences(memo: &MemoRecord, parts: &MemoParts) -> Vec<Reason> {
         key::PROGRAMS => {
             Reason::new("differs.programs", format!("programs on PATH have changed since run:{run}"))
         }
-        other => Reason::new("differs.other", format!("{other} is not as it was in run:{run}")),
+        other => Reason::new("differs.other", format!("{other} differs from run:{run}")),
     };
     known.differing(parts).iter().map(told).collect()
 }
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_beyond_the_key_is_not_remembered() {
+    fn results_that_depend_on_more_than_the_key_are_not_remembered() {
         assert_eq!(codes(|_| {}), [""; 0]);
         let cache = || Extra::Cache { source: "/c".into(), path: "/w/target".into() };
         assert_eq!(codes(|it| it.net = NetMode::Host), ["network"]);
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_is_remembered() {
+    fn results_with_declared_inputs_are_remembered() {
         let shown = |it: &mut ExecutionRequest| it.extras = vec![Extra::ReadOnly(host_path("/data/x"))];
         let declared = |input: &'static str| {
             codes(move |it| {
@@ -248,7 +252,7 @@ mod tests {
         assert_eq!(declared("/data"), [""; 0]);
         assert_eq!(declared("/data/x"), [""; 0]);
         assert_eq!(declared("/data/x/y"), ["host.ro"]);
-        // A promise goes as far as the network and what is shown, not as far as everything, or a secret.
+        // `--pure` covers the network and shown paths, but not the host profile or secrets.
         let all = codes(|it| {
             it.purity = Purity::Declared;
             it.net = NetMode::Host;

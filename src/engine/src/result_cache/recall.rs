@@ -1,5 +1,5 @@
-//! A run that is a remembered one: its changes are made of the files at hand, in the one transaction that
-//! journals it. Nothing is mounted and no process is made.
+//! A run with a remembered result: its changes are applied to the current files, in the same transaction that
+//! journals it. Nothing is mounted and no process is started.
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ use crate::state::ProxyExecutionState as State;
 use crate::workspace_root::Places;
 use crate::workspace_service::WorkspaceService;
 
-/// Everything about a remembered result that its run needs.
+/// The data of a remembered result that its run needs.
 struct Recalled {
     memo: MemoRecord,
     before: Before,
@@ -37,7 +37,7 @@ struct Recalled {
 }
 
 impl ProxyRuntime<'_> {
-    /// Takes a remembered result for the run, if there is one. If not, the run knows why, and what it stands on.
+    /// Uses a remembered result for the run, if there is one. Otherwise records the reason and the base in the run.
     pub(crate) fn recall(
         &self,
         state: &mut State,
@@ -63,7 +63,7 @@ impl ProxyRuntime<'_> {
         run.memo = Some(parts.clone());
         run.base = Some(version);
         run.phases.resolve = run.begun.elapsed();
-        // What is found must not be swept before it has landed.
+        // Pinned, so that the result is not swept before it has landed.
         let pin = self.site.vault.backend().pin().map_err(VaultError::from)?;
         let search = find(&*self.site.vault.read()?, &parts, self.site.vault.now())?;
         let lost = match search {
@@ -83,7 +83,7 @@ impl ProxyRuntime<'_> {
                     state.become_next(State::Completed);
                     return Ok(Some(result));
                 }
-                // Running it again is better than failing for what was only kept to save time.
+                // Running the command again is better than failing: the result was only kept to save time.
                 Err(VaultError::MissingObject { kind, .. } | VaultError::DamagedObject { kind, .. }) => {
                     Some((memo, if kind == "blob" { Lost::Output } else { Lost::Version }))
                 }
@@ -99,7 +99,7 @@ impl ProxyRuntime<'_> {
         Ok(None)
     }
 
-    /// Reads what a result is made of.
+    /// Reads the data of a result.
     fn recalled(&self, run: &Run, memo: MemoRecord) -> avfs_vault::Result<Recalled> {
         let reader = self.site.vault.read()?;
         let missing = || VaultError::MissingObject { kind: "version", id: memo.run.to_string() };
@@ -120,7 +120,7 @@ impl ProxyRuntime<'_> {
         Ok(Recalled { memo, before, edits, completion })
     }
 
-    /// Keeps the run, and tells of it as of one that was executed.
+    /// Keeps the run, and reports it like one that was executed.
     fn land_recalled(
         &self,
         mut run: Run,
@@ -141,20 +141,20 @@ impl ProxyRuntime<'_> {
         let finished = self.finished(&run, record, &edits, Some(&before), told.as_told(), None);
         let finished = FinishedRun { kept, ..finished };
         let landed = finished.land(vault, Batch::new(vault)?)?;
-        // What follows may wait for a sweep.
+        // The following steps may wait for a sweep.
         drop(pin);
         run.phases.commit = committing.elapsed();
         self.note_landing(&mut run, &landed);
         let changes = self.changes(&run, Some(&before), &landed);
         let (changes, change_report) = changes.unwrap_or_else(|error| {
-            run.note("changes.unknown", format!("what changed cannot be told: {error}"));
+            run.note("changes.unknown", format!("cannot determine the changes: {error}"));
             (ChangeSummary::default(), None)
         });
         let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: _, expires_at } =
             landed;
         let applied = self.apply_if_asked(&mut run, &completion, &record, &landed)?;
         let runs_on_host = self.acts_on_host(&landed, &changes).unwrap_or_else(|error| {
-            run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
+            run.note("changes.unknown", format!("cannot determine what the host would execute: {error}"));
             Vec::new()
         });
         let Completion { exit, stdout, stderr, usage, connections, .. } = completion;
@@ -192,7 +192,7 @@ impl ProxyRuntime<'_> {
     }
 }
 
-/// As much of the output as the request wants to have.
+/// The output, limited as requested.
 fn cut(bytes: Vec<u8>, streams: Streams) -> Output {
     match streams {
         Streams::Captured { bytes_max } if bytes.len() > bytes_max => Output::bounded(&bytes, bytes_max),
