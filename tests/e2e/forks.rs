@@ -296,7 +296,7 @@ fn a_fork_that_is_made_is_told() {
     assert_eq!(notes(&made), ["fork.made"], "{made}");
     assert_eq!(notes(&env.json(&["--fork", "task"], "true")), Vec::<&str>::new());
     let human = env.shell(&["--fork", "tsak"], "true").expect(0);
-    assert!(human.stderr.contains("fork tsak is new: it begins with the directory"), "{human:?}");
+    assert!(human.stderr.contains("created fork tsak from the current state of the directory"), "{human:?}");
 }
 
 /// The cache holds copies of versions: one that had it would double with every run.

@@ -334,7 +334,7 @@ fn a_recovery_wants_to_know_the_values() {
         let id = fail();
         let refused = env.avfs(&["recover", &id]);
         assert!(refused.code != Some(0), "{refused:?}");
-        assert!(refused.stderr.contains("not known here: TOKEN, KEY"), "{refused:?}");
+        assert!(refused.stderr.contains("unknown values: TOKEN, KEY"), "{refused:?}");
         for way in
             [format!("TOKEN=… KEY=… avfs recover {id}"), format!("avfs recover --allow-secret-files {id}")]
         {
@@ -346,7 +346,7 @@ fn a_recovery_wants_to_know_the_values() {
             command.args(words).env("TOKEN", token).env("KEY", key);
             crate::env::Running::start(&mut command).answer()
         };
-        assert!(recover(&["recover", &id], VALUE, "").stderr.contains("not known here: KEY"));
+        assert!(recover(&["recover", &id], VALUE, "").stderr.contains("unknown values: KEY"));
         env.ok(&["-q"], "true");
         assert_eq!(env.scratches(), std::slice::from_ref(&id));
         let run_ref = format!("run:{id}");

@@ -1,4 +1,4 @@
-//! One run while it takes place: what is known of it, and what is to be said about it.
+//! The state of one run while it is executed, and its notes.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -18,28 +18,27 @@ use crate::result_cache::CacheUse;
 use crate::view::ShownAs;
 use crate::workspace_root::Files;
 
-/// Characters of a command in the message of its version.
+/// Maximum characters of a command in the message of its version.
 const MESSAGE_CHARS: usize = 200;
 
 #[derive(Clone, Debug)]
 pub struct Run {
     pub id: RunId,
-    /// As it is after what the host has refused so far.
+    /// The request, adjusted for the features that the host has refused so far.
     pub request: ExecutionRequest,
     pub decision: ExecutionDecision,
-    /// The approval that let it through.
+    /// The approval that permitted it.
     pub approval: Option<ApprovalId>,
-    /// What the cache had to do with it, where it was asked for.
+    /// Its use of the cache, if requested.
     pub cache: Option<CacheUse>,
-    /// What its result depends on, and the version it stands on: known before the ground is made where the cache
-    /// was looked into.
+    /// The cache key of its result, and the version it starts from: known early if the cache was consulted.
     pub memo: Option<MemoParts>,
     pub base: Option<VersionRecord>,
-    /// The directory as its import before this run found it.
+    /// The directory as found by its import before this run.
     pub found: Option<HostBase>,
-    /// Where its changes will go.
+    /// The fork that will get its changes.
     pub fork: ForkName,
-    /// Where a fork made for the run begins.
+    /// The parent of a fork created for the run.
     pub parent: ForkName,
     pub message: String,
     pub begun: Instant,
@@ -50,7 +49,7 @@ pub struct Run {
     pub phases: Phases,
     /// The repository's common directory, if the workspace is a linked worktree.
     pub common_dir: Option<PathBuf>,
-    /// Whether files of the directory cannot be mapped in its sandbox.
+    /// Whether the files of the directory can be mapped in its sandbox.
     pub files: Files,
 }
 
@@ -59,7 +58,7 @@ impl Run {
         self.notes.push(Note { code, text });
     }
 
-    /// What an import could not keep.
+    /// Notes the files that an import could not keep.
     pub fn note_import(&mut self, scanned: &Scanned) {
         for trouble in &scanned.troubles {
             self.note("import.trouble", format!("{}: {}", trouble.path, trouble.reason));
@@ -69,7 +68,7 @@ impl Run {
             self.note(
                 "import.mended",
                 format!(
-                    "damaged in the vault, and stored again: {blobs} blobs; see what else is with: avfs fsck"
+                    "{blobs} damaged blobs in the vault were stored again; check for other damage with: avfs fsck"
                 ),
             );
         }
@@ -85,7 +84,7 @@ impl Run {
     }
 }
 
-/// What the audit log will tell of a run.
+/// The texts about a run for the audit log.
 #[derive(Clone, Debug)]
 pub struct RunTold {
     pub request: String,
@@ -105,7 +104,7 @@ impl RunTold {
     }
 }
 
-/// One line about a command, for the version it makes: as much of it as a list has room for.
+/// A one-line description of a command for the message of its version, truncated.
 pub fn message(command: &str) -> String {
     let mut message: String = command.chars().take(MESSAGE_CHARS).collect();
     if message.len() < command.len() {
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_commands_are_cut() {
+    fn long_commands_are_truncated() {
         assert_eq!(message("make test"), "make test");
         let long = message(&"x".repeat(500));
         assert_eq!(long.chars().count(), MESSAGE_CHARS + 1);

@@ -1,21 +1,21 @@
-//! The states of one execution, and which may follow which.
+//! The states of an execution, and the allowed transitions.
 
 use avfs_types::words;
 
 words!(
-    /// Where an execution is. Each step is taken once and in this order; anything may fail.
+    /// The state of an execution. Each step is executed once and in this order; any step may fail.
     ProxyExecutionState, "state of an execution", {
-        /// Is what is asked for well formed?
+        /// Checking that the request is well-formed.
         Validating = "validating",
-        /// Which vault, fork and directory are meant.
+        /// Finding the vault, fork and directory.
         Resolving = "resolving",
-        /// What the rules say, and a person where they ask for one.
+        /// Applying the policy, and asking a person if required.
         Deciding = "deciding",
-        /// What the command will stand on, as a version that can be gone back to.
+        /// Saving the base of the command as a version.
         Checkpointing = "checkpointing",
         Mounting = "mounting",
         Executing = "executing",
-        /// What it changed becomes a version.
+        /// Turning the changes into a version.
         Capturing = "capturing",
         Completed = "completed",
         Failed = "failed",
@@ -30,7 +30,7 @@ impl ProxyExecutionState {
             | (Self::Resolving, Self::Deciding)
             | (Self::Deciding, Self::Checkpointing)
             | (Self::Checkpointing, Self::Mounting)
-            // A remembered result is kept without being executed.
+            // A remembered result is kept without executing the command.
             | (Self::Checkpointing, Self::Capturing)
             | (Self::Mounting, Self::Executing)
             | (Self::Executing, Self::Capturing)
@@ -49,9 +49,9 @@ impl ProxyExecutionState {
         }
     }
 
-    /// Goes on to the next state. A step that is not in the table is a mistake in the program.
+    /// Enters the next state. A transition that is not allowed is a bug.
     pub fn become_next(&mut self, next: Self) {
-        assert!(self.may_become(next), "an execution cannot go from {self:?} to {next:?}");
+        assert!(self.may_become(next), "an execution cannot change from {self:?} to {next:?}");
         tracing::debug!(from = ?self, to = ?next, "execution");
         *self = next;
         avfs_types::pause::point(next.word());

@@ -1,5 +1,5 @@
-//! What a command sees of the host: an allow-list of the system, toolchains found on PATH, an empty home,
-//! the workspace, and what the caller added. Everything else does not exist inside.
+//! The part of the host that a command sees: an allow list of the system, toolchains found on PATH, an empty
+//! home, the workspace, and the caller's additions. Nothing else exists in the sandbox.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -10,29 +10,30 @@ use avfs_request::{Extra, HostPath, NetMode, ProcMode, Profile, SECRETS_DIR};
 
 use crate::launcher::{Access, Lookup, TmpfsSize, ViewStep, WorkspaceMount};
 
-/// Read-only inside, where the host has them.
+/// Read-only in the sandbox, if the host has them.
 const SYSTEM: [&str; 11] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap"];
-/// Made anew for each run.
+/// Created for each run.
 const PRIVATE: [&str; 4] = ["/proc", "/dev", "/tmp", "/var/tmp"];
-/// Where programs of one user live whose other files are anything: of its `share` only what they need is shown.
+/// The prefix of a user's programs, which also contains unrelated files: only the necessary parts of its
+/// `share` are shown.
 const USER_PREFIX: &str = ".local";
 const USER_SHARED: [&str; 2] = ["share/pipx", "share/uv"];
-/// What a toolchain in a home directory has beside its `bin`; the rest of its prefix may hold credentials.
+/// Directories of a toolchain in a home directory, besides `bin`; the rest of its prefix may contain credentials.
 const BESIDE_BIN: [&str; 7] = ["lib", "lib64", "libexec", "share", "include", "versions", "toolchains"];
 
-/// Git's global configuration, below the home directory.
+/// Git's global configuration, relative to the home directory.
 pub const GIT_CONFIG: &str = ".gitconfig";
 
-/// How directories of the host that the request names are shown read-only.
+/// How to show the read-only host directories of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownAs {
     Overlay,
-    /// As they are: sockets and named pipes beneath them answer.
+    /// By a bind mount: sockets and named pipes beneath them work.
     Bind,
 }
 
-/// What the view is made for.
+/// The inputs of a view.
 pub struct ViewRequest<'a> {
     pub profile: Profile,
     pub workspace: WorkspaceMount,
@@ -45,12 +46,12 @@ pub struct ViewRequest<'a> {
     pub proc: ProcMode,
     pub extras: &'a [Extra],
     pub shown_as: ShownAs,
-    /// Never to be seen: the vault, the caches, the scratch.
+    /// Paths that must never be visible: the vault, the caches, the scratch.
     pub secret: &'a [PathBuf],
     pub secret_files: SecretFiles,
 }
 
-/// Whether the command is given secrets as files.
+/// Whether the command gets secrets as files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretFiles {
     None,
@@ -66,7 +67,7 @@ impl WorkspaceMount {
     }
 }
 
-/// The steps that make the root, parents first.
+/// The steps that build the root, parents first.
 #[must_use]
 pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     let mut shown: Vec<(PathBuf, ViewStep)> = Vec::new();
@@ -84,7 +85,7 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
                     shown.push((path.clone(), ViewStep::File { path, bytes }));
                 }
             }
-            // What lies in the workspace is seen there, as it is on the fork.
+            // Toolchains in the workspace are visible there, in the state of the fork.
             let toolchains = toolchains(request.search_path, request.home)
                 .into_iter()
                 .filter(|path| !path.starts_with(&workspace) && !workspace.starts_with(path));
@@ -110,7 +111,7 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     let mut mount_points = Vec::new();
     for extra in request.extras {
         let (path, step) = extra_step(extra, request.shown_as);
-        // A mount point in the workspace must be there; in everything else it is made like any directory.
+        // A mount point in the workspace must exist; elsewhere it is created like any directory.
         if extra.shows_a_dir() && inside_workspace(&path) {
             mount_points.push(path.clone());
         }
@@ -125,12 +126,12 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
             shown.push((SECRETS_DIR.into(), ViewStep::Secrets { path: SECRETS_DIR.into() }));
         }
     }
-    // Stable: of two at one path the later one lies on top.
+    // A stable sort: of two steps with the same path, the later one is on top.
     shown.sort_by(|a, b| a.0.cmp(&b.0));
     let mut steps = Vec::with_capacity(shown.len() * 2);
     let mut made = BTreeSet::from([PathBuf::from("/")]);
     for (path, step) in shown {
-        // What is not there need not be hidden, so nothing is made on the way to it.
+        // A path that does not exist need not be hidden, so its parents are not created.
         let hides = matches!(step, ViewStep::Hide { .. });
         for parent in parents(&path).into_iter().filter(|_| !hides) {
             if made.insert(parent.clone()) {
@@ -154,19 +155,20 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     steps
 }
 
-/// Shows what is in a directory of the host in place of it: so there is room for what the host does not have.
+/// Shows the entries of a host directory instead of the directory, so that entries can be added that the host
+/// does not have.
 fn show_one_by_one(shown: &mut Vec<(PathBuf, ViewStep)>, dir: &Path) {
     shown.retain(|(path, _)| path != dir);
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     shown.extend(entries.flat_map(|path| as_on_host(&path)));
 }
 
-/// True for a directory of the workspace on the way to a mount point.
+/// True for a directory of the workspace that leads to a mount point.
 fn inside(point: &Path, parent: &Path, workspace: &Path) -> bool {
     point.starts_with(parent) && parent.starts_with(workspace) && parent != workspace
 }
 
-/// The directories above a path, topmost first.
+/// The parents of a path, topmost first.
 fn parents(path: &Path) -> Vec<PathBuf> {
     let mut parents: Vec<PathBuf> = path.ancestors().skip(1).map(Path::to_owned).collect();
     parents.reverse();
@@ -177,12 +179,12 @@ fn private_dir(path: &Path, mode: u32) -> ViewStep {
     ViewStep::Tmpfs { path: path.to_owned(), mode, size: TmpfsSize::Default }
 }
 
-/// A home that is not the workspace, around it, or the root.
+/// True for a home that is not the workspace, a parent of it, or the root.
 fn is_private_home(home: &Path, workspace: &Path) -> bool {
     home.is_absolute() && home != Path::new("/") && !home.starts_with(workspace)
 }
 
-/// Shows a path as the host has it: a link as a link, anything else read-only.
+/// Shows a path as on the host: a symlink as a symlink, anything else read-only.
 fn as_on_host(path: &Path) -> Option<(PathBuf, ViewStep)> {
     let there = path.symlink_metadata().ok()?;
     let path = path.to_owned();
@@ -201,7 +203,7 @@ fn extra_step(extra: &Extra, shown_as: ShownAs) -> (PathBuf, ViewStep) {
     };
     let same = |shown: &HostPath| Lookup::Same { file: shown.file.id(), is_dir: shown.file.is_dir() };
     match extra {
-        // A socket or a pipe that is named itself is what was asked for.
+        // A socket or a pipe named explicitly should work.
         Extra::ReadOnly(HostPath { path, real, file }) if shown_as == ShownAs::Overlay && file.is_dir() => {
             let (source, path) = (real.clone(), path.clone());
             (path.clone(), ViewStep::Overlaid { source, path, file: file.id() })
@@ -214,14 +216,14 @@ fn extra_step(extra: &Extra, shown_as: ShownAs) -> (PathBuf, ViewStep) {
     }
 }
 
-/// The file that names the host's resolvers, where it is a link out of what is shown.
+/// The target of `/etc/resolv.conf`, if it is a symlink to a path that is not shown.
 fn resolver() -> Option<(PathBuf, ViewStep)> {
     let file = std::fs::canonicalize("/etc/resolv.conf").ok()?;
     let shown = SYSTEM.iter().any(|path| file.starts_with(path));
     (!shown).then(|| as_on_host(&file)).flatten()
 }
 
-/// Directories on PATH that the system does not cover, and what they need beside them.
+/// Directories on PATH that the system paths do not include, and the directories they need.
 pub(super) fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = BTreeSet::new();
     let mut dirs: Vec<&Path> = search_path
@@ -235,7 +237,7 @@ pub(super) fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBu
     for dir in dirs.into_iter().filter(|dir| is_plain(dir) && dir.is_dir()) {
         let Some(prefix) = dir.parent().filter(|prefix| *prefix != Path::new("/")) else { continue };
         match home {
-            // The whole home is nobody's toolchain.
+            // A whole home directory is not a toolchain.
             Some(home) if dir == home || home.starts_with(dir) => {}
             Some(home) if dir.starts_with(home) => {
                 found.insert(dir.to_owned());
@@ -245,7 +247,7 @@ pub(super) fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBu
                     Ok(_) | Err(_) => &BESIDE_BIN,
                 };
                 found.extend(beside.iter().map(|name| prefix.join(name)).filter(|path| path.is_dir()));
-                // rustup's programs are links to one that looks for toolchains beside cargo's directory.
+                // rustup's programs are symlinks to one program that looks for toolchains beside cargo's directory.
                 if dir.ends_with(".cargo/bin") {
                     found.insert(home.join(".rustup"));
                 }
@@ -256,14 +258,14 @@ pub(super) fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBu
             }
         }
     }
-    // What lies beneath another one is shown with it.
+    // A directory beneath another one is shown with it.
     let tops = found
         .iter()
         .filter(|path| path.is_dir() && !path.ancestors().skip(1).any(|above| found.contains(above)));
     tops.cloned().collect()
 }
 
-/// Absolute and without `..`.
+/// True for an absolute path without `..`.
 fn is_plain(path: &Path) -> bool {
     path.is_absolute() && path.components().all(|part| part != Component::ParentDir)
 }
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_lies_in_the_empty_home() {
+    fn workspace_is_visible_in_the_empty_home() {
         let steps = view(request("/home/u/work/p", Path::new("/home/u"), &[]));
         let home = place(&steps, |step| matches!(step, ViewStep::Tmpfs { path, .. } if path.ends_with("u")));
         let dir = place(&steps, |step| matches!(step, ViewStep::Dir { path, .. } if path.ends_with("work")));
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_inside_the_workspace_is_the_workspace() {
+    fn home_inside_the_workspace_is_not_replaced() {
         let steps = view(request("/home", Path::new("/home/u"), &[]));
         assert!(
             !steps.iter().any(|step| matches!(step, ViewStep::Tmpfs { path, .. } if path.ends_with("u")))
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_lie_over_what_the_host_has_there() {
+    fn secrets_are_mounted_over_the_host_path() {
         let shown =
             HostPath { path: "/run/secrets".into(), real: "/run/secrets".into(), file: HeldFile::default() };
         let extras = [Extra::ReadOnly(shown)];
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_directories_leave_no_trace_in_their_parents() {
+    fn cache_directories_do_not_change_their_parents() {
         let extras = [Extra::Cache { source: "/c".into(), path: "/w/a/target".into() }];
         let steps = view(request("/w", Path::new("/root"), &extras));
         let points: Vec<_> = steps
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn toolchains_in_a_home_show_their_parts_and_nothing_else() {
+    fn only_the_parts_of_toolchains_in_a_home_are_shown() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path();
         for made in [".cargo/bin", ".cargo/registry", ".rustup", ".py/bin", ".py/lib", ".py/secrets", "bin"]

@@ -1,6 +1,6 @@
-//! Directories that a fork keeps between its runs: a home and a /tmp, in the cache, for one vault and one fork.
+//! Directories that a fork keeps between its runs: a home and a /tmp, in the cache, per vault and fork.
 //!
-//! They are beside the directories of `cache.dirs`, closed to other users, and go with the fork.
+//! They are separate from the directories of `cache.dirs`, inaccessible to other users, and removed with the fork.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,9 +11,9 @@ use avfs_hostfs::make;
 use avfs_hostfs::remove::remove_tree;
 use avfs_types::ids::{ForkName, to_hex};
 
-/// Beneath the cache directory.
+/// The name of the directory in the cache directory.
 const PLACE: &str = "forks";
-/// Bytes of the digest that is a fork's name here: names may be longer than a file's.
+/// Bytes of the digest used in place of the fork name: fork names may be longer than file names.
 const NAME_BYTES: usize = 16;
 
 /// The kept directories of one vault.
@@ -27,12 +27,12 @@ impl ForkDirs {
         Self { dir: cache_dir.join(PLACE).join(vault_id) }
     }
 
-    /// Where all of them are.
+    /// The directory that contains them all.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What each fork of every vault has kept.
+    /// The kept directories of all forks of all vaults.
     pub(crate) fn list(cache_dir: &Path) -> io::Result<Vec<PathBuf>> {
         let mut found = vec![cache_dir.join(PLACE)];
         for _level in ["vault", "fork"] {
@@ -56,12 +56,12 @@ impl ForkDirs {
         self.dir.join(name_of(fork))
     }
 
-    /// The home of a fork; made if it is not there.
+    /// The home of a fork; created if it does not exist.
     pub fn home(&self, fork: &ForkName) -> io::Result<PathBuf> {
         self.make(self.of(fork).join("home"), 0o700)
     }
 
-    /// The /tmp of a fork; made if it is not there.
+    /// The /tmp of a fork; created if it does not exist.
     pub fn tmp(&self, fork: &ForkName) -> io::Result<PathBuf> {
         self.make(self.of(fork).join("tmp"), 0o1777)
     }
@@ -73,7 +73,7 @@ impl ForkDirs {
         Ok(dir)
     }
 
-    /// Removes what a fork has kept; fine if it has kept nothing.
+    /// Removes the directories of a fork, if there are any.
     pub fn remove(&self, fork: &ForkName) -> io::Result<()> {
         match remove_tree(&self.of(fork)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -81,7 +81,7 @@ impl ForkDirs {
         }
     }
 
-    /// Removes what forks have kept that are gone; how many.
+    /// Removes the directories of forks that no longer exist, and returns their number.
     pub fn sweep<'f>(&self, forks: impl IntoIterator<Item = &'f ForkName>) -> io::Result<u64> {
         let listing = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_directories_go_with_their_fork() {
+    fn kept_directories_are_removed_with_their_fork() {
         let cache = tempfile::tempdir().unwrap();
         let dirs = ForkDirs::new(cache.path(), "0123456789");
         let fork = |name: &str| ForkName::parse(name).unwrap();

@@ -1,4 +1,4 @@
-//! The scratch of one run: made, used, finished by somebody else if need be.
+//! The scratch of one run: created, used, and finished by another process if necessary.
 
 pub mod fork_dirs;
 pub mod mount_session;

@@ -1,16 +1,16 @@
-//! One run's scratch: made, mounted on, released, and then captured, discarded or kept for a recovery.
+//! The scratch of one run: created, mounted, released, and then captured, discarded or kept for a recovery.
 //!
 //! ```text
-//! CACHE/run/ID/           locked by the run while it lives
-//! CACHE/run/ID/record     how far the run has come, and what is needed to finish it without its process
-//! CACHE/run/ID/outcome    how the command ended: from here on there is something to recover
-//! CACHE/run/ID/upper      what the command wrote, unless that went to memory
-//! CACHE/run/ID/work       overlayfs's own
-//! CACHE/run/ID/veil       hides unversioned files of the host's directory from a run on a fork
-//! CACHE/mnt               an empty directory that every run mounts its root on
+//! CACHE/run/ID/           locked by the run while it is alive
+//! CACHE/run/ID/record     the state of the run, and the data to finish it without its process
+//! CACHE/run/ID/outcome    how the command ended: once it exists, the run can be recovered
+//! CACHE/run/ID/upper      the files the command wrote, unless they are in memory
+//! CACHE/run/ID/work       used by overlayfs
+//! CACHE/run/ID/veil       hides unversioned files of the host directory from a run on a fork
+//! CACHE/mnt               an empty directory on which every run mounts its root
 //! ```
 //!
-//! Nothing else removes or renames what is in it. Never touches the workspace.
+//! No other module removes or renames its contents. Never changes the workspace.
 
 use std::fs::File;
 use std::io::Write;
@@ -30,14 +30,14 @@ use avfs_vault::capture::{UpperKind, open_closed_root, open_for_copying};
 
 use crate::launcher::{UpperPlace, UpperRoot};
 
-/// A line with the state the run is in, then what a recovery needs.
+/// A line with the state of the run, followed by the data for a recovery.
 pub(crate) const RECORD: &str = "record";
 pub(crate) const OUTCOME: &str = "outcome";
-/// Where the outcome is written before it gets its name; there from the start, so that a disk which the command
-/// filled up has room for it.
+/// The temporary name of the outcome. The file exists from the start, so that there is room for the outcome
+/// even if the command fills the disk.
 const OUTCOME_UNFINISHED: &str = "outcome.new";
 const OUTCOME_RESERVED_BYTES: usize = 4096;
-/// Room for the longest word.
+/// Long enough for the longest state.
 const STATE_BYTES: usize = 16;
 const BASE_BYTES: usize = 2 * DIGEST_BYTES;
 const MAKING_TRIES_MAX: usize = 5000;
@@ -45,7 +45,7 @@ pub const UPPER: &str = "upper";
 const WORK: &str = "work";
 const COPY: &str = "copy";
 const VEIL: &str = "veil";
-/// Where a capture notes the modes it opened up.
+/// The file in which a capture records the modes it changed to read files.
 const MODES: &str = "modes";
 
 #[derive(Debug, thiserror::Error)]
@@ -57,9 +57,9 @@ pub enum SessionError {
         #[source]
         source: std::io::Error,
     },
-    #[error("a mount session cannot go from {from:?} to {to:?}")]
+    #[error("a mount session cannot change from {from:?} to {to:?}")]
     State { from: MountState, to: MountState },
-    #[error("the record of run {id} cannot be read: {reason}")]
+    #[error("cannot read the record of run {id}: {reason}")]
     BadRecord { id: String, reason: String },
 }
 
@@ -83,20 +83,20 @@ impl Diagnose for SessionError {
     }
 }
 
-/// Where a session is.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountState {
-    /// The scratch is there; nothing is mounted.
+    /// The scratch exists; nothing is mounted.
     Prepared,
-    /// The sandbox has it; nobody else touches it.
+    /// The sandbox uses it; no other process accesses it.
     Mounted,
-    /// Everything inside is dead: the upper is quiet.
+    /// All processes in the sandbox have exited: the upper no longer changes.
     Released,
     /// Its changes are in the vault.
     Captured,
-    /// Nothing of it is wanted.
+    /// Its changes are dropped.
     Discarded,
-    /// A recovery will take it from here.
+    /// It is left for a recovery.
     Kept,
 }
 
@@ -125,7 +125,7 @@ impl MountState {
     }
 }
 
-/// The directory all scratches of a user lie in.
+/// The directory that contains all scratches of a user.
 #[derive(Clone, Debug)]
 pub struct ScratchDir {
     cache: PathBuf,
@@ -141,14 +141,14 @@ impl ScratchDir {
         self.cache.join("run")
     }
 
-    /// The empty directory that roots are mounted on.
+    /// The empty directory on which roots are mounted.
     pub fn mountpoint(&self) -> Result<PathBuf, SessionError> {
         let path = self.cache.join("mnt");
         make_private(&path)?;
         Ok(path)
     }
 
-    /// A fresh scratch for a run.
+    /// Creates a scratch for a run.
     pub fn prepare(&self, id: &RunId) -> Result<MountSession, SessionError> {
         let runs = self.runs();
         make_private(&runs)?;
@@ -162,7 +162,7 @@ impl ScratchDir {
         Ok(MountSession { dir, state: MountState::Prepared, record: Some(record), _lock: Some(lock) })
     }
 
-    /// Every scratch there is.
+    /// All existing scratches.
     pub fn dirs(&self) -> Result<Vec<PathBuf>, SessionError> {
         let runs = self.runs();
         match std::fs::read_dir(&runs) {
@@ -172,14 +172,14 @@ impl ScratchDir {
         }
     }
 
-    /// Scratches whose run is dead, each locked by the caller now.
+    /// Scratches of dead runs, each locked by the caller.
     pub fn dead(&self) -> Result<Vec<(String, MountSession)>, SessionError> {
         let mut dead = Vec::new();
         for dir in self.dirs()? {
             let Some(name) = dir.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
                 continue;
             };
-            // Somebody else may be sweeping it already.
+            // Another process may already be sweeping it.
             if let Ok(Some(lock)) = FileLock::try_existing(&dir, Mode::Exclusive) {
                 let state = MountState::Released;
                 dead.push((name, MountSession { dir, state, record: None, _lock: Some(lock) }));
@@ -190,21 +190,21 @@ impl ScratchDir {
     }
 }
 
-/// Always of the same length, so that one can be written over another.
+/// A fixed-length line, so that a new state can overwrite the old one.
 fn state_line(word: &str) -> String {
     format!("{word:<STATE_BYTES$}\n")
 }
 
-/// As long as a version's id, once it is known.
+/// A line with room for a version id, which becomes known later.
 fn base_line(id: &str) -> String {
     format!("{id:<BASE_BYTES$}\n")
 }
 
-/// What a run has written down: a line for how far it is, one for its base, and the rest for a recovery.
+/// The contents of the record file: a line for the state, one for the base, and the data for a recovery.
 pub(crate) struct Written {
-    /// The state that the run was in, as a word.
+    /// The state of the run.
     pub state: String,
-    /// The version that its changes are changes of, in hex; empty as long as that is not known.
+    /// The version that its changes are relative to, in hexadecimal; empty while unknown.
     pub base: String,
     pub record: String,
 }
@@ -228,8 +228,8 @@ fn make_private(path: &Path) -> Result<(), SessionError> {
     make::private_dirs(path).map_err(SessionError::host("create", path))
 }
 
-/// Makes a directory that is locked by us. In the moment it is not locked yet somebody who sweeps may take it
-/// for a dead run's and remove it; then it is made again.
+/// Creates a directory and locks it. Before it is locked, a sweep may remove it as the scratch of a dead run;
+/// then it is created again.
 fn make_locked(dir: &Path) -> Result<FileLock, SessionError> {
     for _ in 0..MAKING_TRIES_MAX {
         match std::fs::DirBuilder::new().mode(0o700).create(dir) {
@@ -246,12 +246,12 @@ fn make_locked(dir: &Path) -> Result<FileLock, SessionError> {
     Err(SessionError::host("lock", dir)(std::io::ErrorKind::WouldBlock.into()))
 }
 
-/// One run's scratch. Dropped, it is unlocked; what is in it stays until somebody decides.
+/// The scratch of one run. Dropping it only releases the lock; the contents stay.
 #[derive(Debug)]
 pub struct MountSession {
     dir: PathBuf,
     state: MountState,
-    /// Where the run's own process notes how far it has come.
+    /// The file in which the run's own process records its state.
     record: Option<File>,
     _lock: Option<FileLock>,
 }
@@ -296,13 +296,13 @@ impl MountSession {
         Ok(())
     }
 
-    /// Sets room aside for the outcome: the command may leave none on the disk.
+    /// Reserves disk space for the outcome: the command may fill the disk.
     pub fn reserve_outcome(&self) -> Result<(), SessionError> {
         let reserved = self.dir.join(OUTCOME_UNFINISHED);
         std::fs::write(&reserved, [0; OUTCOME_RESERVED_BYTES]).map_err(SessionError::host("write", &reserved))
     }
 
-    /// An upper on the disk that looks like the workspace's own directory.
+    /// An upper on disk with the metadata of the workspace directory.
     pub fn disk_upper(&self, root: &UpperRoot) -> Result<UpperPlace, SessionError> {
         self.reserve_outcome()?;
         let (upper, work) = (self.upper_dir(), self.dir.join(WORK));
@@ -314,7 +314,7 @@ impl MountSession {
         Ok(UpperPlace::Disk { dir: self.dir.clone() })
     }
 
-    /// Writes down what a recovery needs, before anything runs.
+    /// Writes the data for a recovery, before anything runs.
     pub fn write_record(&self, record: &str) -> Result<(), SessionError> {
         let Some(file) = &self.record else { return Ok(()) };
         let text = format!("{}{}{record}", state_line(""), base_line(""));
@@ -325,7 +325,7 @@ impl MountSession {
         Ok(read_record_in(&self.dir)?.record)
     }
 
-    /// Writes down which version the run stands on: as long as it is in the scratch, no gc takes it.
+    /// Records the version that the run uses: while it is in the scratch, gc does not remove it.
     pub fn note_base(&self, version: &VersionId) -> Result<(), SessionError> {
         let Some(file) = &self.record else { return Ok(()) };
         let line = base_line(&version.to_hex());
@@ -333,14 +333,14 @@ impl MountSession {
         file.write_all_at(line.as_bytes(), at).map_err(SessionError::host("write", &self.dir.join(RECORD)))
     }
 
-    /// Writes down how far the run has come.
+    /// Records the state of the run.
     pub fn note_state(&self, word: &str) -> Result<(), SessionError> {
         let Some(file) = &self.record else { return Ok(()) };
         let line = state_line(word);
         file.write_all_at(line.as_bytes(), 0).map_err(SessionError::host("write", &self.dir.join(RECORD)))
     }
 
-    /// Writes down how the command ended: from here on the upper is whole and worth a recovery.
+    /// Records how the command ended: from here on the upper is complete and can be recovered.
     pub fn write_outcome(&self, outcome: &str) -> Result<(), SessionError> {
         let (path, unfinished) = (self.dir.join(OUTCOME), self.dir.join(OUTCOME_UNFINISHED));
         over_what_is_there(&unfinished, outcome.as_bytes())
@@ -349,7 +349,7 @@ impl MountSession {
         std::fs::rename(&unfinished, &path).map_err(SessionError::host("write", &path))
     }
 
-    /// How the command ended; nothing if the run was ended before it.
+    /// How the command ended; `None` if the run ended before the command did.
     pub fn read_outcome(&self) -> Result<Option<String>, SessionError> {
         let path = self.dir.join(OUTCOME);
         match std::fs::read(&path) {
@@ -363,7 +363,7 @@ impl MountSession {
         self.become_next(MountState::Mounted)
     }
 
-    /// The sandbox is dead.
+    /// Marks the session as released, after all processes in the sandbox have exited.
     pub fn released(&mut self) -> Result<(), SessionError> {
         self.become_next(MountState::Released)
     }
@@ -377,13 +377,13 @@ impl MountSession {
         .map_err(SessionError::host("open", &self.upper_dir()))
     }
 
-    /// Opens the copy that a command was given to change.
+    /// Opens the copy that the command changed.
     pub fn open_copy(&self) -> Result<OwnedFd, SessionError> {
         let opened = beneath::open_root(&self.dir).and_then(|dir| self.open_workspace(&dir, COPY));
         opened.map_err(SessionError::host("open", &self.copy_dir()))
     }
 
-    /// Opens what was the workspace's own directory, also if the command has closed it.
+    /// Opens the former workspace directory, even if the command removed its permissions.
     fn open_workspace(&self, parent: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
         let open = |flags| beneath::open(parent.as_fd(), name.as_bytes(), flags);
         match open(beneath::DIR) {
@@ -396,7 +396,7 @@ impl MountSession {
         }
     }
 
-    /// Opens whatever a dead run left.
+    /// Opens the changes that a dead run left.
     pub fn open_changes(&self) -> Result<(OwnedFd, UpperKind), SessionError> {
         if self.copy_dir().is_dir() {
             return Ok((self.open_copy()?, UpperKind::Whole));
@@ -404,7 +404,7 @@ impl MountSession {
         Ok((self.open_upper(None)?, UpperKind::Layer))
     }
 
-    /// Brings an upper from memory to the disk, for a recovery: memory does not outlive this process.
+    /// Copies an upper from memory to disk, for a recovery: memory does not outlive this process.
     pub fn spill(&self, memory: &OwnedFd) -> Result<(), SessionError> {
         let to = self.upper_dir();
         let upper = self.open_upper(Some(memory))?;
@@ -417,7 +417,7 @@ impl MountSession {
         copied.map_err(SessionError::host("copy to", &to))
     }
 
-    /// The changes are in the vault; what is left of the scratch goes.
+    /// Removes the scratch, whose changes are in the vault.
     pub fn captured(mut self) -> Result<(), SessionError> {
         self.become_next(MountState::Captured)?;
         self.remove()
@@ -428,7 +428,7 @@ impl MountSession {
         self.remove()
     }
 
-    /// Removes what the command of a dead run wrote; what is needed to journal the run stays.
+    /// Removes the files that the command of a dead run wrote; keeps the data needed to journal the run.
     pub(crate) fn strip(&self) -> Result<(), SessionError> {
         for entry in std::fs::read_dir(&self.dir).map_err(SessionError::host("list", &self.dir))? {
             let path = entry.map_err(SessionError::host("list", &self.dir))?.path();
@@ -442,7 +442,7 @@ impl MountSession {
         Ok(())
     }
 
-    /// Leaves everything for a recovery.
+    /// Keeps everything for a recovery.
     pub fn keep(mut self) -> Result<PathBuf, SessionError> {
         self.become_next(MountState::Kept)?;
         Ok(self.dir.clone())
@@ -453,14 +453,14 @@ impl MountSession {
     }
 }
 
-/// Writes a file without giving up the room it has.
+/// Overwrites a file without releasing its disk space.
 fn over_what_is_there(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
     file.write_all(content)?;
     file.set_len(content.len() as u64)
 }
 
-/// Access lists that a new directory has from its parent would be handed down to every file made inside.
+/// Removes ACLs that a new directory inherits from its parent: every file created in it would inherit them.
 fn forget_lists(dir: &Path) -> std::io::Result<()> {
     for name in ["system.posix_acl_default", "system.posix_acl_access"] {
         match rustix::fs::removexattr(dir, name) {
@@ -471,7 +471,7 @@ fn forget_lists(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Gives an upper's own directory the looks of the workspace's.
+/// Gives the root of an upper the metadata of the workspace directory.
 fn dress(upper: &Path, root: &UpperRoot) -> std::io::Result<()> {
     let fd = beneath::open_root(upper)?;
     xattr::write(fd.as_fd(), &root.xattrs)?;
@@ -491,7 +491,7 @@ mod tests {
     use super::{MountState as State, *};
 
     #[test]
-    fn a_run_is_captured_once() {
+    fn run_is_captured_once() {
         const ALL: [State; 6] = [Prepared, Mounted, Released, Captured, Discarded, Kept];
         let allowed = [
             (Prepared, Mounted),
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scratch_that_a_sweep_takes_while_it_is_made_is_made_again() {
+    fn scratch_removed_by_a_sweep_during_creation_is_created_again() {
         use rustix::fs::inotify;
         let dir = tempfile::tempdir().unwrap();
         let scratch = ScratchDir::new(dir.path());
@@ -520,7 +520,7 @@ mod tests {
         inotify::add_watch(&opened, &swept.dir, inotify::WatchFlags::OPEN).unwrap();
         std::thread::scope(|scope| {
             let maker = scope.spawn(|| scratch.prepare(&id).and_then(|made| made.discard()));
-            // It opens the directory a second time when the sweep has kept it from locking it the first time.
+            // It opens the directory a second time after the sweep prevented the first lock.
             let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
             let mut events = inotify::Reader::new(&opened, &mut buffer);
             for _ in 0..2 {
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_living_run_is_not_found_dead() {
+    fn live_run_is_not_listed_as_dead() {
         let dir = tempfile::tempdir().unwrap();
         let scratch = ScratchDir::new(dir.path());
         let id = RunId::parse("0123456789").unwrap();

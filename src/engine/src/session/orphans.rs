@@ -1,6 +1,6 @@
-//! Runs that the journal does not have as they stand: those that run now, and those that died on the way.
+//! Runs whose state is not in the journal yet: live runs, and runs that died.
 //!
-//! Only looks; finishing and clearing away is a recovery's or the next run's.
+//! Read-only; a recovery or the next run finishes or removes them.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::state::ProxyExecutionState;
 #[derive(Clone, Debug)]
 pub struct Unsettled {
     pub record: SessionRecord,
-    /// How far it came.
+    /// Its last state.
     pub stands: ProxyExecutionState,
     pub life: RunLife,
     pub dir: PathBuf,
@@ -24,14 +24,14 @@ pub struct Unsettled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunLife {
     Running,
-    /// Its process is gone, and the command had not ended.
+    /// Its process is gone, and the command did not end.
     Dead,
-    /// Its process is gone, but the command had ended: `avfs recover` finishes it.
+    /// Its process is gone, but the command ended: `avfs recover` can finish it.
     Recoverable,
 }
 
 impl RunLife {
-    /// That of the run of a scratch; `None` if the scratch is being cleared away.
+    /// The state of the run of a scratch; `None` if the scratch is being removed.
     pub(crate) fn of(scratch: &Path) -> Option<Self> {
         match FileLock::try_existing(scratch, Mode::Shared) {
             Ok(Some(_)) if scratch.join(OUTCOME).exists() => Some(Self::Recoverable),
@@ -52,11 +52,11 @@ impl RunLife {
 }
 
 impl Unsettled {
-    /// Those of one vault, by id.
+    /// The runs of one vault, by id.
     pub fn find(scratch: &ScratchDir, vault_id: &str) -> Result<Vec<Self>, SessionError> {
         let mut found = Vec::new();
         for dir in scratch.dirs()? {
-            // What cannot be read is being made or cleared away in this moment, or not ours to understand.
+            // An unreadable record is being written or removed, or has an unknown format.
             let Ok(record) = SessionRecord::read_in(&dir) else { continue };
             if record.vault_id != vault_id {
                 continue;
@@ -69,10 +69,10 @@ impl Unsettled {
     }
 }
 
-/// The versions that runs of a vault stand on, which a fork or a checkpoint may not lead to any more.
+/// The versions that runs of a vault use, although no fork or checkpoint may refer to them anymore.
 pub fn bases_in_use(scratch: &ScratchDir, vault_id: &str) -> Result<Vec<VersionId>, SessionError> {
     let base = |dir: PathBuf| {
-        // What cannot be read is being cleared away in this moment: its changes are in the vault.
+        // An unreadable record is being removed: its changes are in the vault.
         let written = read_record_in(&dir).ok()?;
         let record = SessionRecord::read_in(&dir).ok().filter(|record| record.vault_id == vault_id);
         record.and_then(|_| VersionId::from_slice(&from_hex(&written.base)?))
@@ -80,9 +80,9 @@ pub fn bases_in_use(scratch: &ScratchDir, vault_id: &str) -> Result<Vec<VersionI
     Ok(scratch.dirs()?.into_iter().filter_map(base).collect())
 }
 
-/// How far the run of a scratch came.
+/// The last state of the run of a scratch.
 pub(crate) fn stood_at(dir: &Path) -> ProxyExecutionState {
     let word = read_record_in(dir).map(|written| written.state).unwrap_or_default();
-    // What a recovery needs is written first, so that a run without a state had just begun.
+    // The data for a recovery is written first, so a run without a state had just started.
     word.parse().unwrap_or(ProxyExecutionState::Checkpointing)
 }

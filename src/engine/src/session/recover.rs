@@ -1,4 +1,4 @@
-//! Finishes what a dead or failed run left behind: its changes are captured once, or given up.
+//! Finishes a dead or failed run: its changes are captured once, or discarded.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -38,11 +38,11 @@ use crate::result::Note;
 pub enum RecoverError {
     #[error("there is no run {id} to recover")]
     None { id: RunPrefix },
-    #[error("{id} could be any of {count} runs")]
+    #[error("{id} is ambiguous: {count} runs match")]
     Ambiguous { id: RunPrefix, count: usize },
-    #[error("the machine was restarted since run {id}; what it wrote may be incomplete")]
+    #[error("the machine was rebooted since run {id}; its changes may be incomplete")]
     Restarted { id: String },
-    #[error("run {id} was given secrets, and what it wrote may hold them; not known here: {}", names.join(", "))]
+    #[error("run {id} was given secrets, which its changes may contain; unknown values: {}", names.join(", "))]
     SecretsUnknown { id: String, names: Vec<String> },
     #[error("run {id} changed a directory that the vault is no longer bound to")]
     NoDirectory { id: String },
@@ -73,21 +73,21 @@ pub struct Recovery {
     session: MountSession,
 }
 
-/// What a recovery gave.
+/// The result of a recovery.
 #[derive(Debug)]
 pub struct Recovered {
     pub landed: LandedRun,
     pub left_out: Vec<LeftOut>,
 }
 
-/// How sure one has to be.
+/// Whether to accept changes that may be incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     Refused,
     Accepted,
 }
 
-/// What a recovery is told by whoever asks for it.
+/// The options of a recovery.
 pub struct RecoverOptions<'a> {
     /// The directory that the vault is bound to, and its stat cache.
     pub bound: Option<&'a Path>,
@@ -95,12 +95,12 @@ pub struct RecoverOptions<'a> {
     pub boot_id: &'a str,
     pub doubt: Doubt,
     pub secrets_in_files: SecretsInFiles,
-    /// Where the values of the run's secrets are looked for by their names; the run has written down none.
+    /// The environment in which to look up the values of the run's secrets by name; the run did not store the values.
     pub environment: &'a [(OsString, OsString)],
 }
 
 impl RecoverOptions<'_> {
-    /// The values that no file may hold which is kept.
+    /// The secret values that kept files must not contain.
     fn secrets(&self, record: &SessionRecord) -> Result<Secrets, RecoverError> {
         match self.secrets_in_files {
             SecretsInFiles::Allowed => return Ok(Secrets::default()),
@@ -115,7 +115,7 @@ impl RecoverOptions<'_> {
         };
         let known: Vec<(String, &[u8])> = record.secrets.iter().filter_map(value).collect();
         let secrets = Secrets::new(known);
-        // One that is too short to be looked for is another one: the run's own was not.
+        // A value too short to search for is not the original one, which was long enough.
         let searched: Vec<&str> = secrets.searched().collect();
         let unknown = record.secrets.iter().filter(|name| !searched.contains(&name.as_str()));
         let names: Vec<String> = unknown.cloned().collect();
@@ -126,16 +126,16 @@ impl RecoverOptions<'_> {
     }
 }
 
-/// What runs of a vault have left behind.
+/// The runs that a vault can recover.
 #[derive(Default)]
 pub struct Recoverable {
     pub runs: Vec<Recovery>,
-    /// Runs of which it cannot be read how their commands ended, and why: they are in nobody's way.
+    /// Runs whose outcome cannot be read, and the error. They do not prevent the recovery of others.
     pub unreadable: Vec<(String, SessionError)>,
 }
 
 impl Recoverable {
-    /// The one that is meant.
+    /// The run with this id.
     pub fn one(self, id: &RunPrefix) -> Result<Recovery, RecoverError> {
         if let Some(back) = id.steps_back() {
             let mut runs = self.runs;
@@ -160,7 +160,7 @@ impl Recoverable {
 }
 
 impl Recovery {
-    /// Everything that can be recovered for a vault.
+    /// All runs that can be recovered for a vault.
     pub fn find(scratch: &ScratchDir, vault: &Vault) -> Result<Recoverable, RecoverError> {
         let vault_id = vault.id()?;
         let mut found = Recoverable::default();
@@ -191,7 +191,7 @@ impl Recovery {
             .map_err(VaultError::from)?
             .is_some_and(|run| run.state == RunState::Completed)
         {
-            // It died between its commit and the end of its scratch.
+            // The process died between its commit and the removal of its scratch.
             let id = record.run_id()?;
             session.captured()?;
             return Err(VaultError::RunCaptured { id }.into());
@@ -230,7 +230,7 @@ impl Recovery {
                 session.note_base(&base.version.id)?;
                 base.version.id
             }
-            // It died before the directory was imported: the directory as it is now is the best there is.
+            // The process died before the directory was imported: its current state is the best available base.
             (None, Some(dir)) => {
                 let options = ImportOptions {
                     on_trouble: OnTrouble::KeepGoing,
@@ -285,7 +285,7 @@ impl Recovery {
         Ok(Recovered { landed, left_out })
     }
 
-    /// Gives the changes up; the journal says so.
+    /// Discards the changes, and journals that.
     pub fn discard(self, vault: &Vault) -> Result<(), RecoverError> {
         let before = self.outcome.version_before();
         let run = run_record(&self.record, Some(&self.outcome), RunState::Failed, before)?;
@@ -329,13 +329,13 @@ fn run_record(
     })
 }
 
-/// One row, and nothing else.
+/// Journals a row without changes.
 fn journal_only(vault: &Vault, run: RunRecord, session: &SessionRecord) -> avfs_vault::Result<LandedRun> {
     let (none, item) = (Edits::new(), session.item());
     unchanged(run, session, &none, item.as_ref()).land(vault, Batch::new(vault)?)
 }
 
-/// A run of which nothing but its row is kept.
+/// A run of which only the row is kept.
 fn unchanged<'a>(
     record: RunRecord,
     session: &'a SessionRecord,
@@ -358,19 +358,19 @@ fn unchanged<'a>(
     }
 }
 
-/// In a scratch: a run has tried in vain to finish it.
+/// A file in a scratch: an automatic recovery failed.
 const TRIED: &str = "tried";
 
-/// What is done with commands that had ended, but whose changes were not kept.
+/// What to do with runs whose command ended, but whose changes were not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalfCaptured<'a> {
-    /// They are captured, where nothing stands against it.
+    /// Capture them, unless something prevents it.
     Finish { boot_id: &'a str },
-    /// They wait for somebody to decide.
+    /// Leave them for the user to decide.
     Leave,
 }
 
-/// Clears away the scratches of runs that were killed, and journals them. What somebody should know of it.
+/// Removes the scratches of killed runs, and journals the runs. Returns notes for the user.
 pub fn sweep<E: From<SessionError> + From<VaultError>>(
     scratch: &ScratchDir,
     vault: &Vault,
@@ -381,20 +381,23 @@ pub fn sweep<E: From<SessionError> + From<VaultError>>(
     for (name, session) in scratch.dead()? {
         let record = match SessionRecord::read(&session, &name) {
             Ok(record) => record,
-            // Killed before it had begun, or while it was cleared away: nothing of it is promised.
+            // Killed before it started, or during its removal: there are no changes to keep.
             Err(_) if !session.dir().join(RECORD).exists() || session.read_outcome()?.is_none() => {
                 notes.extend(leftover(&name, session.discard()));
                 continue;
             }
-            // What a command has made is nobody's to throw away unread.
+            // Never discard the changes of a command unread.
             Err(error) => {
-                let text = format!("run {name} left changes in {}, but: {error}", session.dir().display());
+                let text = format!(
+                    "run {name} left changes in {}, but they cannot be recovered: {error}",
+                    session.dir().display()
+                );
                 notes.push(Note { code: "scratch.unreadable", text });
                 continue;
             }
         };
         let ours = record.vault_id == vault_id && is_of(&record, vault);
-        // One that waited for its approval is known from before it began.
+        // A run that waited for an approval has a row from before it started.
         let begun = |run: &RunRecord| run.state != RunState::ApprovalRequired;
         let row = vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?;
         let known = ours && row.as_ref().is_some_and(begun);
@@ -418,14 +421,14 @@ pub fn sweep<E: From<SessionError> + From<VaultError>>(
     Ok(notes)
 }
 
-/// False for a run of another copy of the vault, which is where it was: that one's next run takes care of it.
+/// False for a run of another copy of the vault that still exists: the next run of that copy handles it.
 fn is_of(record: &SessionRecord, vault: &Vault) -> bool {
     let file = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let theirs = record.vault.as_ref().and_then(|path| file(Path::new(path)));
     theirs.is_none() || theirs == vault.path().and_then(file)
 }
 
-/// Finishes a run whose command had ended, or tells that somebody has to.
+/// Finishes a run whose command ended, or notes that the user has to.
 fn half_way(
     vault: &Vault,
     name: &str,
@@ -448,7 +451,7 @@ fn half_way(
         Err(error) => return wait(&format!(" ({error})")),
     };
     if outcome.version_before().is_none() {
-        return wait(" (what it began from was not imported yet)");
+        return wait(" (its base was not imported yet)");
     }
     let options = RecoverOptions {
         bound: None,
@@ -461,23 +464,24 @@ fn half_way(
     match (Recovery { record, outcome, session }).finish(vault, &options) {
         Ok(recovered) => {
             let kept = match recovered.landed.landed.version() {
-                Some(_) => format!("they are on fork {} now", recovered.landed.record.fork),
+                Some(_) => format!("they are now on fork {}", recovered.landed.record.fork),
                 None => "there were none".to_owned(),
             };
-            let text = format!("the changes of run {name} had not been kept; {kept}");
+            let text = format!("recovered the changes of run {name}; {kept}");
             Note { code: "run.recovered", text }
         }
         Err(error) => {
-            // Once is enough: what cannot be captured would be read again by every run. Without the mark it is.
+            // Try only once: otherwise every run would read changes that cannot be captured. If the mark cannot
+            // be written, it does.
             let _ = std::fs::write(&tried, "");
             wait(&format!(" ({error})"))
         }
     }
 }
 
-/// A leftover that cannot be removed is no reason to stop.
+/// A leftover that cannot be removed only causes a note.
 pub(crate) fn leftover(name: &str, cleared: Result<(), SessionError>) -> Option<Note> {
     let error = cleared.err()?;
-    let text = format!("what run {name} left behind could not be removed: {error}");
+    let text = format!("cannot remove the scratch of run {name}: {error}");
     Some(Note { code: "scratch.leftover", text })
 }

@@ -1,46 +1,45 @@
-//! Whether what a command writes fits into memory: a bounded file system in memory where there is ample
-//! room, the disk otherwise.
+//! Chooses the place of the scratch: a bounded tmpfs if there is enough memory, the disk otherwise.
 
 use std::path::{Path, PathBuf};
 
 use avfs_hostfs::machine::kernel_version;
 use avfs_request::{Limits, ScratchChoice};
 
-/// Of the memory that is free, the part a scratch may take.
+/// A scratch may use one part in this many of the free memory.
 const SHARE: u64 = 4;
 const SIZE_MIN_BYTES: u64 = 512 << 20;
 const SIZE_MAX_BYTES: u64 = 8 << 30;
-/// One file for so many bytes of the scratch.
+/// Bytes of the scratch per inode.
 const BYTES_PER_INODE: u64 = 4096;
-/// Earlier runs that wrote more than this part of the scratch speak for the disk.
+/// If an earlier run wrote more than one part in this many of the scratch, the disk is used.
 const EARLIER_SHARE: u64 = 4;
-/// User attributes on a file system in memory: from this kernel on.
+/// The first kernel with user attributes on tmpfs.
 const KERNEL_MIN: (u32, u32) = (6, 6);
-/// Files of overlayfs's own, and of the scratch's, beside those that a command may make.
+/// Inodes for overlayfs and the scratch itself, in addition to those for the command.
 const INODES_OWN: u64 = 16;
 const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 
-/// Where a run's scratch lies.
+/// The place of a run's scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scratch {
     Memory { size_bytes: u64, inodes: u64 },
     Disk,
 }
 
-/// What the choice depends on.
+/// The inputs of the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Free for new work: what the machine has, within what the control groups leave.
+    /// Free memory: of the machine, and within the limits of the cgroups.
     pub free_bytes: u64,
     pub kernel: (u32, u32),
-    /// The cache directory lies on overlayfs, which cannot be an upper.
+    /// True if the cache directory is on overlayfs, which cannot hold an upper.
     pub cache_on_overlay: bool,
-    /// The most that a recent run wrote.
+    /// The largest amount written by a recent run.
     pub written_before: u64,
 }
 
 impl Room {
-    /// Asks the machine.
+    /// Reads the state of the machine.
     #[must_use]
     pub fn look(cache_dir: &Path, written_before: u64) -> Self {
         let on_overlay = rustix::fs::statfs(cache_dir)
@@ -53,7 +52,7 @@ impl Room {
         }
     }
 
-    /// What is in memory counts as memory that the command uses, and is bounded by what it may write.
+    /// Chooses the place. A tmpfs counts as memory of the command, and is limited by what the command may write.
     #[must_use]
     pub fn choose(&self, choice: ScratchChoice, limits: &Limits) -> Scratch {
         let share = self.free_bytes.min(limits.memory.unwrap_or(u64::MAX)) / SHARE;
@@ -81,7 +80,7 @@ fn available() -> u64 {
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-/// What the tightest control group above this process leaves; nothing where none sets a limit.
+/// The memory left by the tightest cgroup of this process; `None` if no cgroup has a limit.
 fn cgroup_room() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -103,7 +102,7 @@ mod tests {
         Room { free_bytes: 16 << 30, kernel: (6, 18), cache_on_overlay: false, written_before: 0 };
 
     #[test]
-    fn memory_is_taken_where_there_is_ample_room() {
+    fn memory_is_used_if_there_is_enough() {
         let memory = Scratch::Memory { size_bytes: 4 << 30, inodes: 1 << 20 };
         assert_eq!(AMPLE.choose(ScratchChoice::Auto, &Limits::default()), memory);
         let little = Room { free_bytes: 1 << 30, ..AMPLE };
@@ -112,13 +111,13 @@ mod tests {
         assert_eq!(old.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Disk);
         let much = Room { written_before: 2 << 30, ..AMPLE };
         assert_eq!(much.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Disk);
-        // An overlay cannot hold an upper, so there is no choice.
+        // Overlayfs cannot hold an upper, so there is no choice.
         let container = Room { cache_on_overlay: true, ..little };
         assert!(matches!(container.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Memory { .. }));
     }
 
     #[test]
-    fn a_wish_is_followed() {
+    fn explicit_choice_is_followed() {
         assert_eq!(AMPLE.choose(ScratchChoice::Disk, &Limits::default()), Scratch::Disk);
         let little = Room { free_bytes: 0, ..AMPLE };
         let Scratch::Memory { size_bytes, .. } = little.choose(ScratchChoice::Memory, &Limits::default())
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_bounds_the_scratch_in_memory() {
+    fn limits_bound_the_scratch_in_memory() {
         let chosen = |choice, limits| AMPLE.choose(choice, &limits);
         let auto = |limits| chosen(ScratchChoice::Auto, limits);
         let small = Limits { disk: Some(1 << 20), files: Some(100), ..Limits::default() };
@@ -140,8 +139,8 @@ mod tests {
         let Scratch::Memory { size_bytes, .. } = chosen(ScratchChoice::Memory, large) else { panic!() };
         assert_eq!(size_bytes, 4 << 30);
         let both = Limits { memory: Some(256 << 20), ..small };
-        assert_eq!(auto(both), bounded, "little is written to little memory");
-        // What little memory there is belongs to the command.
+        assert_eq!(auto(both), bounded, "a small disk limit allows a scratch in little memory");
+        // If memory is tight, it is left to the command.
         let tight = Limits { memory: Some(256 << 20), ..Limits::default() };
         assert_eq!(auto(tight), Scratch::Disk);
         let Scratch::Memory { size_bytes, .. } = chosen(ScratchChoice::Memory, tight) else { panic!() };
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_can_be_asked() {
+    fn state_of_the_machine_can_be_read() {
         let room = Room::look(Path::new("/"), 0);
         assert!(room.free_bytes > 0 && room.kernel > (5, 0));
     }

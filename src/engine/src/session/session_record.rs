@@ -1,6 +1,6 @@
-//! What a scratch says about its run, so that somebody else can finish it.
+//! The record of a run in its scratch, with which another process can finish the run.
 //!
-//! Written by the run, read by a recovery of the same machine; not part of any contract.
+//! Written by the run and read by a recovery on the same machine; not part of any contract.
 
 use std::path::Path;
 
@@ -16,62 +16,62 @@ use super::mount_session::{MountSession, SessionError, read_record_in};
 use crate::checkpoint::Labels;
 use crate::launcher::Exit;
 
-/// Before the command begins.
+/// Written before the command starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecord {
     pub run: String,
-    /// The vault's own id and where it lay.
+    /// The id of the vault, and its path.
     pub vault_id: String,
     pub vault: Option<String>,
     pub boot_id: String,
     pub fork: String,
-    /// Whether the fork is made for the run.
+    /// True if the fork is created for the run.
     pub ephemeral: bool,
-    /// Whether only the state of the touched paths is imported, when the command has ended.
+    /// True if only the state of the touched paths is imported, after the command has ended.
     #[serde(default)]
     pub touched: bool,
-    /// Whether anything is to be kept.
+    /// True if changes should be kept.
     pub wanted: bool,
     pub started_at: i64,
     pub message: String,
-    /// What the audit log tells of the decision; scratches of older runs do not say.
+    /// The decision for the audit log; missing in scratches of older runs.
     #[serde(default)]
     pub told_decision: String,
-    /// What the command was taken for, and what becomes of changes that it should not make.
+    /// Whether the command was classified read-only, and what to do with unexpected changes.
     #[serde(default)]
     pub looks_only: bool,
     #[serde(default)]
     pub drops_violations: bool,
-    /// How long a fork made for the run is kept.
+    /// How long a fork created for the run is kept.
     pub expires_seconds: i64,
     pub exclude: Vec<String>,
-    /// Hex: paths may hold any bytes.
+    /// In hexadecimal: paths may contain any bytes.
     pub hidden: Vec<String>,
-    /// Names of the secrets whose values no file may hold that is kept.
+    /// Names of the secrets whose values kept files must not contain.
     #[serde(default)]
     pub secrets: Vec<String>,
-    /// The item of a batch that it is made for: the batch, and the item's number.
+    /// The batch item that it runs: the batch, and the number of the item.
     #[serde(default)]
     pub item: Option<(String, u64)>,
-    /// The checkpoints that it gets if it changed something, and how many the fork keeps.
+    /// The checkpoints to create if something changed, and how many the fork keeps.
     #[serde(default)]
     pub checkpoints: (Option<String>, Option<String>),
     #[serde(default)]
     pub checkpoints_keep: String,
-    /// The time that was the present for it.
+    /// The time at which its clock was frozen.
     #[serde(default)]
     pub clock_fixed: Option<String>,
     pub request: String,
     pub decision: String,
 }
 
-/// When the command has ended.
+/// Written when the command has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionOutcome {
     pub exit_code: Option<u8>,
     pub signal: Option<i32>,
     pub ended_at: i64,
-    /// The version the changes are changes of, if it was known by then.
+    /// The version that the changes are relative to, if it was known by then.
     pub version_before: Option<String>,
     pub result: String,
 }
@@ -85,7 +85,7 @@ impl SessionRecord {
         from_text(&session.read_record()?, id)
     }
 
-    /// That of a scratch which may be anybody's.
+    /// The record in a scratch of any vault.
     pub fn read_in(dir: &Path) -> Result<Self, SessionError> {
         from_text(&read_record_in(dir)?.record, &dir.display().to_string())
     }
@@ -136,7 +136,7 @@ impl SessionOutcome {
         session.write_outcome(&to_text(self, id.as_str())?)
     }
 
-    /// Nothing if the command had not ended.
+    /// `None` if the command did not end.
     pub fn read(session: &MountSession, id: &str) -> Result<Option<Self>, SessionError> {
         session.read_outcome()?.map(|text| from_text(&text, id)).transpose()
     }

@@ -1,4 +1,4 @@
-//! Whole runs with a scripted launcher: states, detours, what is kept and what is recovered, without namespaces.
+//! Complete runs with a scripted launcher: states, fallbacks, captured and recovered changes, without namespaces.
 
 mod scripted;
 
@@ -100,12 +100,12 @@ impl Bench {
     fn ran(&self, request: &ExecutionRequest, launcher: &ScriptedLauncher) -> ExecutionResult {
         match self.execute(request, launcher).outcome {
             Ok(Outcome::Ran(result)) => *result,
-            Ok(Outcome::Denied(_) | Outcome::ApprovalRequired(_)) => panic!("it was not let through"),
+            Ok(Outcome::Denied(_) | Outcome::ApprovalRequired(_)) => panic!("the request was not permitted"),
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// A file of a fork.
+    /// The content of a file on a fork.
     fn read(&self, fork: &ForkName, path: &str) -> String {
         let reader = self.vault.read().unwrap();
         let version = require_version(&*reader, &self.vault.fork(fork).unwrap().head).unwrap();
@@ -113,7 +113,7 @@ impl Bench {
         let path = TreePath::parse(path.as_bytes()).unwrap();
         let pages: &dyn Pages = &&*reader;
         let Some(Node::File(file)) = lookup(pages, &root, &path).unwrap() else {
-            panic!("{path} is no file")
+            panic!("{path} is not a file")
         };
         String::from_utf8(read_content(&*reader, &file).unwrap()).unwrap()
     }
@@ -128,7 +128,7 @@ fn request() -> ExecutionRequest {
 }
 
 #[test]
-fn a_run_becomes_a_version_and_the_directory_stays() {
+fn run_becomes_a_version_and_the_directory_is_unchanged() {
     let bench = Bench::new();
     let launcher = ScriptedLauncher::default().writing(&[("file", "new\n"), ("other", "1\n")]);
     let result = bench.ran(&request(), &launcher);
@@ -141,7 +141,7 @@ fn a_run_becomes_a_version_and_the_directory_stays() {
 }
 
 #[test]
-fn a_fork_goes_on_from_run_to_run() {
+fn fork_keeps_changes_from_run_to_run() {
     let bench = Bench::new();
     let name = ForkName::parse("work").unwrap();
     let fork = ForkChoice::Persistent { name: name.clone(), from: None };
@@ -149,7 +149,7 @@ fn a_fork_goes_on_from_run_to_run() {
     bench.ran(&on_fork, &ScriptedLauncher::default().writing(&[("a", "1")]));
     bench.ran(&on_fork, &ScriptedLauncher::default().writing(&[("b", "2")]));
     assert_eq!(bench.read(&name, "a") + &bench.read(&name, "b") + &bench.read(&name, "file"), "12old\n");
-    // Nothing changed, no version.
+    // No changes, no version.
     let head = bench.vault.fork(&name).unwrap().head;
     let result = bench.ran(&on_fork, &ScriptedLauncher::default().then(|_| Ok(exited(3))));
     assert_eq!((result.exit, result.version_after), (Exit::Code(3), None));
@@ -157,7 +157,7 @@ fn a_fork_goes_on_from_run_to_run() {
 }
 
 #[test]
-fn where_there_is_no_overlay_the_command_works_on_a_copy() {
+fn command_runs_on_a_copy_without_overlay_support() {
     let bench = Bench::new();
     let launcher = ScriptedLauncher::default().refusing(Refused::Overlay).writing(&[("file", "copied\n")]);
     let result = bench.ran(&request(), &launcher);
@@ -169,14 +169,14 @@ fn where_there_is_no_overlay_the_command_works_on_a_copy() {
     assert_eq!(result.enforcement.unwrap().backend, Backend::Copy);
     assert!(result.notes.iter().any(|note| note.code == "backend.copy"));
     assert_eq!(bench.read(&result.fork.unwrap(), "file"), "copied\n");
-    // Not where an overlay is what was asked for.
+    // Not if an overlay was requested.
     let overlay = ExecutionRequest { backend: BackendChoice::Overlay, ..request() };
     let executed = bench.execute(&overlay, &ScriptedLauncher::default().refusing(Refused::Overlay));
     assert_eq!(executed.outcome.err().unwrap().code(), "sandbox.test");
 }
 
 #[test]
-fn less_isolation_is_given_only_where_it_was_allowed() {
+fn isolation_is_reduced_only_if_allowed() {
     let bench = Bench::new();
     let executed = bench.execute(&request(), &ScriptedLauncher::default().refusing(Refused::Proc));
     assert_eq!(executed.outcome.err().unwrap().code(), "sandbox.test");
@@ -188,7 +188,7 @@ fn less_isolation_is_given_only_where_it_was_allowed() {
 }
 
 #[test]
-fn what_cannot_be_captured_is_kept_and_recovered() {
+fn changes_that_cannot_be_captured_are_kept_and_recovered() {
     let bench = Bench::new();
     // The first version is in the vault; the next one has an entry too many.
     bench.ran(&request(), &ScriptedLauncher::default().writing(&[("file", "1")]));
@@ -213,7 +213,7 @@ fn what_cannot_be_captured_is_kept_and_recovered() {
     let row = bench.vault.read().unwrap().run(&id).unwrap().unwrap();
     assert_eq!(row.state, RunState::Completed);
     assert_eq!(bench.read(&row.fork, "kept"), "yes");
-    // With the checkpoints that it would have got by itself.
+    // With the automatic checkpoints that it would have got.
     let made = bench.vault.read().unwrap().checkpoints_of_fork(&row.fork).unwrap();
     let names: Vec<String> = made.iter().map(|it| it.name.to_string()).collect();
     assert_eq!(names, [format!("before-{id}"), format!("run-{id}")]);

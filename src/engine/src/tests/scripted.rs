@@ -1,4 +1,4 @@
-//! A launcher that starts nothing: a script writes what a command would have written, and says how it ended.
+//! A launcher that starts nothing: a script writes the files of a command and returns its exit status.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,14 +10,14 @@ use crate::launcher::{
     Completion, Exit, LaunchError, LaunchPlan, Launcher, Refused, UpperPlace, ViewStep, WorkspaceMount,
 };
 
-/// What one launch does, given the directory that the command's writes go to.
+/// The actions of one launch, given the directory that receives the command's writes.
 type Script = Box<dyn FnOnce(&Path) -> Result<Completion, LaunchError>>;
 
-/// Takes one script a launch, in order.
+/// Runs one script per launch, in order.
 #[derive(Default)]
 pub struct ScriptedLauncher {
     scripts: RefCell<VecDeque<Script>>,
-    /// How the workspace was mounted, launch by launch.
+    /// How the workspace was mounted, for each launch.
     pub mounts: RefCell<Vec<WorkspaceMount>>,
 }
 
@@ -44,7 +44,7 @@ impl ScriptedLauncher {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the host refuses a piece of the sandbox")]
+#[error("the host refuses a feature of the sandbox")]
 struct NoSandbox;
 
 impl Diagnose for NoSandbox {
@@ -53,7 +53,7 @@ impl Diagnose for NoSandbox {
     }
 }
 
-/// A command that ended with this code, and did nothing else.
+/// A command that ended with this exit status and did nothing else.
 pub fn exited(code: u8) -> Completion {
     Completion::of(Exit::Code(code))
 }
@@ -64,7 +64,7 @@ fn mount(plan: &LaunchPlan) -> WorkspaceMount {
     plan.view.iter().find_map(mount).unwrap()
 }
 
-/// Where what is written to the workspace goes.
+/// The directory that receives writes to the workspace.
 fn written_to(mount: &WorkspaceMount) -> PathBuf {
     match mount {
         WorkspaceMount::Overlay { upper: UpperPlace::Disk { dir }, .. } => dir.join("upper"),

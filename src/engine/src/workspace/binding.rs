@@ -1,4 +1,4 @@
-//! The directory a vault is bound to, and where what is known of its files is cached.
+//! The directory a vault is bound to, and the path of its stat cache.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -19,12 +19,12 @@ use avfs_vault::{Context, Vault, VaultError, key};
 use crate::locate::{LocateError, Surroundings};
 use crate::trust::{TrustError, TrustOrigin};
 
-/// The mark of a vault that lies in its directory's `.avfs`: it stays right when the directory is moved.
+/// The value for a vault in the `.avfs` of its directory: it remains valid when the directory is moved.
 const BOUND_ABOVE: &[u8] = b"..";
 
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    #[error("the vault {} is bound to no directory", vault.display())]
+    #[error("the vault {} is not bound to a directory", vault.display())]
     Unbound { vault: PathBuf },
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -39,18 +39,18 @@ impl Diagnose for WorkspaceError {
     }
 }
 
-/// What a vault at `path` says of the directory it is for.
+/// The stored binding of a vault at `path` to its directory.
 fn binding(path: &Path, dir: &Path) -> Vec<u8> {
     let home = dir.join(VAULT_DIR);
-    // What is above a link's target is another directory.
+    // The parent of a symlink's target is a different directory.
     if path == home.join(VAULT_FILE) && !home.is_symlink() {
         return BOUND_ABOVE.to_vec();
     }
     dir.as_os_str().as_bytes().to_vec()
 }
 
-/// Makes the vault that a directory has none of yet; where another process was faster, opens that one. True if it was
-/// made.
+/// Creates the first vault of a directory, or opens it if another process created it in the meantime. Returns
+/// true if it was created.
 pub fn make_first_vault<E>(
     around: &Surroundings,
     (path, dir): (&Path, &Path),
@@ -61,7 +61,7 @@ where
     E: From<TrustError> + From<LocateError> + From<VaultError>,
 {
     let trusted = around.trusted_vaults()?;
-    // An error of its own, so that a vault that is there already is not recorded as one that was made.
+    // A separate error, so that an existing vault is not recorded as a created one.
     enum Failed<E> {
         Exists,
         Other(E),
@@ -86,8 +86,8 @@ where
     }
 }
 
-/// Makes a vault for the files of `dir`, and the directory it lies in, which is closed to others; a `.avfs` keeps
-/// itself out of git. Whatever fails, nothing is left behind.
+/// Creates a vault for the files of `dir`, and its parent directory, which is inaccessible to other users;
+/// `.avfs` gets a `.gitignore`. On failure, nothing is left behind.
 pub fn make_vault(
     path: &Path,
     dir: &Path,
@@ -108,13 +108,13 @@ pub fn make_vault(
         Ok(vault)
     });
     if made.is_err() && !was_there {
-        // Empty, or somebody else's by now: then it stays.
+        // Fails if another process put files there; then it stays.
         let _ = std::fs::remove_dir(home);
     }
     made
 }
 
-/// Writes a `.gitignore`, unless something of that name is there, be it a link that leads nowhere.
+/// Writes a `.gitignore`, unless one exists, even as a dangling symlink.
 fn keep_out_of_git(home: &Path) -> Result<(), BackendError> {
     let ignore = home.join(".gitignore");
     let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&ignore);
@@ -126,9 +126,9 @@ fn keep_out_of_git(home: &Path) -> Result<(), BackendError> {
     }
 }
 
-/// What root makes in somebody else's directory belongs to them: they must be able to use their vault.
+/// Files that root creates in another user's directory must belong to that user, who must be able to use the vault.
 fn give_to_owner(path: &Path, home: &Path, dir: &Path) -> Result<(), BackendError> {
-    let owner = dir.metadata().map_err(|error| BackendError::io("look at", dir, error))?;
+    let owner = dir.metadata().map_err(|error| BackendError::io("stat", dir, error))?;
     let siblings = COMPANIONS.iter().map(|suffix| sibling(path, suffix)).filter(|file| file.exists());
     let files = [home.to_owned(), path.to_owned(), home.join(".gitignore")].into_iter().chain(siblings);
     for file in files {
@@ -137,14 +137,14 @@ fn give_to_owner(path: &Path, home: &Path, dir: &Path) -> Result<(), BackendErro
     Ok(())
 }
 
-/// The directory whose files the vault keeps, if it was made for one.
+/// The directory whose files the vault keeps, if it was created for one.
 pub fn bound_dir(vault: &Vault) -> Result<Option<PathBuf>, VaultError> {
     let Some(bound) = vault.read()?.meta(key::BOUND)? else { return Ok(None) };
     if bound != BOUND_ABOVE {
         return Ok(Some(PathBuf::from(OsString::from_vec(bound))));
     }
     let path = vault.path().and_then(|path| std::fs::canonicalize(path).ok());
-    // A copy that lies elsewhere is of no directory: what happens to be above it is somebody else's.
+    // A copy elsewhere is not bound: the directory above it is unrelated.
     let home = path.as_deref().and_then(Path::parent).filter(|home| home.ends_with(VAULT_DIR));
     Ok(home.and_then(Path::parent).map(Path::to_owned))
 }
@@ -154,7 +154,7 @@ pub fn require_bound_dir(vault: &Vault) -> Result<PathBuf, WorkspaceError> {
     dir.ok_or_else(|| WorkspaceError::Unbound { vault: vault.path().map(Path::to_owned).unwrap_or_default() })
 }
 
-/// Where the stat cache of one directory in one vault lies.
+/// The path of the stat cache for a directory and a vault.
 #[must_use]
 pub fn stat_cache_path(cache_dir: &Path, vault_id: &str, dir: &Path) -> PathBuf {
     let canonical = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
@@ -162,8 +162,8 @@ pub fn stat_cache_path(cache_dir: &Path, vault_id: &str, dir: &Path) -> PathBuf 
     cache_dir.join("stat").join(format!("{vault_id}-{}", to_hex(&digest.as_bytes()[..8])))
 }
 
-/// The line of an ignore file that leaves avfs's own cache out of a directory that it lies in. It holds copies of
-/// versions: those of one that has it would grow with every run.
+/// The line of an ignore file that excludes avfs's own cache from a directory that contains it. The cache has
+/// copies of versions: versions that include it would grow with every run.
 #[must_use]
 pub fn cache_line(cache_dir: &Path, dir: &Path) -> Option<String> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vault_in_its_directory_moves_with_it() {
+    fn vault_in_its_directory_moves_with_it() {
         let dir = tempfile::tempdir().unwrap();
         let old = dir.path().canonicalize().unwrap().join("old");
         std::fs::create_dir_all(old.join(".avfs")).unwrap();

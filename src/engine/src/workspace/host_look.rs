@@ -1,7 +1,7 @@
-//! Whether others changed the directory that lay beneath a run, in a place that the run touched.
+//! Detects whether another process changed the lower directory of a run in a path that the run touched.
 //!
-//! Only entries on the way of the run's edits are looked at, so the cost follows what the run changed. Nothing is read or
-//! written here.
+//! Only entries at or above the run's edits are checked, so the cost is proportional to the run's changes. No
+//! file content is read, and nothing is written.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,7 @@ use avfs_vault::page::{DirRef, Node, Page};
 use avfs_vault::tree::{Pages, Walk};
 use avfs_vault::{Result, Vault, VaultError, pages, tree};
 
-/// Pages that lead to several paths are read once.
+/// Caches pages that lead to several paths.
 struct Remembered<'a> {
     pages: &'a dyn Pages,
     at: RefCell<HashMap<TreeId, Page>>,
@@ -39,15 +39,15 @@ impl Pages for Remembered<'_> {
     }
 }
 
-/// Compares the host's directory with the version that was beneath a run.
+/// Compares the host directory with the base version of a run.
 pub(crate) struct HostLook<'a> {
     pages: Remembered<'a>,
-    /// The version's root.
+    /// The root of the version.
     base: DirRef,
     dir: OwnedFd,
-    /// The directory that the vault lies in: using the vault changes its times.
+    /// The directory of the vault: using the vault changes its times.
     vault_dir: Option<(u64, u64)>,
-    /// The command did not run before.
+    /// The command did not run before this time.
     launched_at: FileTime,
 }
 
@@ -67,12 +67,12 @@ impl<'a> HostLook<'a> {
         Ok(Self { pages, base, dir, vault_dir, launched_at })
     }
 
-    /// True if a path that was edited, or a directory that it lies in, is not what the base has there.
+    /// True if an edited path, or one of its parent directories, differs from the base.
     pub fn is_changed(&self, edits: &Edits) -> Result<bool> {
         let mut looked = HashSet::new();
         for (path, edit) in edits {
             let node = self.in_base(path)?;
-            // A name that others made changes the time of its directory, which is looked at.
+            // A name created by another process changes the time of its directory, which is checked.
             let parents =
                 path.ancestors().find_map(|dir| self.in_base(&dir).transpose().map(|node| (dir, node)));
             if let Some((dir, node)) = parents
@@ -105,13 +105,13 @@ impl<'a> HostLook<'a> {
         tree::lookup(&self.pages, &self.base, path)
     }
 
-    /// Files are compared by kind, mode, size and times alone: this is worth a note, not a decision.
+    /// Compares files only by kind, mode, size and times: sufficient for a note, not for a decision.
     fn differs(&self, path: &TreePath, node: &Node) -> Result<bool> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         let opened = beneath::open(self.dir.as_fd(), path.as_bytes(), flags);
         let stat = match opened.and_then(|file| beneath::fstat(file.as_fd())) {
             Ok(stat) => stat,
-            // What could not be read before the run cannot be compared either.
+            // A file that could not be read before the run cannot be compared either.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(false),
             Err(_) => return Ok(true),
         };

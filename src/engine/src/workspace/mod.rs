@@ -1,4 +1,4 @@
-//! Workspaces: the directory a vault is bound to, where a run sees it, and what a run stands on.
+//! Workspaces: the directory a vault is bound to, its path in the sandbox, and the base of a run.
 
 pub mod binding;
 pub(crate) mod host_look;

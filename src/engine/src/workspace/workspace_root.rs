@@ -1,5 +1,5 @@
-//! What a run stands on: which directory is the workspace, where it is seen inside, and whether the host's
-//! own directory can lie beneath it.
+//! Determines the workspace of a run, its path in the sandbox, and whether the host directory itself can be the
+//! lower layer.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,20 +11,20 @@ use avfs_types::diagnose::Diagnose;
 
 use crate::launcher::UpperRoot;
 
-/// Where a workspace without a directory of its own is seen.
+/// The path in the sandbox of a workspace that is not bound to a directory.
 pub const UNBOUND_PATH: &str = "/workspace";
 
 #[derive(Debug, thiserror::Error)]
 pub enum GroundError {
-    #[error("the workspace cannot be seen at {}: it is not an absolute path below /", path.display())]
+    #[error("the workspace cannot be mounted at {}: it is not an absolute path below /", path.display())]
     BadPlace { path: PathBuf },
     #[error("the working directory {} is not inside the workspace {}", cwd.display(), workspace.display())]
     CwdOutside { cwd: PathBuf, workspace: PathBuf },
-    #[error("{} cannot lie beneath the run as it is: {why}", dir.display())]
+    #[error("{} cannot be the live base of the run: {why}", dir.display())]
     NotLive { dir: PathBuf, why: String },
-    #[error("a run from a version, or on a vault without a directory, has no live base")]
+    #[error("a run from a version, or with a vault that has no directory, has no live base")]
     NothingLive,
-    #[error("cannot look at {}", path.display())]
+    #[error("cannot access {}", path.display())]
     Io {
         path: PathBuf,
         #[source]
@@ -43,18 +43,18 @@ impl Diagnose for GroundError {
     }
 }
 
-/// The places of a run.
+/// The paths of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     /// The directory the vault is bound to.
     pub bound: Option<PathBuf>,
-    /// Where the workspace is seen inside.
+    /// The path of the workspace in the sandbox.
     pub workspace: PathBuf,
     pub cwd: PathBuf,
 }
 
 impl Places {
-    /// The working directory inside is the one outside, where that is in the workspace.
+    /// The working directory in the sandbox is the same as outside, if that is in the workspace.
     pub fn find(
         request: &ExecutionRequest,
         bound: Option<PathBuf>,
@@ -86,29 +86,29 @@ impl Places {
 }
 
 impl Places {
-    /// The working directory from the workspace's root; `.` for the root itself.
+    /// The working directory relative to the root of the workspace; `.` for the root itself.
     pub fn cwd_below(&self) -> PathBuf {
         let below = self.cwd.strip_prefix(&self.workspace).unwrap_or(&self.cwd);
         if below.as_os_str().is_empty() { PathBuf::from(".") } else { below.to_owned() }
     }
 }
 
-/// Whether the directory itself lies beneath the run.
+/// Whether the host directory itself is the lower layer of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beneath {
     Live(PathBuf),
-    /// As [`Beneath::Live`], without an import.
+    /// Like [`Beneath::Live`], without an import.
     Touched(PathBuf),
-    /// If it holds a version that is near to the fork's, and without its unversioned files.
+    /// If its version is near to the version of the fork; its unversioned files are hidden.
     UnderFork(PathBuf),
     Cached,
 }
 
-/// Whether the kernel can copy up every file of a directory for its user, as far as that is known.
+/// Whether the kernel can copy up every file of a directory for its user, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
     Mapped,
-    /// Some have owners, groups or access lists that no sandbox of the user can map.
+    /// Some files have owners, groups or ACLs that no sandbox of the user can map.
     Foreign,
 }
 
@@ -138,12 +138,12 @@ impl Beneath {
             };
         }
         if request.cache != CacheMode::Off {
-            // A result is remembered by the version the run stood on, so there has to be one.
+            // The cache key contains the base version, so there must be one.
             return match (request.base, dir) {
                 (BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched, _) => Ok(Self::Cached),
                 (BaseChoice::Live, None) => Err(GroundError::NothingLive),
                 (BaseChoice::Live, Some((dir, _))) => {
-                    let why = "with --cache a run stands on a version".to_owned();
+                    let why = "with --cache a run needs a version as its base".to_owned();
                     Err(GroundError::NotLive { dir: dir.clone(), why })
                 }
             };
@@ -151,9 +151,9 @@ impl Beneath {
         match (request.base, dir) {
             (BaseChoice::Cached | BaseChoice::Touched, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
             (BaseChoice::Live, None) => Err(GroundError::NothingLive),
-            // Whoever asks for the directory itself gets it: only writing to those files fails.
+            // An explicit `--base live` is accepted: only writing to those files fails.
             (BaseChoice::Auto, Some(_)) if files == Files::Foreign => {
-                tracing::debug!("files have owners or access lists that cannot be mapped");
+                tracing::debug!("files have owners or ACLs that cannot be mapped");
                 Ok(Self::Cached)
             }
             (BaseChoice::Auto | BaseChoice::Live, Some((dir, found_as))) => {
@@ -170,7 +170,7 @@ impl Beneath {
     }
 }
 
-/// What keeps a directory from being a lower layer.
+/// Why a directory cannot be a lower layer.
 fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, GroundError> {
     let io = |source| GroundError::Io { path: dir.to_owned(), source };
     let uid = rustix::process::geteuid();
@@ -184,14 +184,14 @@ fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, GroundEr
         return Ok(Some(format!("it belongs to group {group}")));
     }
     if cache_dir.starts_with(dir) {
-        return Ok(Some("the cache directory lies in it".to_owned()));
+        return Ok(Some("the cache directory is in it".to_owned()));
     }
     let mounts = std::fs::read("/proc/self/mountinfo").map_err(io)?;
     Ok(mounts_beneath(&mounts, dir).next().map(|at| format!("{} is mounted in it", at.display())))
 }
 
-/// The mounts beneath a directory, from the kernel's list. Not read by procfs, which fails at a mount point that is
-/// not UTF-8 and leaves the kernel's escapes as they are.
+/// The mounts beneath a directory, from mountinfo. Not parsed by the procfs crate, which fails on a mount point
+/// that is not UTF-8 and does not decode the kernel's escapes.
 pub(crate) fn mounts_beneath(mountinfo: &[u8], dir: &Path) -> impl Iterator<Item = PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     let points =
@@ -200,7 +200,7 @@ pub(crate) fn mounts_beneath(mountinfo: &[u8], dir: &Path) -> impl Iterator<Item
     paths.filter(move |path| path != dir && path.starts_with(dir))
 }
 
-/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+/// The kernel escapes blanks, tabs, newlines and backslashes as three octal digits.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -223,16 +223,16 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// How attributes are written in the directory an upper is to look like.
+/// How attributes are stored in the directory whose metadata the upper gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// As the user set them.
+    /// As set by the user.
     Plain,
-    /// As overlayfs stores them.
+    /// As stored by overlayfs.
     Stored,
 }
 
-/// What an upper over `dir` is to look like.
+/// The metadata of the root of an upper over `dir`.
 pub fn upper_root(dir: &Path, names: Names, whiteouts: Vec<Vec<u8>>) -> Result<UpperRoot, GroundError> {
     let io = |source| GroundError::Io { path: dir.to_owned(), source };
     let fd = beneath::open_root(dir).map_err(io)?;
@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_look_like_overlayfs_marks_are_escaped() {
+    fn attributes_in_the_namespace_of_overlayfs_are_escaped() {
         let dir = tempfile::tempdir().unwrap();
         let fd = beneath::open_root(dir.path()).unwrap();
         let fd = std::os::fd::AsFd::as_fd(&fd);
         let set = [(b"user.overlay.x".to_vec(), b"1".to_vec()), (b"user.y".to_vec(), b"2".to_vec())];
         if xattr::write(fd, &set).is_err() {
-            // A file system without user attributes has none to escape.
+            // A file system without user attributes has nothing to escape.
             return;
         }
         let root = upper_root(dir.path(), Names::Plain, Vec::new()).unwrap();

@@ -1,5 +1,4 @@
-//! The workspaces of a vault: task forks that are made on first use, what a run stands on, and forks that go when
-//! nobody has looked at them in time.
+//! The workspaces of a vault: forks that are created on first use, the base of a run, and forks that expire.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -22,41 +21,41 @@ use crate::proxy::Site;
 use crate::run::Run;
 use crate::workspace_root::{Beneath, Files, GroundError, Places};
 
-/// Forks named in the note about those that went.
+/// Maximum forks listed in the note about expired forks.
 const NAMED_MAX: usize = 5;
 
-/// A smaller tree is written to the cache in less time than the runs on its fork would spend on scans.
+/// Writing a smaller tree to the cache takes less time than the scans of the runs on its fork.
 const ENTRIES_ON_HOST_MIN: u64 = 1000;
 
-/// The note of a run that starts with the first import of a large directory. On stderr it is printed at once.
+/// The note of a run that starts with the first import of a large directory. On stderr it is printed immediately.
 pub const IMPORT_LARGE: &str = "import.large";
 
-/// What lies beneath a run.
+/// The base of a run.
 pub(crate) enum Ground {
-    /// The directory itself; its version is made beside the command.
+    /// The directory itself; its version is created while the command runs.
     Live(PathBuf),
-    /// The directory itself; what the command touched of it is imported when the command has ended.
+    /// The directory itself; the paths that the command touched are imported after the command has ended.
     Touched(PathBuf),
     Stacked {
         stack: Stack,
         version: VersionRecord,
         root: DirRef,
     },
-    /// A copy in the scratch, which the command changes as it is.
+    /// A copy in the scratch, which the command changes in place.
     Copied {
         version: VersionRecord,
         root: DirRef,
     },
 }
 
-/// Gives runs their workspaces.
+/// Provides workspaces for runs.
 #[derive(Clone, Copy)]
 pub struct WorkspaceService<'a> {
     pub site: &'a Site<'a>,
 }
 
 impl WorkspaceService<'_> {
-    /// What the command will stand on.
+    /// The base of the command.
     pub(crate) fn ground<E: From<GroundError> + From<VaultError>>(
         &self,
         places: &Places,
@@ -69,8 +68,7 @@ impl WorkspaceService<'_> {
         if let (Some(dir), Some(home)) = (&places.bound, &site.home)
             && home.starts_with(dir)
         {
-            let text =
-                "the workspace is your home directory, or lies around it: the command can read all of it";
+            let text = "the workspace is or contains your home directory: the command can read all of it";
             run.note("workspace.home", text.to_owned());
         }
         if site.stat_cache.as_deref().is_some_and(|cache| Foreign::last_seen(cache).is_any()) {
@@ -107,7 +105,7 @@ impl WorkspaceService<'_> {
         let Some(stack) = stack else {
             let dir = under_fork.unwrap_or_default();
             let why =
-                "it holds no version near to the fork's, or files that cannot be kept or changed as they are"
+                "its version is not near to the fork's, or it has files that cannot be kept or changed in place"
                     .to_owned();
             return Err(GroundError::NotLive { dir, why }.into());
         };
@@ -117,7 +115,7 @@ impl WorkspaceService<'_> {
         Ok(Ground::Stacked { stack, version, root })
     }
 
-    /// The directory itself beneath a run on a fork, if it holds a version that is near to the fork's.
+    /// The directory itself as the lower layer of a run on a fork, if its version is near to the version of the fork.
     fn stack_over_host(
         &self,
         dir: &Path,
@@ -145,8 +143,8 @@ impl WorkspaceService<'_> {
         site.vault.stack_over_host(root, &found, distance, &site.layers, &session.veil_dir(), site.meter)
     }
 
-    /// Says what the first import of the directory will cost, if that is much. It is not waited for an answer. The
-    /// same look tells whether files cannot be mapped; later the last import has told it.
+    /// Announces the cost of the first import of the directory, if it is large. Does not wait for an answer.
+    /// The survey also detects files that cannot be mapped; later that is known from the last import.
     pub(crate) fn announce_first_import(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<()> {
         let site = self.site;
         let (Some(dir), ForkChoice::Ephemeral { from: None } | ForkChoice::Persistent { from: None, .. }) =
@@ -154,7 +152,7 @@ impl WorkspaceService<'_> {
         else {
             return Ok(());
         };
-        // The stat cache comes with the first import: mostly this is all that is asked.
+        // The common case: the stat cache exists, since the first import creates it.
         if site.stat_cache.as_ref().is_none_or(|cache| cache.exists())
             || self.head(&ForkName::main())?.entries > 0
         {
@@ -171,7 +169,7 @@ impl WorkspaceService<'_> {
         Ok(())
     }
 
-    /// The version that a run on no live base stands on; what is not in the vault yet is brought in.
+    /// The base version of a run without a live base. Imports what is not in the vault yet.
     pub(crate) fn base(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<VersionRecord> {
         match run.request.fork.clone() {
             ForkChoice::Ephemeral { from: Some(from) } => {
@@ -190,7 +188,7 @@ impl WorkspaceService<'_> {
         }
     }
 
-    /// The files that would be, with and without times; nothing is brought in or made.
+    /// The digests of the files of the base, with and without times; nothing is imported or created.
     pub(crate) fn base_now(
         &self,
         request: &ExecutionRequest,
@@ -222,7 +220,7 @@ impl WorkspaceService<'_> {
         Ok(avfs_vault::version::resolve(&*reader, &reference)?.0)
     }
 
-    /// The head of a task fork, which is made on first use.
+    /// The head of a fork, which is created on first use.
     fn task_fork(
         &self,
         name: &ForkName,
@@ -235,7 +233,7 @@ impl WorkspaceService<'_> {
             Ok(_) => {
                 if let Some(from) = from {
                     avfs_vault::version::resolve(&*vault.read()?, from)?;
-                    run.note("fork.exists", format!("fork {name} exists already, so --from means nothing"));
+                    run.note("fork.exists", format!("fork {name} already exists, so --from is ignored"));
                 }
                 return self.head(name);
             }
@@ -246,7 +244,7 @@ impl WorkspaceService<'_> {
         let of_dir = from.is_none() && places.bound.is_some();
         let from = match (from, &places.bound) {
             (Some(from), _) => from,
-            // Of the directory as it is now, or the first run would find nothing.
+            // Import the directory first: otherwise the first run would start without files.
             (None, Some(dir)) => {
                 let imported = site.meter.waited_for(|| import_dir(site, dir))?;
                 run.note_import(&imported.scanned);
@@ -256,22 +254,21 @@ impl WorkspaceService<'_> {
             (None, None) => &main,
         };
         let made = match vault.create_fork_for_run(name, from, Life::Persistent) {
-            // Somebody else was faster; theirs is as good.
+            // Another process created it first; that fork is equivalent.
             Err(VaultError::ForkExists { .. }) => false,
             made => made.map(|_| true)?,
         };
         let head = self.head(name)?;
         if made {
-            // So that a name that was mistyped is seen.
+            // Makes a mistyped name visible.
             let version = || format!("version {}", head.id.short());
-            let begins = if of_dir { "the directory as it is now".to_owned() } else { version() };
-            run.note("fork.made", format!("fork {name} is new: it begins with {begins}"));
+            let begins = if of_dir { "the current state of the directory".to_owned() } else { version() };
+            run.note("fork.made", format!("created fork {name} from {begins}"));
         }
         Ok(head)
     }
 
-    /// Deletes forks that have expired; the one this run is for is used, so it stays. Failing to is no reason
-    /// not to run.
+    /// Deletes expired forks, except the fork of this run, which is in use. An error does not prevent the run.
     pub(crate) fn expire_forks(&self, run: &mut Run) {
         let text = match self.site.vault.expire_forks(std::slice::from_ref(&run.fork)) {
             Ok(gone) if gone.is_empty() => return,
@@ -279,15 +276,15 @@ impl WorkspaceService<'_> {
                 let names: Vec<&str> = gone.iter().take(NAMED_MAX).map(|name| name.as_str()).collect();
                 let more = gone.len() - names.len();
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("deleted forks that had expired: {}{more}", names.join(", "))
+                format!("deleted expired forks: {}{more}", names.join(", "))
             }
-            Err(error) => format!("forks that have expired could not be deleted: {error}"),
+            Err(error) => format!("cannot delete expired forks: {error}"),
         };
         run.note("fork.expired", text);
     }
 }
 
-/// Brings the bound directory's present state onto the main fork.
+/// Imports the current state of the bound directory to the main fork.
 pub(crate) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Imported> {
     if site.stat_cache.as_ref().is_some_and(|cache| !cache.exists()) {
         CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
@@ -295,7 +292,7 @@ pub(crate) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Impo
     site.vault.import_for_run(dir, &ForkName::main(), "import before a run", &import_options(site))
 }
 
-/// How the bound directory is read.
+/// The options for importing the bound directory.
 pub(crate) fn import_options<'a>(site: &'a Site<'_>) -> ImportOptions<'a> {
     ImportOptions {
         on_trouble: OnTrouble::KeepGoing,
@@ -305,14 +302,14 @@ pub(crate) fn import_options<'a>(site: &'a Site<'_>) -> ImportOptions<'a> {
     }
 }
 
-/// Between two looks at an import that somebody waits for.
+/// Interval between two checks of an import that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Waits for the import beside a command that has ended. A signal stops it: what the command changed is kept for a
-/// recovery then.
+/// Waits for the import to finish after the command has ended. A signal stops the import: then the changes of
+/// the command are kept for a recovery.
 pub(crate) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
     let has_ended = |patience| !matches!(end.recv_timeout(patience), Err(RecvTimeoutError::Timeout));
-    // Mostly it is done by now, or in a moment: nobody has to know of it.
+    // Usually the import is finished by now or very soon, so no progress is shown.
     if has_ended(LOOK_EVERY) {
         return;
     }
@@ -324,7 +321,7 @@ pub(crate) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
     });
 }
 
-/// Imports the directory that the run works on, and writes down what it became.
+/// Imports the directory that the run works on, and records the version.
 pub(crate) fn stand_on_import(
     site: &Site<'_>,
     dir: &Path,
@@ -332,7 +329,7 @@ pub(crate) fn stand_on_import(
 ) -> avfs_vault::Result<Imported> {
     let imported = import_dir(site, dir)?;
     if let Err(error) = session.note_base(&imported.committed.version.id) {
-        tracing::warn!(%error, "the base of the run was not written down");
+        tracing::warn!(%error, "cannot record the base of the run");
     }
     Ok(imported)
 }
