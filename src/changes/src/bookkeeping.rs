@@ -22,7 +22,7 @@ enum Pattern {
     Directory(&'static [u8]),
     /// A file whose name ends in this suffix.
     Suffix(&'static [u8]),
-    /// The same, somewhere below a directory of the first name.
+    /// A file with the second value as its suffix, anywhere below a directory with the first value as its name.
     SuffixBelow(&'static [u8], &'static [u8]),
 }
 

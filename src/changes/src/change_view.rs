@@ -15,7 +15,7 @@ use crate::line_diff::DiffSteps;
 /// Default maximum number of changes in a tree or a diffstat.
 pub const CHANGES_SHOWN_MAX: usize = 1000;
 
-/// The word and the letter for a kind of change.
+/// The word and the letter that stand for a kind of change.
 #[must_use]
 pub const fn kind_words(kind: &ChangeKind) -> (&'static str, char) {
     match kind {

@@ -15,7 +15,7 @@ const STAT_BYTES: usize = 40;
 const MODE_AT: usize = 24;
 const ID_BYTES: usize = 20;
 const CHECKSUM_BYTES: usize = 20;
-/// This flag announces a second word of flags.
+/// Set if a second word of flags follows.
 const EXTENDED: u16 = 0x4000;
 
 /// The meaning of an entry: mode, object id, flags and name.
@@ -101,7 +101,7 @@ fn until_nul<'t>(text: &'t [u8], at: &mut usize) -> Option<&'t [u8]> {
     Some(&rest[..end])
 }
 
-/// Git's offset encoding: seven bits a byte, most significant first, with an implied +1 for every continuation.
+/// Git's offset encoding: seven bits per byte, most significant first, with an implied +1 for every continuation.
 fn varint(text: &[u8], at: &mut usize) -> Option<usize> {
     let mut value: usize = 0;
     loop {

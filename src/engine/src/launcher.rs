@@ -398,7 +398,6 @@ pub trait Launcher {
     /// the changes. Until then its mounts may still exist.
     fn wait_until_gone(&self);
 
-    /// Restores the default handling of signals: the changes of the command are kept or recoverable, so the
-    /// process may be killed again.
+    /// Unblocks signals: the changes of the command are kept or recoverable, so a signal may end the process again.
     fn take_signals(&self);
 }

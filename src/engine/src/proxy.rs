@@ -501,7 +501,7 @@ fn enter(state: &mut State, next: State, session: &MountSession) {
     }
 }
 
-/// Switches to an alternative for a refused feature; false if there is none.
+/// Switches to an alternative for a refused feature; false if no alternative exists.
 fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
     let request = &mut run.request;
     match refused {

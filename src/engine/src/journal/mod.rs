@@ -178,7 +178,7 @@ pub struct JournalCache {
     pub mode: String,
     /// The key of its result; `None` if it cannot be remembered.
     pub key: Option<String>,
-    /// The run whose result was taken.
+    /// The run whose result was used.
     pub cached_from: Option<String>,
     /// Why no cached result was used.
     pub missed: Vec<JournalReason>,

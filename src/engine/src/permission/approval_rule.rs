@@ -214,7 +214,7 @@ fn prefixes(
         return Err(RememberError::StillAsked { id: id.clone(), reason, instead });
     }
     if asked.is_empty() {
-        return Err(no("the approval is not for a command, but for other parts of the request"));
+        return Err(no("the approval is not for a command but covers other parts of the request"));
     }
     if let Some(spelled) = spelled {
         let words: Vec<String> = spelled.split_whitespace().map(str::to_owned).collect();

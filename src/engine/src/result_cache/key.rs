@@ -2,7 +2,7 @@
 //!
 //! Requests with equal parts are assumed to have the same result. So everything that a result depends on must
 //! be in a part; the system is represented by the state of package managers and PATH (docs/guides/cache.md
-//! lists what is not detected).
+//! lists the undetected parts).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

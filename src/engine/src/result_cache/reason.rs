@@ -153,7 +153,7 @@ pub fn refused(decision: &ExecutionDecision) -> Reason {
 
 /// No result of this command is remembered.
 pub fn unknown() -> Reason {
-    Reason::new("unknown", "nothing is remembered of this command")
+    Reason::new("unknown", "no result of this command is remembered")
 }
 
 /// A result that is no longer available.

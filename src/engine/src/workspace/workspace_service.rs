@@ -169,7 +169,7 @@ impl WorkspaceService<'_> {
         Ok(())
     }
 
-    /// The base version of a run without a live base. Imports what is not in the vault yet.
+    /// The base version of a run without a live base. Imports the directory if necessary.
     pub(crate) fn base(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<VersionRecord> {
         match run.request.fork.clone() {
             ForkChoice::Ephemeral { from: Some(from) } => {
