@@ -8,7 +8,7 @@ use avfs_wire::{ListExpected, ListItem, ListNoise, ListStart};
 
 use super::line::Wrong;
 
-/// Maximum bytes of an id.
+/// Maximum bytes of an id. Anything longer is not a useful name.
 const ID_BYTES_MAX: usize = 200;
 
 pub fn check(item: &ListItem) -> Result<(), Wrong> {
