@@ -31,7 +31,7 @@ use crate::commands::{
 /// not to the working directory.
 #[derive(Debug, Parser)]
 #[command(name = "avfs", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   avfs init
   avfs import -m 'before the refactoring'

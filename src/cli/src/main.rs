@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod context;
 mod error;
+mod help;
 mod lists;
 mod progress;
 mod run_options;
@@ -18,7 +19,7 @@ mod worker_pool;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use cli::Cli;
 use context::CommandContext;
 use ui::{Format, Ui};
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     size_limit::handle_sigxfsz();
     mask::set_umask();
     let words = usage::help_of_help(words);
-    let parsed = Cli::command().try_get_matches_from(&words);
+    let parsed = help::command().try_get_matches_from(&words);
     let parsed = parsed.and_then(|matches| Ok((usage::kind_of(&matches), Cli::from_arg_matches(&matches)?)));
     let code = match parsed {
         Ok((kind, cli)) => run(kind, cli),

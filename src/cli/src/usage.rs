@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
+use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, CommandFactory};
 
 use avfs_present::Hint;
 use avfs_request::JsonForm;
@@ -14,7 +14,8 @@ use avfs_types::{UnitError, exit_code, printable};
 use avfs_vault::VaultError;
 use avfs_wire::ErrorBody;
 
-use crate::cli::{Cli, Verb};
+use crate::cli::Verb;
+use crate::help;
 use crate::ui::{Failure, Format, Ui, error_line, print_clap};
 
 /// The kind of the answer of a parsed command: `fork.create`.
@@ -38,7 +39,7 @@ pub fn help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
 
 /// The kind of the answer for unparsed arguments, as far as the verb can be determined.
 fn kind_of_words(words: &[OsString]) -> String {
-    let root = Cli::command();
+    let root = help::command();
     let mut at = &root;
     let mut kind = Vec::new();
     let mut skip_value = false;
@@ -96,7 +97,7 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
             None => drop(print_clap(error)),
             Some(words) => {
                 // clap repeats arguments verbatim, so give it the escaped arguments.
-                let shown = Cli::command().try_get_matches_from(words).err();
+                let shown = help::command().try_get_matches_from(words).err();
                 let text = shown.as_ref().unwrap_or(error).render().to_string();
                 text.lines().for_each(|line| error_line(format_args!("{line}")));
             }
@@ -117,12 +118,22 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Hint> {
 }
 
 /// Verbs of other tools, and the corresponding avfs commands.
-const ELSEWHERE: [(&[&str], &str); 7] = [
+const ELSEWHERE: [(&[&str], &str); 10] = [
     (&["exec", "sh"], "run a command with: avfs run -- COMMAND; list runs with: avfs runs list"),
     (&["commit", "add"], "record a directory as a new version with: avfs import"),
     (&["branch", "switch"], "create a fork with: avfs fork create NAME; list them with: avfs fork list"),
     (&["checkout", "clone"], "write a version to a directory with: avfs export REF DIR"),
-    (&["reset", "revert"], "go back with: avfs restore REF, or: avfs undo FORK"),
+    (&["reset", "revert", "rollback"], "go back with: avfs restore REF, or: avfs undo FORK"),
+    (&["history", "versions"], "list versions with: avfs log; list runs with: avfs runs list"),
+    (
+        &["delete", "remove", "drop"],
+        "drop the changes of a run with: avfs discard RUN; delete with: avfs fork delete, avfs vault delete; \
+         remove a file of a fork with: avfs rm PATH",
+    ),
+    (
+        &["merge", "pull", "rebase"],
+        "write changes to the directory with: avfs apply; bring it into a fork with: avfs sync FORK",
+    ),
     (
         &["list"],
         "list with: avfs vault list, avfs fork list, avfs runs list; files of a version with: avfs ls REF",

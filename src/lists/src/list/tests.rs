@@ -378,9 +378,11 @@ fn long_list_needs_little_memory() {
     }
     writer.finish().unwrap();
     let test = std::env::current_exe().unwrap();
-    let name = "runtime::list::tests::long_list_needs_little_memory";
+    let name = "list::tests::long_list_needs_little_memory";
     let mut child = std::process::Command::new(test);
     child.args(["--exact", name, "--nocapture"]).env(VARIABLE, listed.path());
     let output = child.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("1 passed"), "the child must run the test: {printed}");
 }

@@ -1,12 +1,12 @@
 //! `avfs completions`
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
 use avfs_wire::Completions;
 
-use crate::cli::Cli;
 use crate::context::CommandContext;
+use crate::help;
 use crate::ui::Outcome;
 
 /// Print a completion script for a shell
@@ -22,7 +22,7 @@ pub struct CompletionsArgs {
 
 pub fn run(ctx: &CommandContext, args: &CompletionsArgs) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "avfs", &mut script);
+    clap_complete::generate(args.shell, &mut help::command(), "avfs", &mut script);
     let result =
         Completions { shell: args.shell.to_string(), script: String::from_utf8_lossy(&script).into_owned() };
     ctx.ui.answer(&result, |out| out.own_bytes(&script))

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 
 use avfs_wire::{Man, ManPage};
 
-use crate::cli::Cli;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
+use crate::help;
 use crate::ui::{Failure, Outcome};
 
 const SOURCE: &str = concat!("avfs ", env!("CARGO_PKG_VERSION"));
@@ -30,7 +30,7 @@ pub struct ManArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &ManArgs) -> Outcome {
-    let mut root = Cli::command();
+    let mut root = help::command();
     root.build();
     match &args.dir {
         Some(dir) => write_all(ctx, &root, &ctx.around.cwd.join(dir)),

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use crate::commands::execute::run_as;
 use crate::ui::Outcome;
 
-/// Run a command like avfs-run, under the name that some agents expect
+/// Run a command like avfs-run (the name that agents may expect)
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::plural;
 
-/// Check the whole vault: rows, digests, references, history, audit log
+/// Check the vault: rows, digests, references, history, audit log
 ///
 /// Exits with 1 if there is a problem. Changes nothing, except with --heal.
 #[derive(Debug, Args)]

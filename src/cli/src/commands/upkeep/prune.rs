@@ -11,7 +11,7 @@ use crate::context::CommandContext;
 use crate::ui::{Outcome, Tone};
 use crate::view::plural;
 
-/// Remove the files of old versions, and keep their records in the log
+/// Remove the files of old versions, and keep their records
 ///
 /// Always keeps the heads of forks, the base versions of forks other than main, and versions with a
 /// checkpoint saved by hand. With --fork, also keeps the history of the other forks. The next `avfs gc` frees

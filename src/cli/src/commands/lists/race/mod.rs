@@ -35,7 +35,7 @@ const ATTEMPTS_MAX: i64 = 10_000;
 /// The default for the number of attempts at once.
 const JOBS_MAX: usize = 16;
 
-/// Run several attempts at once, each on its own fork, and keep the best
+/// Run several attempts on separate forks, and keep the best
 ///
 /// All attempts start at the same version. They are one command N times, with AVFS_ATTEMPT set to 1 to N, or
 /// the commands of a list. An attempt succeeds if it exits with 0. The winner is the first to succeed with
