@@ -201,7 +201,7 @@ fn hints_for_paths_lead_on() {
     }
     let (told, _) = hint(&["mv", "README.md", "README.md/x"], "path.cycle");
     assert!(!told.contains("directory"), "{told}");
-    assert!(hint(&["cp", "-r", ".", "x"], "path.cycle").1.contains("name what is in it"));
+    assert!(hint(&["cp", "-r", ".", "x"], "path.cycle").1.contains("name the entries in it"));
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_vault_that_cannot_be_opened_is_told_with_a_way_out() {
     assert!(hint(&refusal).contains("ls -l "), "{refusal}");
     std::os::unix::fs::symlink("nowhere.db", env.project().join("dangling.db")).unwrap();
     let refusal = env.refused(&["--vault", "./dangling.db", "log"], 1, "vault.not_found");
-    assert!(hint(&refusal).contains("link to nothing"), "{refusal}");
+    assert!(hint(&refusal).contains("dangling symlink"), "{refusal}");
     env.ok(&["quota", "set", "--bytes", "1"]);
     let refusal = env.refused(&["write", "x", "--text", "x"], 1, "quota.exceeded");
     assert!(hint(&refusal).contains("avfs quota set --bytes N"), "{refusal}");

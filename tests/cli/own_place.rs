@@ -138,7 +138,7 @@ fn a_vault_is_not_imported_by_another_name() {
     // Who writes by one name would have another log than who writes by the other.
     let refusal = env.refused(&["--vault", "./v.db", "import"], 1, "vault.linked");
     let hint = refusal["error"]["hint"].as_str().unwrap();
-    let remedy = hint.strip_prefix("make it a file of its own with: ").unwrap().split(", or").next().unwrap();
+    let remedy = hint.strip_prefix("make it a separate file with: ").unwrap().split(", or").next().unwrap();
     let done = env.clean(Path::new("sh")).args(["-c", remedy]).status().unwrap();
     assert!(done.success(), "{hint}");
     fs::remove_file(env.project().join("linked")).unwrap();

@@ -24,7 +24,7 @@ pub fn cache_use(cache: &CacheUse) -> CacheObject {
     journaled(JournalCache::from(cache))
 }
 
-/// What the journal tells of a run; nothing if the cache was not asked for.
+/// The cache use of a run from the journal; `None` if the cache was not requested.
 #[must_use]
 pub fn cache_use_of_run(run: &RunRecord) -> Option<CacheObject> {
     cache_of(&run.result).map(journaled)
@@ -72,7 +72,7 @@ pub fn found(found: &CachedResult) -> FoundObject {
     }
 }
 
-/// Of a run, by what the journal tells.
+/// Explains the cache use of a run, from the journal.
 #[must_use]
 pub fn cache_explained_of_run(run: &RunRecord, remembered: bool) -> CacheExplain {
     let run_id = Some(run.id.to_string());
@@ -93,7 +93,8 @@ pub fn cache_explained_of_run(run: &RunRecord, remembered: bool) -> CacheExplain
     CacheExplain { run_id, outcome, cached_from, key, missed, remembered, not_remembered, found: None }
 }
 
-/// Of a request, by what would be found. `not_remembered` is what keeps its own result from being remembered.
+/// Explains the cache use of a request, from a lookup. `not_remembered` has the reasons why its own result
+/// would not be remembered.
 #[must_use]
 pub fn cache_explained_of_look(look: &Look, not_remembered: &[Reason]) -> CacheExplain {
     let found = match look {

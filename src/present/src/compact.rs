@@ -17,21 +17,21 @@ use avfs_wire::{
     OmittedObject,
 };
 
-/// How much there is room for.
+/// The limits of a compact envelope.
 #[derive(Clone, Copy)]
 struct Room {
-    /// Of each stream.
+    /// Bytes of each stream.
     output_bytes: usize,
     /// Entries of each list.
     entries: usize,
-    /// Of each text that is not output.
+    /// Characters of each text that is not output.
     text_chars: usize,
 }
 
 const ROOM: Room = Room { output_bytes: 5 << 10, entries: 20, text_chars: 300 };
 
-/// A compact envelope as one line of JSON, which is never longer than [`COMPACT_BYTES_MAX`]. `ran` is the run with its
-/// changes folded, where there was one.
+/// A compact envelope as one line of JSON, which is never longer than [`COMPACT_BYTES_MAX`]. `ran` is the run
+/// with its folded changes, if there was one.
 pub fn compact_line(
     envelope: &ExecutionEnvelope,
     ran: Option<(&ExecutionResult, &FoldedChanges)>,
@@ -39,7 +39,7 @@ pub fn compact_line(
     let mut room = ROOM;
     loop {
         let line = json_line(&compact(envelope, ran, room))?;
-        // Escaping makes text longer, so the escaped line is what has to fit.
+        // Measure the escaped line, because escaping makes text longer.
         if line.len() <= COMPACT_BYTES_MAX || room.text_chars == 0 {
             return Ok(line);
         }
@@ -51,7 +51,7 @@ pub fn compact_line(
     }
 }
 
-/// Lists that are cut, and how much of them was.
+/// Truncated lists, and the number of omitted entries.
 struct Lists {
     room: Room,
     left_off: u64,
@@ -152,7 +152,7 @@ fn refused(run: &ExecutionResult) -> Vec<String> {
     told
 }
 
-/// A stream as text, with a line where something is missing.
+/// A stream as text, with a line in place of omitted bytes.
 fn stream(output: Option<&Output>, room: Room) -> (String, Option<OmittedObject>) {
     let Some(output) = output.map(|output| output.shortened(room.output_bytes)) else {
         return (String::new(), None);
@@ -187,7 +187,7 @@ fn changes(lists: &mut Lists, run: &ExecutionResult, folded: &FoldedChanges) -> 
     let shown = all.len().min(lists.room.entries);
     let paths = all[..shown].iter().map(|change| lists.text(&one_change(change))).collect();
     let dirs = match all.len() > shown {
-        // What is not listed is counted there.
+        // The directories count the changes that are not listed.
         true => counted(lists, &folded.dirs),
         false => Vec::new(),
     };
@@ -204,7 +204,7 @@ fn counted(lists: &mut Lists, dirs: &BTreeMap<TreePath, u64>) -> Vec<CompactDir>
     })
 }
 
-/// `M src/main.rs (12 B)`.
+/// A line such as `M src/main.rs (12 B)`.
 fn one_change(change: &Change) -> String {
     let (_, letter) = kind_words(&change.kind);
     let slash = if is_dir(change) { "/" } else { "" };

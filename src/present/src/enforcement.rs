@@ -1,4 +1,4 @@
-//! What was enforced as wire types.
+//! The enforcement of a run as wire types.
 
 use avfs_engine::{Enforcement, Scratch};
 use avfs_request::{ClockHeld, EnforcedLimit, NestedUserns};

@@ -37,7 +37,7 @@ pub fn node_kind(node: &Node) -> NodeKind {
     }
 }
 
-/// `dir_meta` is the metadata of a directory, which its parent does not know.
+/// `dir_meta` is the metadata of a directory, which its parent does not contain.
 #[must_use]
 pub fn entry(path: &TreePath, node: &Node, dir_meta: Option<&DirMeta>) -> EntryObject {
     let (mode, time) = mode_and_time(node, dir_meta);

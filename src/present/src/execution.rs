@@ -10,7 +10,7 @@ use avfs_wire::{DecisionObject, ErrorBody, ExecutionEnvelope, StateName};
 
 use crate::hints::{Avfs, error_body};
 
-/// Why nothing was run.
+/// The error for a denied request.
 #[must_use]
 pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> ErrorBody {
     let reason = decision.map(|decision| decision.reason.clone()).unwrap_or_default();
@@ -20,14 +20,14 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> Err
         Denial::NoTerminal => ("policy.no_terminal", format!("denied: {reason}"), advice),
         Denial::Person { .. } => ("approval.denied", format!("denied: {reason}"), advice),
         Denial::BadApproval { shown, fault } => {
-            let hint = "leave it out to ask for a new one".to_owned();
-            (fault.code(), format!("approval {shown} is not good for this request: {fault}"), Some(hint))
+            let hint = "omit it to request a new one".to_owned();
+            (fault.code(), format!("approval {shown} is not valid for this request: {fault}"), Some(hint))
         }
     };
     ErrorBody { code: code.to_owned(), message, hint }
 }
 
-/// What has to happen first.
+/// The error for a request that needs an approval first.
 #[must_use]
 pub fn approval_body(
     approval: &ApprovalRecord,
@@ -36,7 +36,7 @@ pub fn approval_body(
 ) -> ErrorBody {
     let approve =
         |how| format!("approve it{how} with: {avfs} approvals approve {}, then run it again", approval.id);
-    // An approval adds nothing to a request: no network that it does not ask for.
+    // An approval adds nothing to a request, such as a network that was not requested.
     let hint = match decision.and_then(|decision| decision.hint.clone()) {
         Some(advice) => format!("{advice}; or {}", approve(" as it is")),
         None => approve(""),
@@ -58,7 +58,7 @@ pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> 
     }
 }
 
-/// What came of a request that reached the boundary.
+/// The envelope of a request that reached the boundary.
 #[must_use]
 pub fn execution(request: RequestObject, executed: &Executed, avfs: &Avfs) -> ExecutionEnvelope {
     let decided =
@@ -94,7 +94,7 @@ pub fn execution(request: RequestObject, executed: &Executed, avfs: &Avfs) -> Ex
     }
 }
 
-/// One that would take place.
+/// The envelope of a request that was only planned.
 #[must_use]
 pub fn execution_planned(
     request: RequestObject,

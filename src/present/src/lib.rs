@@ -1,6 +1,7 @@
-//! From what the other crates return to what is printed: one function for each wire type, and a hint for each error.
+//! Converts the results of the other crates to their printed form: one function for each wire type, and a
+//! hint for each error.
 //!
-//! The wire types themselves are in `avfs-wire`, which knows nothing of vaults and runs. Nothing here prints.
+//! The wire types are in `avfs-wire`, which does not depend on vaults and runs. Nothing here prints.
 //!
 //! ```
 //! use avfs_request::{EnforcedLimit, LimitKind, Mechanism};

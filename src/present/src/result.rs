@@ -31,7 +31,7 @@ fn text_pieces(output: &Output, each: Each<'_>) -> fmt::Result {
     let (mut begun, mut outcome) = (Vec::new(), Ok(()));
     output.read(|piece| {
         begun.extend_from_slice(piece);
-        // All of it is text, so that what is no character yet is the beginning of one.
+        // The whole output is valid text, so an incomplete character at the end continues in the next piece.
         let whole = match std::str::from_utf8(&begun) {
             Ok(text) => text,
             Err(error) => {
@@ -48,7 +48,7 @@ fn base64_pieces(output: &Output, each: Each<'_>) -> fmt::Result {
     let (mut begun, mut outcome) = (Vec::new(), Ok(()));
     output.read(|piece| {
         begun.extend_from_slice(piece);
-        // Three bytes are four digits.
+        // Encode groups of three bytes, which give four digits without padding.
         let whole = begun.len() - begun.len() % 3;
         outcome = outcome.and_then(|()| each(&base64(&begun[..whole])));
         begun.drain(..whole);

@@ -1,4 +1,4 @@
-//! Runs: shown, undone, applied as wire types.
+//! Runs as wire types: shown, undone, applied.
 
 use avfs_changes::{Applied, Conflict, RunsOnHost, Subject};
 use avfs_engine::Unsettled;
@@ -49,7 +49,7 @@ pub fn run_shown(
     }
 }
 
-/// What the versions of a run hold; nothing if it stood on none.
+/// The extent of a run's versions: `full` or `touched`; `None` if it had no base version.
 #[must_use]
 pub fn base_kind_of_run(run: &RunRecord) -> Option<&'static str> {
     let asked = journal_value(&run.request)["base"].as_str().map(str::to_owned);
@@ -129,7 +129,7 @@ pub fn conflicts(all: &[Conflict]) -> Vec<ApplyConflict> {
     told.collect()
 }
 
-/// A run, and what has become of its changes in the bound directory.
+/// A run with the state of its changes in the bound directory.
 #[must_use]
 pub fn in_directory(run: RunObject, state: Option<InDirectory>) -> RunObject {
     RunObject { in_directory: state.map(|state| state.word().to_owned()), ..run }

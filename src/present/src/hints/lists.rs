@@ -9,26 +9,26 @@ use crate::hint;
 
 hint!(ListError, |error, _| {
     let hint = match error {
-        Self::Unreadable { .. } => "name a file with one command a line, or - for standard input",
-        Self::Spool { .. } => "make room there, or set TMPDIR to another directory",
+        Self::Unreadable { .. } => "name a file with one command per line, or - for standard input",
+        Self::Spool { .. } => "free some space there, or set TMPDIR to another directory",
         Self::Line { near: Some(near), .. } => return Some(format!("did you mean {near}?")),
         Self::Line { near: None, .. } | Self::Unwritable { .. } => {
-            "see every key with: avfs schema, under ListItem"
+            "for all keys, see ListItem in: avfs schema"
         }
-        Self::LineTooLong { .. } => "put long input into a file of the workspace",
-        Self::TooMany { .. } | Self::TooManyLines { .. } => "cut it into several lists",
+        Self::LineTooLong { .. } => "put long input into a file in the workspace",
+        Self::TooMany { .. } | Self::TooManyLines { .. } => "split it into several lists",
         Self::Newer { .. } => "use the avfs that recorded it, or a newer one",
-        Self::Duplicate { .. } => "give it another id, or none: then it is the item's number",
-        Self::UnknownNeed { .. } => "needs names ids; an item without one has its number, from 1",
-        Self::Cycle { .. } => "take one of these needs out",
-        Self::Changed { .. } => "start again, and leave the file alone until it is done",
+        Self::Duplicate { .. } => "give it another id, or omit the id to use the item's number",
+        Self::UnknownNeed { .. } => "needs contains ids; an item without an id has its number, starting at 1",
+        Self::Cycle { .. } => "remove one of these needs",
+        Self::Changed { .. } => "start again, and do not change the file while the batch runs",
     };
     Some(hint.into())
 });
 
 hint!(SelectionError, |error, avfs| match error {
     Self::Vault(error) => error.hint(avfs),
-    Self::Ambiguous { name } => Some(format!("say which: fork:{name} or recording:{name}")),
+    Self::Ambiguous { name } => Some(format!("choose one: fork:{name} or recording:{name}")),
     Self::Unknown { .. } => {
         Some(format!("list them with: {avfs} fork list, {avfs} record list, {avfs} runs list"))
     }

@@ -1,9 +1,9 @@
-//! What to do about an error. The library returns codes and facts; every sentence and every command to call next is here,
-//! or beside the errors of `avfs` and `avfs-run` themselves.
+//! Hints: what the user can do about an error. The library returns codes and facts; the sentences and the
+//! commands to run next are here, or next to the errors of `avfs` and `avfs-run`.
 //!
-//! Each error that a command can end with implements [`Hint`], by a match that names every variant: a variant without a
-//! hint does not compile. Commands begin with `{avfs}`, an [`Avfs`], which names the vault that the user named; a word
-//! that may hold anything goes through `shell_word`.
+//! Each error that a command can end with implements [`Hint`] by a match that names every variant, so a
+//! variant without a hint does not compile. Commands start with `{avfs}`, an [`Avfs`], which includes the
+//! vault that the user named. A word with arbitrary content goes through `shell_word`.
 
 mod changes;
 mod engine;
@@ -19,13 +19,14 @@ use std::fmt;
 use avfs_types::diagnose::{Diagnose, shell_word, with_causes};
 use avfs_wire::ErrorBody;
 
-/// An error that knows what the user can do about it.
+/// An error with a hint.
 pub trait Hint: Diagnose {
-    /// What to do next, with the exact command where there is one.
+    /// What to do next, with the exact command if there is one.
     fn hint(&self, avfs: &Avfs) -> Option<String>;
 }
 
-/// The hint of a type of errors: `hint!(SomeError, |error, avfs| match error { … })`, with `Self` for the type.
+/// Implements [`Hint`] for an error type: `hint!(SomeError, |error, avfs| match error { … })`, with `Self`
+/// for the type.
 #[macro_export]
 macro_rules! hint {
     ($error:ty, $hint:expr) => {
@@ -38,10 +39,10 @@ macro_rules! hint {
     };
 }
 
-/// How `avfs` is called in hints: with the vault, if the user named one. Prints as `avfs`, or `avfs --vault WORD`.
+/// The `avfs` command in hints: with `--vault` if the user gave it. Prints as `avfs`, or `avfs --vault WORD`.
 #[derive(Clone, Debug, Default)]
 pub struct Avfs {
-    /// The value of `--vault`, as it was typed.
+    /// The value of `--vault`, as typed.
     pub vault: Option<OsString>,
 }
 
@@ -60,7 +61,7 @@ impl fmt::Display for Avfs {
     }
 }
 
-/// An error as it is printed: its code, its message with the causes, and its hint.
+/// The printed form of an error: its code, its message with the causes, and its hint.
 #[must_use]
 pub fn error_body(error: &dyn Hint, avfs: &Avfs) -> ErrorBody {
     ErrorBody { code: error.code().to_owned(), message: with_causes(error), hint: error.hint(avfs) }
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_names_the_vault_that_was_named() {
+    fn hints_repeat_the_vault_option() {
         assert_eq!(Avfs::default().to_string(), "avfs");
         assert_eq!(Avfs::on(Some(OsStr::new("work"))).to_string(), "avfs --vault work");
         assert_eq!(Avfs::on(Some(OsStr::new("it's $x"))).to_string(), r"avfs --vault 'it'\''s $x'");

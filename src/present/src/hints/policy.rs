@@ -12,12 +12,12 @@ hint!(PolicyError, |error, _| {
     let test = |file: &Path| format!("avfs policy test {}", shell_word(file.as_os_str()));
     Some(match error {
         Self::File(fault) => for_toml(&fault.problem)
-            .unwrap_or_else(|| format!("correct it, then try it with: {}", test(&fault.file))),
-        Self::Missing { place, .. } => format!("add it, then try it with: {}", test(&place.file)),
+            .unwrap_or_else(|| format!("correct it, then test it with: {}", test(&fault.file))),
+        Self::Missing { place, .. } => format!("add it, then test it with: {}", test(&place.file)),
         Self::Example(failed) => {
-            format!("see every example that fails with: {}", test(&failed.place.file))
+            format!("list all failing examples with: {}", test(&failed.place.file))
         }
         Self::RegoLeftOut { .. } => "remove the file, or build avfs with: cargo build --features rego".into(),
-        Self::Rego { file, .. } => format!("correct it, then try it with: {}", test(file)),
+        Self::Rego { file, .. } => format!("correct it, then test it with: {}", test(file)),
     })
 });

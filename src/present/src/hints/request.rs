@@ -8,13 +8,13 @@ use crate::{Avfs, hint};
 
 hint!(ResolveError, |error, avfs| match error {
     Self::Spec(_) | Self::NoPath { .. } | Self::EnvFile { .. } => None,
-    Self::ParentDir { .. } => Some("name the path without it".into()),
+    Self::ParentDir { .. } => Some("use a path without ..".into()),
     Self::BadEnv { .. } => {
         Some("pass one on with --env HOME, several with --env 'NPM_*', set one with --env A=b".into())
     }
-    Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".into()),
+    Self::EnvLine { .. } => Some("write one NAME=VALUE per line".into()),
     Self::NoFork { .. } => Some("name one with: --fork NAME".into()),
-    Self::TouchedBase { option } => Some(format!("leave out {option}, or --base touched")),
+    Self::TouchedBase { option } => Some(format!("omit {option} or --base touched")),
     Self::LittleMemory { bytes } => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
     Self::Secret(error) => error.hint(avfs),
     Self::Name(error) => error.hint(avfs),
@@ -23,19 +23,19 @@ hint!(ResolveError, |error, avfs| match error {
 hint!(RequestError, |error, _| {
     let hint = match error {
         Self::Empty => "give a command: avfs-run -- make test",
-        Self::Nul { .. } | Self::NulInVariable { .. } => "take it out",
+        Self::Nul { .. } | Self::NulInVariable { .. } => "remove it",
         Self::WordTooLong { .. } | Self::TooLong { .. } => {
-            "put it into a file of the workspace, or on the command's standard input"
+            "put it into a file in the workspace, or pass it on standard input"
         }
     };
     Some(hint.into())
 });
 
-/// For a file of settings or rules, unless the key is known and its value is wrong.
+/// The hint for a file of settings or rules; `None` if the key is known but its value is wrong.
 pub fn for_toml(problem: &Problem) -> Option<String> {
     match problem {
         Problem::Syntax(_) => Some("the file is TOML: see https://toml.io".into()),
-        Problem::UnknownKey { known, .. } => Some(format!("known are: {known}")),
+        Problem::UnknownKey { known, .. } => Some(format!("known keys: {known}")),
         Problem::WrongType { .. } | Problem::BadValue { .. } => None,
     }
 }
@@ -48,13 +48,13 @@ hint!(SettingsError, |error, avfs| match error {
 });
 
 fn for_setting(problem: &Problem, avfs: &Avfs) -> Option<String> {
-    let every = || format!("see every key and its value with: {avfs} config show, after correcting this one");
+    let every = || format!("correct it, then list all keys and values with: {avfs} config show");
     for_toml(problem).or_else(|| Some(every()))
 }
 
 hint!(NetError, |_, _| {
     let example = "allow=github.com,*.crates.io:443,10.0.0.0/8:5432";
-    Some(format!("write for example: {example}; without a port 80 and 443 are meant"))
+    Some(format!("for example: {example}; the default ports are 80 and 443"))
 });
 
 hint!(SecretError, |error, _| Some(match error {
@@ -62,11 +62,11 @@ hint!(SecretError, |error, _| Some(match error {
         "name a variable: --secret NAME, --secret NAME=file or --secret NAME=PATH".into()
     }
     Self::Unreadable { name, .. } => format!(
-        "a value is never given on the command line: set the variable {name} and give --secret {name}, or \
+        "do not give values on the command line: set the variable {name} and use --secret {name}, or \
                  name a file with --secret {name}=PATH"
     ),
     Self::Unset { name } => {
-        format!("set it for avfs-run, or name a file with: --secret {name}=PATH")
+        format!("set it in the environment of avfs-run, or name a file with: --secret {name}=PATH")
     }
-    Self::TooLong { .. } => "show a large file with: --ro PATH".into(),
+    Self::TooLong { .. } => "use a large file with: --ro PATH".into(),
 }));

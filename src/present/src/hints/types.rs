@@ -1,4 +1,4 @@
-//! Hints for names, ids, paths and values that cannot be read.
+//! Hints for names, ids, paths and values that cannot be parsed.
 
 use avfs_types::ids::{Drawn, DrawnIdError, NameError, PREFIX_HEX_DIGITS_MIN, RUN_ID_HEX_DIGITS};
 use avfs_types::path::PathError;
@@ -8,7 +8,7 @@ use avfs_types::{UnitError, WordError};
 use crate::hint;
 
 hint!(BadReference, |_, _| Some(
-    "a reference is FORK, FORK@CHECKPOINT, FORK~N, run:ID or at least four digits of a version".into(),
+    "expected FORK, FORK@CHECKPOINT, FORK~N, run:ID or the first four or more digits of a version".into(),
 ));
 
 hint!(PathError, |_, _| Some("name a path inside the workspace, such as src/main.rs".into()));
@@ -31,7 +31,7 @@ hint!(WordError, |_, _| None);
 
 hint!(NameError, |error, avfs| Some(match error {
     Self::BadCharacter { name, found: ':', .. } if name.starts_with("run:") => {
-        format!("a run's own fork is called run-ID; list runs with: {avfs} runs list")
+        format!("the fork of a run is named run-ID; list runs with: {avfs} runs list")
     }
     Self::Empty { .. } | Self::TooLong { .. } | Self::BadCharacter { .. } | Self::BadStart { .. } => {
         "choose a name such as fix-1 or release_2.0".into()
@@ -45,7 +45,7 @@ hint!(DrawnIdError, |error, avfs| {
         Drawn::Batch => "batch --list",
     };
     Some(format!(
-        "an id is {RUN_ID_HEX_DIGITS} hex digits, of which {PREFIX_HEX_DIGITS_MIN} may do; list them with: \
+        "an id has {RUN_ID_HEX_DIGITS} hex digits; the first {PREFIX_HEX_DIGITS_MIN} or more identify it; list them with: \
              {avfs} {listing}"
     ))
 });

@@ -23,25 +23,25 @@ hint!(BackendError, |error, _| {
     let word = |path: &Path| shell_word(path.as_os_str());
     Some(match error {
         Self::NotFound { path } if path.is_symlink() => {
-            format!("it is a link to nothing: see where it leads with: ls -l {}", word(path))
+            format!("it is a dangling symlink: check its target with: ls -l {}", word(path))
         }
-        Self::NotFound { .. } => "make one with: avfs init, or name one with --vault".into(),
-        Self::Exists { .. } => "use it as it is, or choose another place with --vault".into(),
+        Self::NotFound { .. } => "create one with: avfs init, or name one with --vault".into(),
+        Self::Exists { .. } => "use the existing one, or choose another place with --vault".into(),
         Self::Foreign { .. } => "name another file with --vault, or move this one away".into(),
         Self::ForeignObject { .. } => {
-            "do not use this file: somebody added it to act within avfs; ask where the vault comes from"
+            "do not use this file: the object was added to run code inside avfs; check the origin of the vault"
                 .into()
         }
-        Self::Newer { .. } => "use the avfs that made it, or a later one".into(),
+        Self::Newer { .. } => "use the avfs version that created it, or a newer one".into(),
         Self::Corrupt { path, .. } => {
-            format!("see how much is whole with: avfs fsck --vault {}", word(path))
+            format!("check the damage with: avfs fsck --vault {}", word(path))
         }
         Self::RolledBack { path, .. } => format!(
-            "put the vault and its log back from a backup; or go on without what was lost: rm {}-head",
+            "restore the vault and its log from a backup, or accept the loss and continue: rm {}-head",
             word(path)
         ),
         Self::ReadOnly { path } | Self::NoPermission { path } => {
-            // What lies beside the file needs its directory.
+            // The files next to the vault need write access to its directory.
             let of_the_file = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err();
             match path.parent().filter(|_| !of_the_file) {
                 Some(dir) => format!("check with: ls -ld {}", word(dir)),
@@ -53,7 +53,7 @@ hint!(BackendError, |error, _| {
             word(at)
         ),
         Self::Busy { path, .. } => {
-            format!("try again, or see who uses it with: fuser -v {}", word(path))
+            format!("try again, or list the processes that use it with: fuser -v {}", word(path))
         }
         Self::Unsteady { .. } => {
             "try again: without permission to write, the vault is read without locking out writers".into()
@@ -62,15 +62,15 @@ hint!(BackendError, |error, _| {
         Self::Linked { path } => {
             let vault = word(path);
             format!(
-                "make it a file of its own with: cp {vault} {vault}.copy && mv {vault}.copy {vault}, or remove the other name"
+                "make it a separate file with: cp {vault} {vault}.copy && mv {vault}.copy {vault}, or remove the other hard link"
             )
         }
         Self::LocksUnsupported { .. } => "put the vault on a local disk with: avfs init --vault PATH".into(),
         Self::Io { source, path, .. } => match Errno::from_io_error(source) {
             Some(Errno::NAMETOOLONG) => "choose a shorter name".into(),
-            Some(Errno::LOOP) => format!("see where it leads with: ls -l {}", word(path)),
+            Some(Errno::LOOP) => format!("check its target with: ls -l {}", word(path)),
             Some(Errno::MFILE | Errno::NFILE) => {
-                "allow more open files with: ulimit -n 1024, then try again".into()
+                "raise the limit on open files with: ulimit -n 1024, then try again".into()
             }
             _ => return None,
         },
@@ -86,117 +86,118 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::Export(error) => return error.hint(avfs),
     Self::BadRef(error) => return error.hint(avfs),
     Self::InFile { .. } => format!(
-        "put back what a directory has with: {avfs} fsck --heal DIR; write the rest out with: \
+        "repair from a directory that has the content with: {avfs} fsck --heal DIR; export the rest with: \
                  {avfs} export --keep-going"
     ),
     Self::MissingObject { .. } | Self::DamagedObject { .. } => format!(
-        "see what else is affected with: {avfs} fsck; put back what a directory has with: \
+        "check for more damage with: {avfs} fsck; repair from a directory that has the content with: \
                  {avfs} fsck --heal DIR"
     ),
     Self::UnknownRef { reference } if reference.starts_with("run:") => {
         format!("list runs with: {avfs} runs list")
     }
-    Self::UnknownRef { .. } => format!(
-        "list them with: {avfs} fork list, or: {avfs} log; a version is named by at least four digits"
-    ),
+    Self::UnknownRef { .. } =>
+        format!("list them with: {avfs} fork list, or: {avfs} log; a version needs at least four digits"),
     Self::AmbiguousRef { .. } => "give more digits of the version".into(),
-    Self::BeforeFirst { .. } => format!("see how far back it goes with: {avfs} log"),
+    Self::BeforeFirst { .. } => format!("list the versions with: {avfs} log"),
     Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".into(),
     Self::Partial { .. } => format!(
         "import the directory before the run with: {avfs} import, and run the command without --base touched; \
-         the changes of the run itself can be looked at and applied"
+         the changes of the run itself can be shown and applied"
     ),
     Self::NoFork { name } => {
-        format!("list them with: {avfs} fork list, or make it with: {avfs} fork create {name}")
+        format!("list them with: {avfs} fork list, or create it with: {avfs} fork create {name}")
     }
     Self::ForkExists { name } if *name == ForkName::main() => {
-        "choose another name: main is there from the beginning".into()
+        "choose another name: main always exists".into()
     }
     Self::ForkExists { name } => format!("choose another name, or: {avfs} fork delete {name}"),
     Self::MainFork { .. } => format!("delete the whole vault with: {avfs} vault delete"),
     Self::ForkHasCheckpoints { name, .. } => {
-        format!("delete them with it: {avfs} fork delete --force {name}")
+        format!("delete the fork and its checkpoints with: {avfs} fork delete --force {name}")
     }
     Self::PersistentFork { name } if *name == ForkName::main() => {
-        format!("take its last version back with: {avfs} undo")
+        format!("revert its last version with: {avfs} undo")
     }
     Self::PersistentFork { name } => {
-        format!("delete it with: {avfs} fork delete {name}, or take a version back: {avfs} undo {name}")
+        format!(
+            "delete it with: {avfs} fork delete {name}, or revert its last version with: {avfs} undo {name}"
+        )
     }
-    Self::ForkMoved { .. } => "look at the new state and try again".into(),
+    Self::ForkMoved { .. } => "check the new state and try again".into(),
     Self::NothingToUndo { fork } => format!(
-        "see its versions with: {avfs} log {fork}; go to any of them with: {avfs} restore REF --fork {fork}"
+        "list its versions with: {avfs} log {fork}; restore one with: {avfs} restore REF --fork {fork}"
     ),
     Self::NothingToRedo { fork } => format!(
-        "only an undo can be taken back, until something else changes the fork: {avfs} log {fork}, \
+        "only an undo can be redone, until the fork changes again: {avfs} log {fork}, \
                  {avfs} restore REF --fork {fork}"
     ),
     Self::NoCheckpoint { fork, .. } => {
         format!("list them with: {avfs} checkpoint list --fork {fork}")
     }
     Self::CheckpointExists { .. } => "choose another name, or delete that one first".into(),
-    Self::Moved { path } => format!("put it back to {}", path.display()),
+    Self::Moved { path } => format!("move it back to {}", path.display()),
     Self::NoRun { .. } => format!("list them with: {avfs} runs list"),
-    Self::NotRelated { .. } | Self::NothingToJoin => "join versions of one history".into(),
+    Self::NotRelated { .. } | Self::NothingToJoin => "join versions with a common ancestor".into(),
     Self::NoBatch { .. } => format!("list them with: {avfs} batch --list"),
     Self::AmbiguousBatch { .. } => "give more digits of the batch's id".into(),
     Self::AmbiguousRun { .. } => "give more digits of the run's id".into(),
     Self::RunCaptured { id } | Self::RunWithoutVersion { id, .. } => {
-        format!("see what became of it with: {avfs} runs show {id}")
+        format!("show it with: {avfs} runs show {id}")
     }
     Self::NoApproval { .. } => format!("list them with: {avfs} approvals list"),
     Self::AmbiguousApproval { .. } => "give more digits of the approval's id".into(),
     Self::ApprovalSettled { id, .. } => {
-        format!("see what became of it with: {avfs} approvals show {id}")
+        format!("show it with: {avfs} approvals show {id}")
     }
-    Self::ApprovalExpired { .. } => "run the command again to be asked again".into(),
+    Self::ApprovalExpired { .. } => "run the command again to request a new approval".into(),
     Self::NoRecording { .. } => format!("list them with: {avfs} record list"),
     Self::RecordingExists { name } => {
         format!("choose another name, or: {avfs} record delete {name}")
     }
     Self::RecordingStopped { name } => {
-        format!("write its list with: {avfs} record export {name} > list.jsonl")
+        format!("export it with: {avfs} record export {name} > list.jsonl")
     }
-    Self::NotRecording => format!("begin with: {avfs} record start"),
+    Self::NotRecording => format!("start one with: {avfs} record start"),
     Self::SeveralRecordings { .. } => {
-        format!("name the one that is to end: {avfs} record stop NAME")
+        format!("choose one: {avfs} record stop NAME")
     }
-    Self::NoPath { .. } => format!("see what there is with: {avfs} ls REF"),
+    Self::NoPath { .. } => format!("list the files with: {avfs} ls REF"),
     Self::NotADirectory { .. } | Self::PathExists { .. } | Self::OwnPath { .. } => {
         "choose another path".into()
     }
     Self::IsADirectory { path } | Self::PathCycle { from: path, .. } if path.is_root() => {
-        format!("name what is in it; see what there is with: {avfs} ls REF")
+        format!("name the entries in it; list them with: {avfs} ls REF")
     }
-    Self::IsADirectory { .. } => "name a file in it, or add -r to rm or cp for all of it".into(),
+    Self::IsADirectory { .. } => "name a file in it, or use -r with rm or cp for the whole directory".into(),
     Self::NotAFile { path, .. } => {
         let path = shell_word(OsStr::from_bytes(path.as_bytes()));
-        format!("see what it is with: {avfs} ls -l REF {path}")
+        format!("show its type with: {avfs} ls -l REF {path}")
     }
     Self::PathCycle { from, to } if from == to => "choose another target".into(),
-    Self::PathCycle { .. } => "choose a target outside of it".into(),
+    Self::PathCycle { .. } => "choose a target outside the directory".into(),
     Self::TooManyEntries { .. } | Self::TooDeep { .. } => {
-        "leave out what need not be versioned with lines in .avfsignore".into()
+        "exclude files that need no versions with lines in .avfsignore".into()
     }
     Self::SharedTooOften { .. } => format!(
-        "if you did not make the vault, do not use it; otherwise take what you need with: {avfs} export"
+        "if you did not create the vault, do not use it; otherwise export the files you need with: {avfs} export"
     ),
-    Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".into(),
+    Self::FileTooLarge { .. } => "exclude it with a line in .avfsignore".into(),
     Self::Quota { what: "files", .. } => {
-        format!("remove some with: {avfs} rm, or allow more with: {avfs} quota set --files N")
+        format!("remove some with: {avfs} rm, or raise the limit with: {avfs} quota set --files N")
     }
     Self::Quota { what: "versions", limit: 0..2, .. } => {
-        format!("allow more with: {avfs} quota set --versions N")
+        format!("raise the limit with: {avfs} quota set --versions N")
     }
-    // There has to be room for one more than are kept.
+    // Keep one version less than the limit, to leave room for a new one.
     Self::Quota { what: "versions", limit, .. } => format!(
-        "free some with: {avfs} prune --keep-last {} && {avfs} gc, or allow more with: \
+        "free some with: {avfs} prune --keep-last {} && {avfs} gc, or raise the limit with: \
                  {avfs} quota set --versions N",
         (limit - 1).min(10)
     ),
     Self::Quota { .. } => format!(
-        "take large files out with: {avfs} rm PATH, free what older versions hold with: \
-                 {avfs} prune --keep-last 1 && {avfs} gc, or allow more with: {avfs} quota set --bytes N"
+        "remove large files with: {avfs} rm PATH, free the space of older versions with: \
+                 {avfs} prune --keep-last 1 && {avfs} gc, or raise the limit with: {avfs} quota set --bytes N"
     ),
     Self::Threads(_) => {
         "end some processes, or raise the limit on them (ulimit -u); then try again".into()
@@ -213,31 +214,33 @@ hint!(ImportError, |error, avfs| Some(match error {
         format!("name a directory: {avfs} import DIR")
     }
     Self::NoPermission { path } if is_ignore_file(path) => {
-        "make it readable: what it leaves out would be kept otherwise".into()
+        "make it readable: otherwise the files it excludes would be stored".into()
     }
     Self::NoPermission { path } => match line_for(path) {
-        Some(line) => format!("make it readable, or leave it out with a line in .avfsignore: {line}"),
+        Some(line) => format!("make it readable, or exclude it with a line in .avfsignore: {line}"),
         None => "make it readable".into(),
     },
-    Self::Torn { path } if is_ignore_file(path) => "import again when it is quiet".into(),
-    Self::Vanished { .. } | Self::Torn { .. } =>
-        format!("import again when it is quiet, or take what is there with: {avfs} import --keep-going"),
+    Self::Torn { path } if is_ignore_file(path) => "import again when the file no longer changes".into(),
+    Self::Vanished { .. } | Self::Torn { .. } => format!(
+        "import again when nothing changes, or import the readable files with: {avfs} import --keep-going"
+    ),
     Self::TooLarge { path, .. } => match line_for(path) {
-        Some(line) => format!("leave it out with a line in .avfsignore: {line}"),
-        None => "leave it out with a line in .avfsignore".into(),
+        Some(line) => format!("exclude it with a line in .avfsignore: {line}"),
+        None => "exclude it with a line in .avfsignore".into(),
     },
-    Self::TooDeep { .. } => "leave it out with a line in .avfsignore".into(),
-    Self::BadIgnore { .. } | Self::BadExclude { .. } => "patterns are those of gitignore(5)".into(),
+    Self::TooDeep { .. } => "exclude it with a line in .avfsignore".into(),
+    Self::BadIgnore { .. } | Self::BadExclude { .. } => "use the pattern syntax of gitignore(5)".into(),
     Self::Io { path, source, .. } if Cause::of(source) == Cause::Unreadable && !is_ignore_file(path) => {
-        format!("take what can be read with: {avfs} import --keep-going")
+        format!("import the readable files with: {avfs} import --keep-going")
     }
     Self::Io { .. } | Self::Interrupted => return None,
 }));
 
 hint!(CaptureError, |error, avfs| match error {
-    Self::NotQuiet { .. } => Some(format!("end what still writes there, then: {avfs} recover")),
-    Self::BadExclude { .. } => Some("patterns are those of gitignore(5)".into()),
-    Self::Interrupted => Some(format!("the upper is kept: {avfs} recover")),
+    Self::NotQuiet { .. } =>
+        Some(format!("stop the processes that still write there, then run: {avfs} recover")),
+    Self::BadExclude { .. } => Some("use the pattern syntax of gitignore(5)".into()),
+    Self::Interrupted => Some(format!("the upper is kept; finish with: {avfs} recover")),
     Self::Io { .. } | Self::Journal { .. } => None,
 });
 
@@ -252,7 +255,7 @@ hint!(ExportError, |error, _| {
             "free some space, then try again; nothing was left behind"
         }
         Self::Io { .. } | Self::Host { .. } => {
-            "choose another directory, or see what this one refuses with: ls -ld DIR"
+            "choose another directory, or check its permissions with: ls -ld DIR"
         }
         Self::Interrupted => return None,
     };
