@@ -131,7 +131,7 @@ hint!(RecoverError, |error, avfs| Some(match error {
     Self::None { .. } => format!("list recoverable runs with: {avfs} recover --list"),
     Self::Ambiguous { .. } => "give more digits".into(),
     Self::Restarted { id } => {
-        format!("capture it unchanged with: {avfs} recover --force {id}, or discard it with: --discard")
+        format!("capture it anyway with: {avfs} recover --force {id}, or discard it with: --discard")
     }
     Self::NoDirectory { id } => {
         format!("discard the changes with: {avfs} recover --discard {id}")

@@ -107,7 +107,7 @@ fn mode_letters(mode: u32) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn modes_are_written_as_ls_writes_them() {
+    fn modes_are_formatted_like_ls() {
         for (mode, letters) in
             [(0o644, "rw-r--r--"), (0o4755, "rwsr-xr-x"), (0o1777, "rwxrwxrwt"), (0o2640, "rw-r-S---")]
         {

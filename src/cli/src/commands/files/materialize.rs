@@ -13,12 +13,12 @@ use crate::progress::Progress;
 use crate::ui::Outcome;
 use crate::view::View;
 
-/// Materialize a version as a read-only directory in the cache, and print its path
+/// Materialize a version in the cache, and print its path
 ///
-/// A version that is already materialized is not written again. Runs use the same directory as their base: do
-/// not write to it. A write changes the files that runs see, until --check rebuilds the directory; to work on
-/// a copy, use avfs export. Unused bases are evicted, least recently used first, until the cache is within
-/// its limit.
+/// The path is a directory that must only be read: runs use it as their base, so a write to it changes the
+/// files that they see, until --check rebuilds it. To work on a copy, use avfs export. A version that is
+/// already materialized is not written again. Unused bases are evicted, least recently used first, until the
+/// cache is within its limit.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -38,7 +38,7 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     let stat_cache = ctx.stat_cache(&vault, &dir)?;
     let exclude = ctx.exclude(&dir)?;
     let (root, new, scanned) = {
-        let progress = Progress::start("looking");
+        let progress = Progress::start("scanning");
         let options = ImportOptions {
             on_trouble: OnTrouble::KeepGoing,
             stat_cache: stat_cache.as_deref(),

@@ -67,7 +67,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     let mut runs: Vec<RunId> = Vec::new();
     let mut conflicts = None;
     {
-        let progress = Progress::interruptible("taking back")?;
+        let progress = Progress::interruptible("reverting")?;
         for group in &groups {
             match unapply(&vault, group, &dir, trial, &progress.meter) {
                 Ok(taken) => {

@@ -41,7 +41,7 @@ enum CacheAction {
     Forget(ForgetArgs),
 }
 
-/// Explain why a run or command does or does not reuse a remembered result
+/// Explain why a result is or is not reused
 ///
 /// For a run, prints the record of the journal. For a command, looks up the result now, with the given
 /// options of avfs-run; executes and writes nothing.

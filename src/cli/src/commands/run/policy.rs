@@ -48,7 +48,9 @@ Examples:
   avfs policy check --net host --profile agent -- npm install
   avfs policy check --shell 'rm -rf build && make' --json | jq -r .result.decision.action")]
     Check(AskArgs),
-    /// Explain the decision for a command: each simple command, and each rule, profile and cap
+    /// Explain the decision for a command
+    ///
+    /// Prints each simple command in it, and what each rule, profile and cap decides.
     #[command(after_help = "\
 Examples:
   avfs policy explain -- git push --force origin main

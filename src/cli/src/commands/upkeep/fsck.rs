@@ -119,7 +119,7 @@ fn heal(
     from: &Path,
 ) -> Result<(Report, FsckHealed), Failure> {
     let exclude = ctx.exclude(from)?;
-    let progress = Progress::interruptible("healing")?;
+    let progress = Progress::interruptible("repairing")?;
     let meter = &progress.meter;
     let options =
         ImportOptions { on_trouble: OnTrouble::KeepGoing, stat_cache: None, exclude: &exclude, meter };
