@@ -1,7 +1,7 @@
-//! `avfs-run` as a library: runs one command over a fork of a workspace, in a sandbox, and keeps what it changed.
+//! `avfs-run` as a library: runs one command over a fork of a workspace, in a sandbox, and keeps its changes.
 //!
-//! Three processes: the supervisor (the caller's, outside), init (process 1 inside) and the payload (the
-//! command). See docs/ARCHITECTURE.md.
+//! Three processes: the supervisor (the caller, outside), init (process 1 inside) and the payload (the command). See
+//! docs/ARCHITECTURE.md.
 #![deny(unsafe_code)]
 
 mod command;
@@ -20,7 +20,7 @@ mod renames;
 mod stage;
 mod stdio;
 mod supervisor;
-#[expect(unsafe_code, reason = "calls to the kernel that no crate offers safely")]
+#[expect(unsafe_code, reason = "system calls without a safe wrapper in any crate")]
 mod sys;
 
 pub use command::{as_helper, main};

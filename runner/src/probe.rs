@@ -1,5 +1,5 @@
-//! What this host allows, found out by doing it: each piece of the sandbox is made once, with a tiny
-//! workspace in the real scratch directory.
+//! Finds out which sandbox features this host supports by using each of them once, with a tiny workspace in the real
+//! scratch directory.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -26,16 +26,16 @@ use crate::remedy::Piece;
 const OPAQUE: &[u8] = b"user.overlay.opaque";
 const MEMORY_BYTES: u64 = 1 << 20;
 const MEMORY_INODES: u64 = 100;
-/// Replaces a directory of the lower layer: the upper must say that it hides the old one.
+/// Replaces a directory of the lower layer: the upper must mark it as opaque.
 const REPLACE: &str = "rm -r d && mkdir d && : > d/new";
 
 const FILTER_HOLDS: &str =
     "grep -q '^Seccomp:[[:space:]]*2$' /proc/self/status || { echo 'no filter holds' >&2; exit 1; }";
-/// A call that is refused. It has to be another root than the one there is, or none is made.
+/// A refused call. The new root must differ from the current one, or chroot(1) makes no system call.
 const CHROOT: &str = "PATH=$PATH:/usr/sbin:/sbin chroot /usr true 2>/dev/null; true";
 const SCOPE_HOLDS: &str = "! kill -0 1 2>/dev/null || { echo 'no scope holds' >&2; exit 1; }";
 
-/// A workspace to try things with; gone when dropped.
+/// A workspace for the checks, removed on drop.
 struct Bench {
     dir: PathBuf,
 }
@@ -57,7 +57,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // A leftover of a check is of no harm; the next one has another name.
+        // A leftover of a check is harmless; the next check uses another name.
         let _ = remove_tree(&self.dir);
     }
 }
@@ -94,12 +94,12 @@ pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
         inodes: MEMORY_INODES,
         root: UpperRoot { mode: 0o755, ..UpperRoot::default() },
     });
-    // One of the two will do: a run takes what there is, and the copy backend where there is none.
+    // One of the two is enough: a run uses the available one, and the copy backend if neither is available.
     let either = disk.is_ok() || memory.is_ok();
     checks.push(told("overlay, scratch on disk", !either, disk));
     checks.push(told("overlay, scratch in memory", false, memory));
     checks.push(told("seccomp filter", true, prober.seccomp()));
-    checks.push(told("refused calls are told", false, prober.telling()));
+    checks.push(told("refused calls are reported", false, prober.telling()));
     checks.push(told("Landlock", false, prober.landlock()));
     checks.push(own_group());
     checks
@@ -113,7 +113,7 @@ struct Prober<'b> {
 /// Why a check failed.
 enum Failure {
     Launch(LaunchError),
-    /// It went through, and did not do what it should.
+    /// The check ran, but with a wrong result.
     Wrong {
         piece: Piece,
         what: String,
@@ -168,7 +168,7 @@ impl Prober<'_> {
         told(name, required, self.run(&plan).map(drop))
     }
 
-    /// A command with this confinement, in a workspace that is of no matter.
+    /// Runs a command with this confinement. The workspace does not matter.
     fn confined(&self, confinement: Confinement, script: &str) -> Result<Completion, Failure> {
         let lowers = vec![self.bench.dir.join("lower")];
         let plain = WorkspaceMount::ReadOnly { path: "/workspace".into(), lowers };
@@ -177,7 +177,7 @@ impl Prober<'_> {
         self.run(&LaunchPlan { request, ..plan })
     }
 
-    /// The kernel itself says whether a filter holds.
+    /// Checks in `/proc/self/status` that a filter is installed.
     fn seccomp(&self) -> Result<(), Failure> {
         let alone = Confinement { landlock: LandlockMode::Off, ..Confinement::DEFAULT };
         self.confined(alone, FILTER_HOLDS).map(drop)
@@ -190,13 +190,13 @@ impl Prober<'_> {
             return Ok(());
         }
         let what =
-            "calls are refused, but the kernel does not tell which: something else listens already, or it \
+            "calls are refused, but the kernel does not report which: another listener is installed, or it \
                     is older than Linux 5.0"
                 .to_owned();
         Err(Failure::Wrong { piece: Piece::Process, what })
     }
 
-    /// Where it has scopes the first process, of the same user, cannot be signalled.
+    /// If Landlock supports scopes, the command cannot signal the first process, although it has the same user id.
     fn landlock(&self) -> Result<(), Failure> {
         const SCOPES_SINCE: u32 = 6;
         let alone = Confinement {
@@ -209,7 +209,7 @@ impl Prober<'_> {
         self.confined(alone, script).map(drop)
     }
 
-    /// An overlay that is written to, and whose upper then says what it should.
+    /// Writes to an overlay, and checks the resulting upper.
     fn overlay(&self, upper: UpperPlace) -> Result<(), Failure> {
         let plan = self.plan(self.bench.overlay(upper), NetMode::Host, ProcMode::Private, REPLACE);
         let completion = self.run(&plan)?;
@@ -223,7 +223,7 @@ impl Prober<'_> {
         if opaque {
             return Ok(());
         }
-        let what = "a directory that was replaced is not marked as opaque".to_owned();
+        let what = "a replaced directory is not marked as opaque".to_owned();
         Err(Failure::Wrong { piece: Piece::Overlay, what })
     }
 }
@@ -242,16 +242,16 @@ fn told(name: &str, required: bool, outcome: Result<(), Failure>) -> DoctorCheck
 }
 
 fn own_group() -> DoctorCheck {
-    let name = "control group of one's own";
+    let name = "own control group";
     if own_cgroup() {
         return DoctorCheck::passed(name, false);
     }
     let missing =
-        "no writable cgroup v2: limits of memory and processors are coarser, or need root".to_owned();
+        "no writable cgroup v2: limits on memory and processors are less precise, or need root".to_owned();
     DoctorCheck::failed(name, false, "sandbox.confinement", missing, None)
 }
 
-/// True if this process may make groups beneath its own.
+/// True if this process can create control groups below its own.
 fn own_cgroup() -> bool {
     let Ok(text) = std::fs::read_to_string("/proc/self/cgroup") else { return false };
     let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::")) else { return false };

@@ -1,8 +1,8 @@
-//! The pieces of a sandbox that a host may refuse, and what its owner can do about each.
+//! The features of a sandbox that a host may refuse, and what its administrator can do about each.
 
 use caps::{CapSet, Capability};
 
-/// A piece of the sandbox.
+/// A feature of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     Mounts,
@@ -37,7 +37,7 @@ impl Piece {
         }
     }
 
-    /// What to do about a refusal, on the host this runs on.
+    /// What to do about a refusal on this host.
     #[must_use]
     pub fn remedy(self, why: &std::io::Error) -> Option<String> {
         let remedy = match self {
@@ -48,13 +48,13 @@ impl Piece {
             Self::Memory => "use --scratch disk",
             Self::Proc => {
                 "the container's /proc is masked: in Docker run it with --security-opt systempaths=unconfined, \
-                 in Kubernetes set procMount: Unmasked; or run without one: --allow-degraded"
+                 in Kubernetes set procMount: Unmasked; or run without it: --allow-degraded"
             }
             Self::Net => "use --net host",
-            Self::Userns => "use a seccomp profile, which forbids them too, or --allow-userns",
+            Self::Userns => "use a seccomp profile, which also forbids them, or --allow-userns",
             Self::Landlock => "use --landlock off",
-            Self::Seccomp => "use --seccomp off, which leaves the whole kernel open to the command",
-            // A user namespace that may do nothing is how some hosts forbid them.
+            Self::Seccomp => "use --seccomp off, which allows the command every system call",
+            // Some hosts forbid user namespaces by granting no capabilities in them.
             Self::Mounts | Self::Process if why.kind() == std::io::ErrorKind::PermissionDenied => {
                 return Some(for_namespaces());
             }
@@ -64,7 +64,7 @@ impl Piece {
             Self::Shown => {
                 return Some(
                     "a directory of --ro in which something is mounted cannot be shown without its sockets: name the \
-                     directories below it that are needed, or take them as they are with --allow-degraded"
+                     directories below it that are needed, or show it with its sockets with --allow-degraded"
                         .to_owned(),
                 );
             }
@@ -79,16 +79,16 @@ fn sysctl(name: &str) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Why this host refuses user namespaces, by what it says of itself.
+/// Why this host refuses user namespaces, as far as its settings show.
 pub fn for_namespaces() -> String {
-    // Set for every command; also where another sandbox has passed it on, the advice is worth a try.
+    // Set for every command. Another sandbox may have passed it on, but the advice is still worth a try.
     if std::env::var_os("AVFS_SANDBOX").is_some() {
-        return "this runs inside of another avfs-run, which has to be given --allow-userns".to_owned();
+        return "this runs inside another avfs-run, which needs --allow-userns".to_owned();
     }
-    // Since Linux 5.12 the kernel asks for it before root becomes root of another namespace.
+    // Since Linux 5.12 the kernel requires it before root can map itself to root of another namespace.
     let setfcap = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETFCAP).unwrap_or(true);
     if rustix::process::geteuid().is_root() && !setfcap {
-        return "root lacks CAP_SETFCAP here, without which it cannot be root in a user namespace: in Docker run the \
+        return "root lacks CAP_SETFCAP, which it needs to be root in a user namespace: in Docker run the \
                 container with --cap-add SETFCAP; or run avfs as another user"
             .to_owned();
     }
@@ -104,6 +104,6 @@ pub fn for_namespaces() -> String {
             .to_owned();
     }
     "inside a container, allow the calls: in Docker run it with --security-opt seccomp=unconfined \
-     --security-opt apparmor=unconfined; avfs doctor tells which step fails"
+     --security-opt apparmor=unconfined; avfs doctor shows which step fails"
         .to_owned()
 }

@@ -127,7 +127,7 @@ fn what_was_written_is_written_again() {
     let hit = env.shell(&["--cache", "read"], "echo out; echo err >&2; exit 7").expect(7);
     assert_eq!(hit.text(), "out\n");
     assert!(
-        hit.stderr.starts_with("err\n") && hit.stderr.contains("cached: nothing was executed"),
+        hit.stderr.starts_with("err\n") && hit.stderr.contains("cached: the command was not executed"),
         "{hit:?}"
     );
     let quiet = env.shell(&["--cache", "read", "--quiet"], "echo out; echo err >&2; exit 7").expect(7);

@@ -373,7 +373,7 @@ fn the_doctor_explains_what_is_refused() {
     assert_eq!(of("socket")["answer"], json!("EAFNOSUPPORT"));
     let strict = denials.iter().find(|denial| denial["by"] == json!(["strict"])).unwrap();
     assert!(strict["all_but"].as_array().unwrap().contains(&json!("openat")));
-    for name in ["seccomp filter", "refused calls are told", "Landlock"] {
+    for name in ["seccomp filter", "refused calls are reported", "Landlock"] {
         let checks = found["checks"].as_array().unwrap();
         let check = checks.iter().find(|check| check["name"] == json!(name)).unwrap();
         assert_eq!(check["ok"], json!(true), "{check}");

@@ -122,7 +122,7 @@ fn its_own_errors_are_125_and_told_in_words_and_in_json() {
     }
     let lacking = env.run(&["--json"]).expect(125).envelope();
     for told in [env.run::<&str>(&[]).stderr, lacking["error"].to_string()] {
-        assert!(told.contains("no COMMAND") && told.contains("avfs-run -- make"), "{told}");
+        assert!(told.contains("missing COMMAND") && told.contains("avfs-run -- make"), "{told}");
         assert!(!told.contains("--probe"), "{told}");
     }
     assert!(env.run(&["--help"]).expect(0).text().contains("Usage: avfs-run"));
@@ -469,5 +469,5 @@ fn a_run_inside_of_a_run_names_what_lets_it() {
     let runner = crate::env::runner();
     let dir = runner.parent().unwrap().to_str().unwrap();
     let told = env.run(&["--ro", dir, "--", runner.to_str().unwrap(), "--", "true"]).expect(121);
-    assert!(told.stderr.contains("another avfs-run, which has to be given --allow-userns"), "{told:?}");
+    assert!(told.stderr.contains("another avfs-run, which needs --allow-userns"), "{told:?}");
 }

@@ -163,7 +163,7 @@ for name in ['work', 'stopped']: os.remove(pauses + '/hold-' + name)
     let mut command = person_command(&env, script, &["--shell", "echo made > made"]);
     let answer: Answer = Running::start(pauses.set(&mut command)).answer().expect(0);
     let text = answer.text().replace('\r', "");
-    assert!(text.contains("(^C ends it)"), "{text}");
+    assert!(text.contains("(^C to stop)"), "{text}");
     assert!(text.contains("interrupted") && text.contains("avfs recover "), "{text}");
     assert!(text.ends_with("modes as before, code 130\n"), "{text}");
     env.avfs(&["recover"]).expect(0);

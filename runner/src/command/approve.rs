@@ -1,4 +1,4 @@
-//! Asks whoever sits at the terminal whether a command may be run.
+//! Asks the user at the terminal whether a command may run.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,12 +15,12 @@ use avfs_wire::asked_for;
 
 use crate::command::render;
 
-/// The person at the controlling terminal, whatever the streams are.
+/// The user at the controlling terminal, even if the standard streams are redirected.
 pub struct AtTerminal<'a> {
     pub place: RememberFor<'a>,
 }
 
-/// What a person says.
+/// The user's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Once,
@@ -37,7 +37,7 @@ impl Approver for AtTerminal<'_> {
             false => Vec::new(),
         };
         let question = question(approval, decision, always.as_ref().ok(), &networks);
-        // What was typed before the question was seen is no answer to it.
+        // Discard input typed before the question was shown: it does not answer the question.
         rustix::termios::tcflush(&terminal, rustix::termios::QueueSelector::IFlush).ok()?;
         terminal.write_all(question.as_bytes()).ok()?;
         let mut answer = String::new();
@@ -56,7 +56,7 @@ impl Approver for AtTerminal<'_> {
                 match rules {
                     Ok(()) => Some(approved),
                     Err(error) => {
-                        // The yes was meant for good: what could not be kept is for the person to decide again.
+                        // The user asked for a permanent approval. If it cannot be saved, let the user decide again.
                         let _ = terminal
                             .write_all(render::printed(render::failure(&error, &Avfs::default())).as_bytes());
                         None
@@ -80,13 +80,13 @@ fn question(
     });
     let offers: Vec<String> = offers.collect();
     let offers = (!offers.is_empty())
-        .then(|| format!("  run it:   {}; a number after your answer chooses, as in y2", offers.join(", ")));
+        .then(|| format!("  networks: {}; append a number to choose one, as in y2", offers.join(", ")));
     let choice = match always {
         Some(rules) => {
             let prefixes: Vec<String> = rules.prefixes.iter().map(|words| words.join(" ")).collect();
-            format!("Run it? [y] this once, [a] always {:?} here, [n] no: ", prefixes.join(", "))
+            format!("Run it? [y] once, [a] always {:?} here, [n] no: ", prefixes.join(", "))
         }
-        None => "Run it this once? [y/n]: ".to_owned(),
+        None => "Run it once? [y/n]: ".to_owned(),
     };
     let categories: Vec<&str> = decision.categories.iter().map(|category| category.word()).collect();
     let mut lines = vec![format!("avfs-run: this command needs your approval ({}):", approval.id)];
@@ -99,8 +99,8 @@ fn question(
     render::printed(lines) + &printable::line(&choice)
 }
 
-/// What was said, and with which of the networks: the first, unless a number says otherwise. Anything but a clear
-/// answer leaves the question open.
+/// The answer and the chosen network: the first, unless the answer ends with a number. An unclear answer leaves the
+/// question open.
 fn understand<'n>(answer: &str, networks: &'n [NetMode]) -> Option<(Word, Option<&'n NetMode>)> {
     let answer = answer.trim().to_ascii_lowercase();
     let (text, number) = answer.split_at(answer.trim_end_matches(|c: char| c.is_ascii_digit()).len());
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_word_is_an_answer() {
+    fn unclear_answers_are_ignored() {
         assert_eq!(understand(" Yes\n", &[]), Some((Word::Once, None)));
         assert_eq!(understand("A\n", &[]), Some((Word::Always, None)));
         assert_eq!(understand("n\n", &[]), Some((Word::Never, None)));

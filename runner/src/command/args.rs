@@ -1,4 +1,4 @@
-//! The command line of `avfs-run`: the options of a run, and those about the answer.
+//! The command line of `avfs-run`: the options of a run and of its output.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,24 +11,24 @@ use avfs_request::{
     ChangeForm, ExecutionRequest, JsonForm, MergedOutput, Outside, ResolveError, RunSpec, Streams,
 };
 
-/// What is kept of each stream where nobody says otherwise.
+/// The default limit for the captured output of each stream.
 const OUTPUT_BYTES_MAX: u64 = 10 << 20;
 
 /// Run one command over a fork of the workspace, in a sandbox
 ///
-/// The command sees the workspace at its own path, the system read-only, an empty home and no network. What
-/// it changes becomes a version in the vault; the host is not touched.
+/// The command sees the workspace at its own path, the system read-only, an empty home and no network. Its changes
+/// become a version in the vault; the host is not modified.
 ///
-/// Without --fork the directory's present state is the start, and changes are kept for review: avfs diff,
-/// avfs apply, avfs discard.
+/// Without --fork, the run starts from the current state of the directory, and its changes are kept for review: avfs
+/// diff, avfs apply, avfs discard.
 ///
-/// Before anything else a policy decides. What only looks, writes or deletes inside is run. What needs a network it
-/// is not given waits for an approval (avfs approvals), what reaches beyond the sandbox is denied. Why: avfs policy
-/// explain -- COMMAND.
+/// A policy decides first. Commands that only read, write or delete inside the sandbox are run. A command that needs
+/// network access it does not have waits for an approval (avfs approvals); one that reaches beyond the sandbox is
+/// denied. For the reason: avfs policy explain -- COMMAND.
 ///
-/// Exit codes: the command's own; 128+N killed by signal N; 120 an approval is required; 121 the sandbox could
-/// not be set up; 122 denied; 123 capture failed (avfs recover finishes it); 124 timed out; 125
-/// avfs-run's own error; 126 not executable; 127 not found.
+/// Exit codes: the command's own; 128+N killed by signal N; 120 approval required; 121 the sandbox could not be set
+/// up; 122 denied; 123 capture failed (run avfs recover); 124 timed out; 125 avfs-run itself failed; 126 not
+/// executable; 127 not found.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "avfs-run", version, max_term_width = 100)]
 #[command(override_usage = "\
@@ -52,48 +52,48 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     pub spec: RunSpec,
-    /// A request in JSON, from a file or from standard input; options win over what it says
+    /// Read a JSON request from a file or from standard input; options take precedence over it
     #[arg(long, value_name = "FILE|-")]
     pub request: Option<PathBuf>,
 
-    /// How to tell the changes [default: summary] [possible values: summary, tree, stat, patch]
+    /// How to show the changes [default: summary] [possible values: summary, tree, stat, patch]
     #[arg(long, value_name = "FORM", help_heading = "Output")]
     pub show: Option<ChangeForm>,
-    /// Print one JSON envelope to stdout, the command's output in it. compact: without what is null, changes by
+    /// Print one JSON envelope to stdout, including the command's output. compact: omit null values, group changes by
     /// directory, at most 16 KiB [default: full] [possible values: full, compact]
     #[arg(
         long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "full",
         help_heading = "Output"
     )]
     pub json: Option<JsonForm>,
-    /// Write the JSON envelope to this descriptor; the command's output streams
+    /// Write the JSON envelope to this descriptor; the command's output is streamed as usual
     #[arg(long, value_name = "FD", conflicts_with = "json", help_heading = "Output")]
     pub json_fd: Option<i32>,
-    /// No summary on stderr
+    /// Do not print a summary to stderr
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, without doing it
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
-    /// Say whether a remembered result would be taken, and do nothing (for avfs cache explain)
+    /// Print whether a remembered result would be used, without running anything (for avfs cache explain)
     #[arg(long, hide = true)]
     pub explain_cache: bool,
     /// Print the manual page
     #[arg(long, hide = true)]
     pub man: bool,
-    /// Try each piece of the sandbox and print what came of it (for avfs doctor)
+    /// Test each feature of the sandbox and print the results (for avfs doctor)
     #[arg(long, hide = true)]
     pub probe: bool,
-    /// Take orders from standard input, one line of JSON each, and answer each with one (for avfs batch)
+    /// Read orders from standard input, one JSON object per line, and answer each with one line (for avfs batch)
     #[arg(long, hide = true)]
     pub serve: bool,
-    /// With --serve: how the user named the vault, for commands in hints
+    /// With --serve: the vault as the user named it, for commands in hints
     #[arg(long, hide = true)]
     pub vault_typed: Option<OsString>,
 }
 
 impl Args {
-    /// How hints call `avfs`.
+    /// The `avfs` command shown in hints.
     pub fn avfs(&self) -> Avfs {
         match self.serve {
             true => Avfs { vault: self.vault_typed.clone() },
@@ -101,7 +101,7 @@ impl Args {
         }
     }
 
-    /// The request that the words stand for.
+    /// Resolves the arguments into a request.
     pub fn request(&self, outside: &Outside, config: &Config) -> Result<ExecutionRequest, ResolveError> {
         let request = ExecutionRequest::resolve(&self.spec, outside, config)?;
         Ok(ExecutionRequest {
@@ -111,7 +111,7 @@ impl Args {
         })
     }
 
-    /// What becomes of the output: JSON holds it.
+    /// Where the output goes. With `--json` it is captured for the envelope.
     fn streams(&self) -> Streams {
         let bytes_max = self.spec.output_max.map_or(OUTPUT_BYTES_MAX, |size| size.0);
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn a_word_after_two_dashes_is_never_an_option() {
+    fn words_after_two_dashes_are_not_options() {
         let args = Args::try_parse_from(["avfs-run", "--json", "--", "ls", "--json", "--fork"]).unwrap();
         assert_eq!(args.spec.words, ["ls", "--json", "--fork"]);
         assert!(args.spec.fork.is_none());
     }
 
     #[test]
-    fn json_does_not_take_the_next_word() {
+    fn json_does_not_consume_the_next_word() {
         let form = |words: &[&str]| {
             let args = Args::try_parse_from(["avfs-run"].iter().chain(words)).unwrap();
             (args.json, args.spec.words)
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_command_or_one_line_is_required() {
+    fn a_command_or_a_shell_line_is_required() {
         assert!(Args::try_parse_from(["avfs-run"]).is_err());
         assert!(Args::try_parse_from(["avfs-run", "--shell", "x", "--", "y"]).is_err());
         assert!(Args::try_parse_from(["avfs-run", "--shell", "a && b"]).is_ok());
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_its_own_can_begin_anywhere() {
+    fn an_ephemeral_run_can_start_from_any_version() {
         let from = Some(Reference::parse("main~1").unwrap());
         assert_eq!(request(&["--from", "main~1", "true"]).unwrap().fork, ForkChoice::Ephemeral { from });
     }
 
     #[test]
-    fn options_win_over_the_request_beneath_them() {
+    fn options_take_precedence_over_the_request() {
         let below = RunSpec::parse(
             br#"{"command": ["x"], "timeout_ms": 5, "retention": "discard", "net": "host", "ro": ["/b"], "pure": true}"#,
         );

@@ -1,4 +1,4 @@
-//! Remembered results at the edge: their output is passed on, and `avfs cache explain` is answered.
+//! Remembered results: prints their output, and answers `avfs cache explain`.
 
 use avfs_engine::{Executed, Outcome, Output, why_not_remembered};
 use avfs_present::error_body;
@@ -12,8 +12,8 @@ use crate::command::error::RunError;
 use crate::command::invocation::Invocation;
 use crate::command::render;
 
-/// What a remembered run wrote goes where that of one that is executed goes. That nobody reads it is the reader's
-/// right.
+/// Writes the output of a remembered run to the streams that an executed run would use. A closed reader (`EPIPE`) is
+/// not an error.
 pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError> {
     let Ok(Outcome::Ran(result)) = &mut executed.outcome else { return Ok(()) };
     let cached = result.cache.as_ref().is_some_and(|cache| cache.from.is_some());
@@ -27,7 +27,7 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
     for written in [render::pass_on(&stdout), render::pass_on_error(&stderr)] {
         match written {
             Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
-                return Err(RunError::Host { operation: "write what the command wrote", source });
+                return Err(RunError::Host { operation: "write the command's output", source });
             }
             Ok(()) | Err(_) => {}
         }
@@ -35,11 +35,11 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
     Ok(())
 }
 
-/// Says whether a remembered result would be taken.
+/// Prints whether a remembered result would be used.
 pub fn explain_cache(args: &Args) -> u8 {
     let mut asked = None;
     let explained = Invocation::ask(args, &mut asked).and_then(|(station, request)| {
-        // Asked about is the result, not where this answer goes.
+        // The question is about the result, not about where this answer goes.
         let request = ExecutionRequest { streams: Streams::Captured { bytes_max: usize::MAX }, ..request };
         Ok(avfs_present::cache_explained_of_look(&station.look(&request)?, &why_not_remembered(&request)))
     });
@@ -53,7 +53,7 @@ pub fn explain_cache(args: &Args) -> u8 {
     if let (Some(error), false) = (&error, args.json.is_some()) {
         render::say_failure(error, &avfs, &secrets);
     }
-    // An answer that nobody reads to its end is no failure.
+    // A reader that closes the pipe early is not a failure.
     let _ = match (&explained, args.json.is_some()) {
         (_, true) => {
             let (result, error) = (explained.as_ref(), body.as_ref());

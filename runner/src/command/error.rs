@@ -1,4 +1,4 @@
-//! Everything `avfs-run` can refuse, and the exit code of each.
+//! The errors of `avfs-run`, and the exit code of each.
 
 use avfs_engine::{ExecuteError, LocateError, TrustError, UnreadableFile};
 use avfs_policy::{PolicyError, Verdict};
@@ -35,7 +35,7 @@ pub enum RunError {
     Locate(#[from] LocateError),
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// The rules refuse it before there is a vault to write that down in.
+    /// The policy denies the request before a vault exists to record it in.
     #[error("denied: {}", .0.reason)]
     Refused(Verdict),
     #[error(transparent)]
@@ -81,7 +81,7 @@ hint!(RunError, |error, avfs| match error {
 });
 
 impl RunError {
-    /// The exit code of the contract.
+    /// The exit code documented in docs/CONTRACT.md.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -101,7 +101,7 @@ impl RunError {
     }
 }
 
-/// The exit code of a request that came to nothing.
+/// The exit code of a request that failed.
 #[must_use]
 pub fn execute_code(error: &ExecuteError) -> u8 {
     match error {

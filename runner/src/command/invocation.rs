@@ -1,4 +1,4 @@
-//! Where this process works: the vault, the settings and the machine, found once, and requests made for it.
+//! The context of this process: the vault, the settings and the host, found once. Requests are resolved against it.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -35,11 +35,11 @@ use crate::launch::SandboxLauncher;
 pub struct Invocation {
     pub around: Surroundings,
     pub vault: Vault,
-    /// The vault, if it is another one than would be found here.
+    /// The vault, if it is not the one that would be found from the working directory.
     named: Option<NamedVault>,
     bound: Option<PathBuf>,
     config: Config,
-    /// What the directory's settings asked for in vain.
+    /// Settings of the directory that were ignored.
     notes: Vec<Note>,
     vault_id: String,
     cache_dir: PathBuf,
@@ -47,19 +47,19 @@ pub struct Invocation {
     boot_id: String,
     umask: u32,
     machine: Machine,
-    /// Who looks on while an import goes on.
+    /// The audience for progress during an import.
     audience: Audience,
 }
 
 impl Invocation {
-    /// Opens the vault that is meant, or makes one.
+    /// Opens the selected vault, or creates one.
     pub fn open(args: &Args, around: Surroundings) -> Result<Self, RunError> {
         let vault = VaultAt::find(args, &around)?;
         let settings = read_config(&around, vault.bound()?.as_deref())?;
         Self::at(vault, settings, args, around)
     }
 
-    /// The same with a vault and settings that are found already.
+    /// The same for a vault and settings that are already known.
     fn at(
         vault: VaultAt,
         (config, notes): (Config, Vec<Note>),
@@ -92,7 +92,7 @@ impl Invocation {
         })
     }
 
-    /// Makes the request, and the vault it is for. What could never be run is refused before a vault is made.
+    /// Creates the request, and its vault. A request that can never run is rejected before a vault is created.
     pub fn ask(args: &Args, told: &mut Option<Asked>) -> Result<(Self, ExecutionRequest), RunError> {
         let around = surroundings()?;
         let outside = outside(args, &around);
@@ -107,14 +107,14 @@ impl Invocation {
         Ok((invocation, request))
     }
 
-    /// The request that the words stand for here.
+    /// Resolves the arguments into a request.
     pub fn request(&self, args: &Args) -> Result<ExecutionRequest, RunError> {
         let mut request = args.request(&outside(args, &self.around), &self.config)?;
         self.complete(&mut request)?;
         Ok(request)
     }
 
-    /// Adds what only the vault says.
+    /// Adds the parts of the request that depend on the vault.
     fn complete(&self, request: &mut ExecutionRequest) -> Result<(), RunError> {
         let workspace = request.at.as_deref().or(self.bound.as_deref());
         let is_kept = request.home == HomeMode::Persistent || request.tmp == TmpMode::Kept;
@@ -136,22 +136,22 @@ impl Invocation {
         Ok(())
     }
 
-    /// The home and the /tmp that a fork keeps, if the request has them. They lie beneath everything else that is shown.
+    /// The persistent home and /tmp of a fork, if the request asks for them. They are mounted below all other extras.
     fn kept_dirs(&self, request: &ExecutionRequest) -> Result<Vec<Extra>, RunError> {
         let ForkChoice::Persistent { name, .. } = &request.fork else { return Ok(Vec::new()) };
         let (home, tmp) = (request.home == HomeMode::Persistent, request.tmp == TmpMode::Kept);
         if !home && !tmp {
             return Ok(Vec::new());
         }
-        let io = |source| RunError::Host { operation: "make a directory that the fork keeps", source };
+        let io = |source| RunError::Host { operation: "create a directory for the fork", source };
         let dirs = ForkDirs::new(&self.cache_dir, &self.vault_id);
         if matches!(self.vault.fork(name), Err(VaultError::NoFork { .. })) {
-            // What an earlier fork of this name left is not the new one's.
+            // A new fork does not inherit the directories of an earlier fork with the same name.
             dirs.remove(name).map_err(io)?;
         }
         let workspace = request.at.as_deref().or(self.bound.as_deref()).unwrap_or(Path::new(UNBOUND_PATH));
         let mut kept = Vec::new();
-        // A home in the workspace is the workspace's.
+        // A home inside the workspace is part of the workspace.
         let at_home = self.around.home.as_deref().filter(|path| home && !path.starts_with(workspace));
         if let Some(path) = at_home.filter(|path| path.is_absolute() && *path != Path::new("/")) {
             kept.push(Extra::Cache { source: dirs.home(name).map_err(io)?, path: path.to_owned() });
@@ -162,7 +162,7 @@ impl Invocation {
         Ok(kept)
     }
 
-    /// Takes a request to its end. The rules are read anew each time: somebody may have said "always".
+    /// Executes a request. The policy is read again each time: the user may have answered "always" in the meantime.
     pub fn execute(&self, request: &ExecutionRequest) -> Result<Executed, RunError> {
         let around = &self.around;
         let policy = policy(around, self.vault.path())?;
@@ -187,7 +187,8 @@ impl Invocation {
         Ok(executed)
     }
 
-    /// Once for a vault in a repository: `git clean -x` would delete it, with every run that was not applied.
+    /// Emitted once for a vault in a Git repository: `git clean -x` would delete it, with every run that was not
+    /// applied.
     fn note_git_clean(&self) -> Option<Note> {
         let (dir, home) = (self.bound.as_deref()?, self.vault.path()?.parent()?);
         let is_cleaned = home.starts_with(dir) && dir.ancestors().any(|above| above.join(".git").exists());
@@ -199,21 +200,21 @@ impl Invocation {
             Ok(_) => Some(Note {
                 code: "vault.git_clean",
                 text: format!(
-                    "git clean -x would delete {} with every run that is not applied; \
-                     vault.place = \"data\" in your avfs.toml keeps new vaults elsewhere",
+                    "git clean -x would delete {}, including every run that is not applied; \
+                     vault.place = \"data\" in your avfs.toml stores new vaults elsewhere",
                     home.display()
                 ),
             }),
             Err(error) => {
                 if error.kind() != std::io::ErrorKind::AlreadyExists {
-                    tracing::debug!(%error, "the note about git clean was not written down");
+                    tracing::debug!(%error, "cannot record that the note about git clean was shown");
                 }
                 None
             }
         }
     }
 
-    /// What looks after the cache once a run was answered.
+    /// Maintains the cache after a run was answered.
     pub fn cache_keeper(&self) -> CacheKeeper {
         CacheKeeper {
             dir: self.cache_dir.clone(),
@@ -223,7 +224,7 @@ impl Invocation {
         }
     }
 
-    /// Whether a result is remembered that would be taken for the request; nothing is written.
+    /// Whether a remembered result would be used for the request. Writes nothing.
     pub fn look(&self, request: &ExecutionRequest) -> Result<Look, RunError> {
         let (meter, policy) = (Meter::default(), policy(&self.around, self.vault.path())?);
         Ok(look(&self.site(&meter), &policy, request).map_err(ExecuteError::from)?)
@@ -265,21 +266,21 @@ impl Invocation {
     }
 }
 
-/// The rules that hold.
+/// The effective policy.
 pub fn policy(around: &Surroundings, vault: Option<&Path>) -> Result<Policy, RunError> {
     Ok(PolicyTexts::read(around, vault)?.policy()?)
 }
 
-/// What the kernel takes for the words and variables of a program: a quarter of the stack, 6 MiB at most.
+/// The kernel's limit on the size of arguments and environment: a quarter of the stack limit, at most 6 MiB.
 pub fn arguments_bytes_max() -> usize {
     const MOST: u64 = 6 << 20;
-    // The kernel always grants this much.
+    // The kernel always allows at least this much.
     const LEAST: u64 = 128 << 10;
     let stack = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
     usize::try_from(stack.map_or(MOST, |stack| (stack / 4).clamp(LEAST, MOST))).unwrap_or(usize::MAX)
 }
 
-/// Whoever asks. Who reads JSON is no person.
+/// The caller's terminals. With `--json` the caller is treated as a program, not a person.
 pub fn outside(args: &Args, around: &Surroundings) -> Outside {
     use std::io::IsTerminal;
     let there = |is_terminal: bool| if is_terminal { Terminal::There } else { Terminal::None };
@@ -292,14 +293,14 @@ pub fn outside(args: &Args, around: &Surroundings) -> Outside {
     }
 }
 
-/// The settings of the user and of the directory, and what the directory asked for in vain.
+/// The settings of the user and of the directory, with a note for each ignored setting of the directory.
 pub fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Config, Vec<Note>), RunError> {
     let texts = ConfigTexts::read(around, bound)?;
     let (config, refused) = texts.for_a_run()?;
     let file = texts.directory.map(|file| file.path.display().to_string()).unwrap_or_default();
     let note = |key: &str| Note {
         code: "config.not_trusted",
-        text: format!("{key} in {file} is not taken: a directory cannot open its own sandbox"),
+        text: format!("ignored {key} in {file}: a directory cannot weaken its own sandbox"),
     };
     Ok((config, refused.into_iter().map(note).collect()))
 }
@@ -310,19 +311,19 @@ pub fn surroundings() -> Result<Surroundings, RunError> {
     Ok(Surroundings::of(cwd, std::env::vars_os()))
 }
 
-/// The vault that is meant.
+/// The selected vault.
 pub enum VaultAt {
     There {
         vault: Vault,
         named: Option<NamedVault>,
         source: VaultSource,
     },
-    /// There is none: a new one would be made here, for this directory.
+    /// No vault exists: a new one would be created here, for this directory.
     Nowhere(NewVault),
 }
 
 impl VaultAt {
-    /// Opens a vault that is there; makes none.
+    /// Opens an existing vault; does not create one.
     pub fn find(args: &Args, around: &Surroundings) -> Result<Self, RunError> {
         match around.locate(args.spec.vault.as_ref().map(|vault| vault.as_os_str())) {
             Ok(Located { path, source }) => {
@@ -351,7 +352,7 @@ impl VaultAt {
         }
     }
 
-    /// Makes one where there is none.
+    /// Creates the vault if it does not exist.
     fn open(self, args: &Args, around: &Surroundings) -> Result<(Vault, Option<NamedVault>), RunError> {
         let say = |text: String| {
             if !args.quiet {
@@ -371,9 +372,9 @@ impl VaultAt {
                     make_first_vault::<RunError>(around, (&path, &dir), OpenOptions::default(), &context())?;
                 if made && dir != around.cwd {
                     let (path, dir) = (path.display(), dir.display());
-                    say(format!("avfs-run: a new vault: {path}, for the repository {dir}"));
+                    say(format!("avfs-run: created a new vault: {path}, for the repository {dir}"));
                 } else if made {
-                    say(format!("avfs-run: a new vault: {}", path.display()));
+                    say(format!("avfs-run: created a new vault: {}", path.display()));
                 }
                 Ok((vault, None))
             }
@@ -381,7 +382,8 @@ impl VaultAt {
     }
 }
 
-/// Opens the vault that the words name. What is opened is what was judged: the real path, and the file that was there.
+/// Opens the vault named on the command line. The checked vault and the opened one are the same: the canonical path,
+/// and the same file.
 fn open_judged(
     path: &Path,
     around: &Surroundings,
@@ -389,7 +391,7 @@ fn open_judged(
     context: Context,
 ) -> Result<(Vault, Option<NamedVault>), RunError> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    // Why it cannot be held is reported when it is opened.
+    // If the file cannot be opened here, opening the vault reports the reason.
     let judged = HeldFile::open(&path).unwrap_or_default();
     let named = named_vault(&path, around)?;
     pause::point("vault-judged");
@@ -400,13 +402,13 @@ fn open_judged(
     Ok((vault, named))
 }
 
-/// Fails where the rules let this caller make no vault.
+/// Fails if the policy does not allow this caller to create a vault.
 fn check_new_vault(args: &Args, around: &Surroundings) -> Result<(), RunError> {
     let policy = policy(around, None)?.with_profiles(&args.spec.policy);
     policy.refuses(&Opening::NewVault).map_or(Ok(()), |verdict| Err(RunError::Refused(verdict)))
 }
 
-/// A vault that the words name, unless it is the one that is used here anyway.
+/// A vault named on the command line, unless it is also the default vault here.
 fn named_vault(path: &Path, around: &Surroundings) -> Result<Option<NamedVault>, RunError> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let path = real(path);
@@ -414,7 +416,7 @@ fn named_vault(path: &Path, around: &Surroundings) -> Result<Option<NamedVault>,
         return Ok(None);
     }
     let is_trusted = match around.owns_vault(&path) {
-        // Without a home nothing is recorded.
+        // Without a home directory, ownership is not recorded.
         Err(LocateError::NoHome { .. }) => false,
         owned => owned?,
     };

@@ -1,4 +1,4 @@
-//! The order in which the changes of a run are listed: what git ignores comes last, or is folded.
+//! The order in which the changes of a run are listed: files that git ignores come last, or are folded.
 
 use avfs_changes::{FoldedChanges, GitIgnored};
 use avfs_engine::{Executed, ExecutionResult, Outcome};
@@ -8,20 +8,20 @@ use avfs_vault::{Vault, require_version};
 
 use crate::command::args::Args;
 
-/// Changes that are named; the rest is counted.
+/// The number of changes listed by name; the rest are counted.
 pub const CHANGES_SHOWN: usize = 10;
 
-/// What is listed of the changes of a run.
+/// The changes of a run to list.
 #[derive(Default)]
 pub struct Listed {
-    /// Places of the changes that a summary names, and whether git ignores them.
+    /// Indexes of the changes that a summary names, and whether git ignores them.
     pub first: Vec<(usize, bool)>,
     /// All changes by directory, for a compact envelope.
     pub folded: FoldedChanges,
 }
 
 impl Listed {
-    /// What the caller is going to be shown, and nothing that it is not.
+    /// Computes only the lists that the output format needs.
     pub fn of(args: &Args, vault: &Vault, executed: &Executed) -> Self {
         let Ok(Outcome::Ran(result)) = &executed.outcome else { return Self::default() };
         let listed = match args.json {
@@ -31,9 +31,9 @@ impl Listed {
             }
             None | Some(JsonForm::Compact) => Self::look(args, vault, result),
         };
-        // The run is kept: that its changes are listed in another order is no failure.
+        // The run is already recorded: listing its changes in a different order is not a failure.
         listed.unwrap_or_else(|error| {
-            tracing::warn!(%error, "what git ignores is not known");
+            tracing::warn!(%error, "cannot determine which files git ignores");
             let places = 0..result.changes.changes.len();
             let folded = FoldedChanges { others: places.clone().collect(), ..FoldedChanges::default() };
             Self { first: places.take(CHANGES_SHOWN).map(|place| (place, false)).collect(), folded }

@@ -1,4 +1,4 @@
-//! The command line of `avfs-run`: from words to a request, and from its result to what is printed.
+//! The command line of `avfs-run`: from arguments to a request, and from its result to the output.
 
 mod approve;
 mod args;
@@ -23,7 +23,7 @@ use avfs_types::exit_code;
 
 use crate::renames;
 
-/// The exit code of a helper of a run, if that is what these words start.
+/// The exit code of a helper process of a run, if these arguments start one.
 #[must_use]
 pub fn as_helper(words: &[OsString]) -> Option<u8> {
     match words {
@@ -32,13 +32,13 @@ pub fn as_helper(words: &[OsString]) -> Option<u8> {
     }
 }
 
-/// Does what these words say, the first of which is the program's name. Gives the exit code.
+/// Runs the command line `words`, the first of which is the program's name. Returns the exit code.
 #[must_use]
 pub fn main(words: Vec<OsString>) -> u8 {
     if let Some(code) = as_helper(&words) {
         return code;
     }
-    // Scripts ask for it before anything else; the options take longer to set up than the answer.
+    // Scripts often ask for the version first; building the option parser takes longer than the answer.
     if let [_, word] = words.as_slice()
         && (word == "--version" || word == "-V")
     {
@@ -51,7 +51,7 @@ pub fn main(words: Vec<OsString>) -> u8 {
     mask::set_umask();
     match Args::try_parse_from(&words) {
         Ok(args) => run::run(args),
-        // Help and version are answers, not failures.
+        // Help and version output are not failures.
         Err(error) if !error.use_stderr() => match render::print_clap(&error) {
             Ok(()) => exit_code::OK,
             Err(_) => exit_code::RUN_OWN,

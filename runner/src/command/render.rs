@@ -1,7 +1,7 @@
-//! What `avfs-run` says: a short summary for people on stderr, or one JSON object.
+//! The output of `avfs-run`: a short summary for people on stderr, or one JSON object.
 //!
-//! The only place that writes to its streams (clippy.toml holds the others to it), and so the place where text from outside
-//! is escaped. What the command itself wrote passes as it is.
+//! The only module that writes to the standard streams (clippy.toml enforces this), and so the place where untrusted
+//! text is escaped. The command's own output is passed on unchanged.
 
 use std::io;
 use std::io::{IsTerminal, Write};
@@ -26,18 +26,18 @@ const REFUSED_SHOWN: usize = 10;
 const OUTSIDE_SHOWN: usize = 5;
 const RUNS_ON_HOST_SHOWN: usize = 10;
 
-/// What to tell about a run, in lines.
+/// The summary of a run, in lines.
 ///
-/// `first` has the places of the changes that are named, and whether git ignores them.
+/// `first` has the indexes of the changes to list, and whether git ignores them.
 pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -> Vec<String> {
-    // Already printed before the command began.
+    // Already printed before the command started.
     let notes = result.notes.iter().filter(|note| note.code != IMPORT_LARGE);
     let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note.text)).collect();
     if result.timed_out {
-        lines.push("the command ran for too long and was ended".to_owned());
+        lines.push("the command timed out and was killed".to_owned());
     }
     if let Some(from) = result.cache.as_ref().and_then(|cache| cache.from.as_ref()) {
-        lines.push(format!("cached: nothing was executed, this is the result of run {from}"));
+        lines.push(format!("cached: the command was not executed, this is the result of run {from}"));
     }
     let limits = result.enforcement.iter().flat_map(|enforcement| &enforcement.limits);
     let limit = limits.into_iter().find(|limit| Some(limit.kind) == result.stopped_by);
@@ -82,7 +82,7 @@ pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -
     lines
 }
 
-/// What the command left in directories that go with the sandbox.
+/// The files that the command wrote to directories that are dropped with the sandbox.
 fn outside_writes(writes: &OutsideWrites) -> Vec<String> {
     if writes.is_empty() {
         return Vec::new();
@@ -105,7 +105,7 @@ fn outside_writes(writes: &OutsideWrites) -> Vec<String> {
     lines
 }
 
-/// Each place that was refused, once, and the list with which they all would not have been.
+/// Each refused destination, once, and an allow list that would permit all of them.
 fn refused_connections(result: &ExecutionResult) -> Vec<String> {
     let net = result.enforcement.as_ref().map(|enforcement| &enforcement.net);
     let Some(NetMode::Allow(list)) = net else { return Vec::new() };
@@ -131,7 +131,7 @@ fn refused_connections(result: &ExecutionResult) -> Vec<String> {
         told.map(|(told, count)| format!("network: {told}{}", times(*count))).collect();
     let more = refused.len().saturating_sub(REFUSED_SHOWN);
     if more > 0 {
-        lines.push(format!("network: and {more} more were refused"));
+        lines.push(format!("network: {more} more were refused"));
     }
     if !places.is_empty() {
         places.truncate(REFUSED_SHOWN);
@@ -140,14 +140,14 @@ fn refused_connections(result: &ExecutionResult) -> Vec<String> {
     lines
 }
 
-/// The form that was asked for, and what is not in it.
+/// The requested report, and the number of omitted changes.
 fn report_lines(report: &ChangeReport) -> Vec<String> {
     let mut lines: Vec<String> = report.text.lines().map(|line| format!("  {line}")).collect();
     if report.left_off > 0 {
-        lines.push(format!("  and {} more, left off", report.left_off));
+        lines.push(format!("  and {} more, omitted", report.left_off));
     }
     if report.shortened > 0 {
-        lines.push(format!("  {} of them too long to be shown: see avfs diff --patch", report.shortened));
+        lines.push(format!("  {} of them too long to show: see avfs diff --patch", report.shortened));
     }
     lines
 }
@@ -163,7 +163,7 @@ fn next_steps(result: &ExecutionResult, avfs: &Avfs) -> Vec<String> {
         ];
     }
     let id = &result.run_id;
-    // Beside what it began from, wherever its fork or main have gone since.
+    // Compared with the version it started from, even if its fork or main has moved since.
     let look = format!("  look:    {avfs} diff run:{id}");
     let mut lines = if *fork == ForkName::of_run(id) {
         vec![look, format!("  take:    {avfs} apply run:{id}"), format!("  drop:    {avfs} discard run:{id}")]
@@ -190,16 +190,16 @@ fn counts(counts: &ChangeCounts) -> String {
         (counts.modified, "modified"),
         (counts.deleted, "deleted"),
         (counts.renamed, "renamed"),
-        (counts.mode, "with another mode"),
-        (counts.type_changed, "with another type"),
-        (counts.time, "with another time"),
+        (counts.mode, "with a changed mode"),
+        (counts.type_changed, "with a changed type"),
+        (counts.time, "with a changed time"),
     ];
     let told: Vec<String> = kinds
         .into_iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    if told.is_empty() { "nothing but times changed".to_owned() } else { told.join(", ") }
+    if told.is_empty() { "only times changed".to_owned() } else { told.join(", ") }
 }
 
 fn one_line(change: &Change) -> String {
@@ -217,11 +217,11 @@ fn one_line(change: &Change) -> String {
     }
 }
 
-/// What would be done, in lines.
+/// The planned run, in lines.
 pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> Vec<String> {
     let fork = match &request.fork {
-        ForkChoice::Ephemeral { from: None } => "one of its own".to_owned(),
-        ForkChoice::Ephemeral { from: Some(from) } => format!("one of its own, from {}", from.text()),
+        ForkChoice::Ephemeral { from: None } => "a new one".to_owned(),
+        ForkChoice::Ephemeral { from: Some(from) } => format!("a new one, from {}", from.text()),
         ForkChoice::Persistent { name, .. } => name.to_string(),
     };
     let scratch = match rehearsal.enforcement.scratch {
@@ -243,7 +243,7 @@ pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> Vec<Strin
     lines.iter().map(|(what, value)| format!("avfs-run: {what}: {value}")).collect()
 }
 
-/// Why nothing was run, and what to do next.
+/// Why the command was not run, and what to do next.
 pub fn refusal(error: &ErrorBody, allow_rule: Option<&str>) -> Vec<String> {
     let colon = if allow_rule.is_some() { ":" } else { "" };
     let hint = error.hint.as_ref().map(|hint| format!("hint: {hint}{colon}"));
@@ -251,7 +251,7 @@ pub fn refusal(error: &ErrorBody, allow_rule: Option<&str>) -> Vec<String> {
     [format!("avfs-run: {}", error.message)].into_iter().chain(hint).chain(rule).collect()
 }
 
-/// What failed, why, and what to do next.
+/// The error, its causes, and what to do next.
 pub fn failure(error: &dyn Hint, avfs: &Avfs) -> Vec<String> {
     let mut lines = vec![format!("error: {error}")];
     let mut cause = error.source();
@@ -266,34 +266,34 @@ pub fn failure(error: &dyn Hint, avfs: &Avfs) -> Vec<String> {
     lines
 }
 
-/// Lines as they may be printed.
+/// Lines, escaped for printing.
 pub fn printed<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> String {
     lines.into_iter().map(|line| printable::line(line.as_ref()).into_owned() + "\n").collect()
 }
 
-/// Says lines on stderr, all at once; where stderr is closed nobody wants to know.
+/// Prints lines to stderr in one write. A closed stderr is ignored.
 pub fn say<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) {
     let _ = pass_on_error(printed(lines).as_bytes());
 }
 
-/// Says what failed, without the values of secrets.
+/// Prints an error, without the values of secrets.
 pub fn say_failure(error: &dyn Hint, avfs: &Avfs, secrets: &Secrets) {
     say(failure(error, avfs).into_iter().map(|line| secrets.scrub_text(line)));
 }
 
-/// Lines on stdout.
+/// Prints lines to stdout.
 pub fn answer<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> io::Result<()> {
     pass_on(printed(lines).as_bytes())
 }
 
-/// What the command wrote to stdout, or what is safe to print.
+/// Writes the command's output, or text that is safe to print, to stdout.
 #[expect(clippy::disallowed_methods, reason = "the command's own stream")]
 pub fn pass_on(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush())
 }
 
-/// An envelope on stdout, written as it is made.
+/// Writes an envelope to stdout, serialized while it is written.
 #[expect(clippy::disallowed_methods, reason = "hidden characters are escaped")]
 pub fn pass_on_json(envelope: &ExecutionEnvelope) -> io::Result<()> {
     let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
@@ -301,30 +301,30 @@ pub fn pass_on_json(envelope: &ExecutionEnvelope) -> io::Result<()> {
     out.flush()
 }
 
-/// The same, to stderr.
+/// The same as `pass_on`, to stderr.
 #[expect(clippy::disallowed_methods, reason = "the command's own stream")]
 pub fn pass_on_error(bytes: &[u8]) -> io::Result<()> {
     io::stderr().lock().write_all(bytes)
 }
 
-#[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
+#[expect(clippy::disallowed_methods, reason = "does not write to it")]
 pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-#[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
+#[expect(clippy::disallowed_methods, reason = "does not write to it")]
 pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// As clap would say it.
-#[expect(clippy::disallowed_methods, reason = "nothing in it comes from outside")]
+/// In the same format as clap.
+#[expect(clippy::disallowed_methods, reason = "contains no untrusted text")]
 pub fn print_version() -> io::Result<()> {
     writeln!(io::stdout(), concat!("avfs-run ", env!("CARGO_PKG_VERSION")))
 }
 
-/// What clap has to say of words without hidden characters.
-#[expect(clippy::disallowed_methods, reason = "what the words had hidden is escaped before")]
+/// Prints a message of clap about arguments without hidden characters.
+#[expect(clippy::disallowed_methods, reason = "hidden characters of the arguments are escaped before")]
 pub fn print_clap(error: &clap::Error) -> io::Result<()> {
     error.print()
 }
@@ -334,9 +334,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_name_only_what_there_is() {
+    fn counts_omit_kinds_without_changes() {
         let some = ChangeCounts { added: 2, deleted: 1, ..ChangeCounts::default() };
         assert_eq!(counts(&some), "2 added, 1 deleted");
-        assert_eq!(counts(&ChangeCounts::default()), "nothing but times changed");
+        assert_eq!(counts(&ChangeCounts::default()), "only times changed");
     }
 }

@@ -1,6 +1,6 @@
-//! `--request`: a request in JSON becomes the options it stands for.
+//! `--request`: reads a request in JSON and converts it to options.
 //!
-//! What the command line says wins over what the file says.
+//! The command line takes precedence over the file.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub enum BadRequest {
         #[source]
         source: std::io::Error,
     },
-    #[error("the request {}: {problem}", path.display())]
+    #[error("invalid request {}: {problem}", path.display())]
     Malformed { path: PathBuf, problem: SpecError },
 }
 
@@ -34,10 +34,10 @@ impl Diagnose for BadRequest {
 
 hint!(BadRequest, |error, _| match error {
     Self::Unreadable { .. } => None,
-    Self::Malformed { .. } => Some("see every key with: avfs schema, under RequestFile".to_owned()),
+    Self::Malformed { .. } => Some("list all keys with: avfs schema, under RequestFile".to_owned()),
 });
 
-/// The options with what the request file says, if there is one.
+/// The options, merged with those of the request file, if any.
 pub fn with_request(args: Args) -> Result<Args, BadRequest> {
     let Some(path) = args.request.clone() else { return Ok(args) };
     let text = read(&path).map_err(|source| BadRequest::Unreadable { path: path.clone(), source })?;
@@ -45,7 +45,7 @@ pub fn with_request(args: Args) -> Result<Args, BadRequest> {
     over(args, below, &path)
 }
 
-/// The options over a request; what no run could be is refused.
+/// Merges the options over a request, and rejects an invalid combination.
 pub fn over(args: Args, below: Result<RunSpec, SpecError>, path: &Path) -> Result<Args, BadRequest> {
     let malformed = |problem| BadRequest::Malformed { path: path.to_owned(), problem };
     let spec = args.spec.over(below.map_err(malformed)?);
@@ -54,7 +54,7 @@ pub fn over(args: Args, below: Result<RunSpec, SpecError>, path: &Path) -> Resul
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    // One more than is allowed, so that too much is noticed.
+    // Read one byte more than allowed, to detect a request that is too long.
     let bound = REQUEST_BYTES_MAX as u64 + 1;
     let mut text = Vec::new();
     if path == Path::new("-") {

@@ -1,4 +1,4 @@
-//! One invocation: finds the vault, makes the request, has it executed, tells what came of it.
+//! One invocation: finds the vault, creates the request, executes it and prints the result.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> u8 {
                 return tell_failure(&error, Some(asked), &envelope_to, &avfs);
             }
             let code = tell(&args, &executed, asked, &listed, &envelope_to);
-            // Whoever reads the answer has it by now.
+            // The caller has the answer by now.
             let failed = keep_cache(&keeper).err().filter(|_| !args.quiet && args.json.is_none());
             failed.iter().for_each(|text| render::say([format!("avfs-run: {text}")]));
             code
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> u8 {
     }
 }
 
-/// A request as it is told, and what no text about it may hold.
+/// A request as it is printed, and the secrets to remove from all text about it.
 pub struct Asked {
     object: RequestObject,
     pub secrets: Secrets,
@@ -87,20 +87,20 @@ impl Asked {
         Self { object: RequestObject::of(request, vault), secrets: request.secrets() }
     }
 
-    /// That it failed before it reached the boundary, for scripts.
+    /// The envelope of a request that failed before it was judged.
     pub fn failed(asked: Self, error: &RunError, avfs: &Avfs) -> ExecutionEnvelope {
         ExecutionEnvelope::failed(Some(asked.object), error_body(error, avfs).without(&asked.secrets))
     }
 }
 
-/// What came of a request, for scripts.
+/// The envelope of a request.
 pub fn envelope_of(asked: &Asked, executed: &Executed, avfs: &Avfs) -> ExecutionEnvelope {
     let mut envelope = avfs_present::execution(asked.object.clone(), executed, avfs);
     envelope.error = envelope.error.map(|error| error.without(&asked.secrets));
     envelope
 }
 
-/// Says what came of a request, to people and to scripts.
+/// Prints the result of a request, for people and for scripts.
 fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelope_to: &EnvelopeTo) -> u8 {
     let avfs = args.avfs();
     let envelope = envelope_of(&asked, executed, &avfs);
@@ -117,7 +117,7 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelop
                 render::say(summary_lines(args, result, listed));
             }
             match (code_of(result), result.notes.iter().find(|note| note.code == OUTPUT_LOST)) {
-                // Where the command itself writes there, it is the one to fail.
+                // If the command itself fails, its exit status takes precedence.
                 (exit_code::OK, Some(lost)) => {
                     if human && args.quiet {
                         render::say([format!("avfs-run: {}", lost.text)]);
@@ -151,7 +151,7 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelop
     }
 }
 
-/// Says what would be done.
+/// Prints what would be done.
 fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
     let told = plan(args).and_then(|(request, rehearsal)| {
         if !args.quiet && args.json.is_none() {
@@ -169,7 +169,7 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
     }
 }
 
-/// What a run would stand on; a vault that is not there is not made.
+/// The state that a run would use; a missing vault is not created.
 fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     let around = surroundings()?;
     let found = VaultAt::find(args, &around)?;
@@ -190,7 +190,7 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     Ok((request, rehearsal))
 }
 
-/// Says what failed, to people and to scripts.
+/// Prints an error, for people and for scripts.
 fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo, avfs: &Avfs) -> u8 {
     let (object, secrets) = asked.map(|asked| (asked.object, asked.secrets)).unzip();
     let secrets = secrets.unwrap_or_default();
@@ -202,7 +202,7 @@ fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo
     error.exit_code()
 }
 
-/// Bad words, for those who asked for JSON too.
+/// Prints a usage error, as JSON if that was requested.
 pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
     let mut before_command = words.iter().take_while(|word| *word != "--");
     let form = before_command.find_map(|word| match word.to_str() {
@@ -212,7 +212,7 @@ pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
     });
     if let Some(form) = form {
         let body = usage_body(error);
-        // Where stdout is closed the exit code has to do.
+        // If stdout is closed, only the exit code reports the error.
         let _ = EnvelopeTo::Stdout(form).write(&ExecutionEnvelope::failed(None, body), None);
         return exit_code::RUN_OWN;
     }
@@ -222,10 +222,10 @@ pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
         return exit_code::RUN_OWN;
     }
     match printable::words(words) {
-        // Where stderr is closed nobody wants to know.
+        // A closed stderr is ignored.
         None => drop(render::print_clap(error)),
         Some(words) => {
-            // clap repeats words as they are, so it is given them escaped.
+            // clap repeats arguments verbatim, so it gets them escaped.
             let shown = Args::try_parse_from(words).err();
             render::say(shown.as_ref().unwrap_or(error).render().to_string().lines());
         }
@@ -236,8 +236,8 @@ pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
 fn usage_body(error: &clap::Error) -> ErrorBody {
     let code = "usage".to_owned();
     if lacks_command(error) {
-        let message = "there is no COMMAND to run".to_owned();
-        let hint = Some("name it, as in: avfs-run -- make test; for more see: avfs-run --help".to_owned());
+        let message = "missing COMMAND".to_owned();
+        let hint = Some("name a command, as in: avfs-run -- make test; see also: avfs-run --help".to_owned());
         return ErrorBody { code, message, hint };
     }
     let text = error.render().to_string();
@@ -245,17 +245,17 @@ fn usage_body(error: &clap::Error) -> ErrorBody {
     ErrorBody { code, message, hint: Some("see: avfs-run --help".to_owned()) }
 }
 
-/// The one thing that has to be there: clap would name all its ways, also those that are not for people.
+/// COMMAND is the only required argument. clap would list all alternatives to it, including internal ones.
 fn lacks_command(error: &clap::Error) -> bool {
     error.kind() == clap::error::ErrorKind::MissingRequiredArgument
 }
 
-/// Tells `avfs doctor` what this host allows.
+/// Prints for `avfs doctor` which features this host supports.
 fn probe() -> u8 {
     let told = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
         let text = printable::json_line(&probe::checks(&cache_dir, set_umask()));
         let written = text.and_then(|text| render::pass_on(&text));
-        written.map_err(|source| RunError::Host { operation: "write what was found", source })
+        written.map_err(|source| RunError::Host { operation: "write the results", source })
     });
     match told {
         Ok(()) => exit_code::OK,
@@ -263,11 +263,11 @@ fn probe() -> u8 {
     }
 }
 
-/// The manual page, for those who install it.
+/// Prints the manual page, for packagers.
 fn man() -> u8 {
     let mut text = Vec::new();
     let rendered = clap_mangen::Man::new(Args::command()).render(&mut text);
-    // What follows the help is its examples.
+    // The text after the help is its examples.
     let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
     let written = rendered.and_then(|()| render::pass_on(text.as_bytes()));
     written.map_or(exit_code::RUN_OWN, |()| exit_code::OK)
@@ -299,14 +299,13 @@ fn execute(
     Ok((executed, asked, listed, invocation.cache_keeper()))
 }
 
-/// Brings the cache within its limit. Tells what kept it from that: the run itself has been answered.
+/// Evicts from the cache until it is within its limit. A failure is only reported: the run itself has been answered.
 pub fn keep_cache(keeper: &CacheKeeper) -> Result<(), String> {
     let kept = keeper.after_run(SystemClock.now());
-    kept.map(drop)
-        .map_err(|error| format!("the cache was not brought within its limit: {}", with_causes(&error)))
+    kept.map(drop).map_err(|error| format!("cannot reduce the cache to its limit: {}", with_causes(&error)))
 }
 
-/// Where the envelope goes.
+/// The destination of the envelope.
 enum EnvelopeTo {
     Nowhere,
     Stdout(JsonForm),
@@ -314,7 +313,7 @@ enum EnvelopeTo {
 }
 
 impl EnvelopeTo {
-    /// Checked before anything runs: a result that nobody can be given is not worth a run.
+    /// Checked before anything runs: a run whose result cannot be delivered is useless.
     fn of(args: &Args) -> Result<Self, RunError> {
         match (args.json, args.json_fd) {
             (Some(form), _) => Ok(Self::Stdout(form)),
@@ -323,7 +322,7 @@ impl EnvelopeTo {
         }
     }
 
-    /// `ran` is the run, if there was one, with its changes as a compact envelope has them.
+    /// `ran` is the run, if any, with its changes folded for a compact envelope.
     fn write(
         &self,
         envelope: &ExecutionEnvelope,

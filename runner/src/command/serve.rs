@@ -1,7 +1,8 @@
-//! `--serve`: many requests in one process, one after the other. What `avfs batch` and its kin give their work to.
+//! `--serve`: executes many requests in one process, one after the other. The worker of `avfs batch` and similar
+//! commands.
 //!
-//! An order is one line of JSON on standard input, its answer one line on standard output. The commands get neither:
-//! their input is empty and their output is in the answer.
+//! An order is one line of JSON on standard input, and its answer one line on standard output. The commands do not
+//! share these streams: their input is empty and their output is in the answer.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -23,7 +24,7 @@ use crate::command::render;
 use crate::command::request_file::{BadRequest, over};
 use crate::command::run::{Asked, envelope_of, keep_cache};
 
-/// What a request is called that comes with an order.
+/// The name of a request that is part of an order, in messages.
 const ITS_NAME: &str = "of the item";
 
 pub fn serve(args: &Args) -> u8 {
@@ -38,11 +39,11 @@ pub fn serve(args: &Args) -> u8 {
 
 fn serve_all(args: &Args) -> Result<(), RunError> {
     let host = |operation| move |errno: rustix::io::Errno| RunError::Host { operation, source: errno.into() };
-    // Nobody would hear the answers; and everything inside goes with this process.
+    // If the parent dies, the answers have no reader. All processes of the sandbox die with this process.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(host("ask to die with who gives the orders"))?;
+        .map_err(host("set the parent death signal"))?;
     let (orders, mut answers) = channel().map_err(host("set up the streams"))?;
-    if is_unheard(&answers).map_err(host("look at the streams"))? {
+    if is_unheard(&answers).map_err(host("poll the streams"))? {
         return Ok(());
     }
     let station = Invocation::open(args, surroundings()?)?;
@@ -59,14 +60,14 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
         .and_then(|()| out.flush())
         .map_err(|source| RunError::Host { operation: "answer an order", source })?;
         if let Err(text) = keep_cache(&keeper) {
-            // The next one tries again; the items have been answered.
+            // The next order tries again; the items have been answered.
             tracing::warn!("{text}");
         }
     }
     Ok(())
 }
 
-/// Our own streams, out of the way of the commands.
+/// Duplicates our standard streams, so that the commands cannot use them.
 fn channel() -> rustix::io::Result<(File, File)> {
     use rustix::fs::{Mode, OFlags, open};
     use rustix::stdio;
@@ -78,8 +79,8 @@ fn channel() -> rustix::io::Result<(File, File)> {
     Ok((orders.into(), answers.into()))
 }
 
-/// True if who gives the orders has gone already: it may have done so before death was asked for with it, and left an
-/// order that somebody else follows by now.
+/// True if the parent has already died. It may have died before the parent death signal was set, and left an order
+/// that another worker executes by now.
 fn is_unheard(answers: &File) -> rustix::io::Result<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut looked = [PollFd::new(answers, PollFlags::empty())];

@@ -1,4 +1,4 @@
-//! What the settings add to the view: paths that are shown, and directories that persist between runs.
+//! The view entries that come from the settings: extra paths to show, and directories that persist between runs.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use avfs_types::ids::to_hex;
 
 use crate::command::error::RunError;
 
-/// A path as the settings write it: beneath the home, absolute, or beneath the workspace.
+/// A path from the settings: relative to the home directory (`~/`), absolute, or relative to the workspace.
 fn place(text: &str, home: Option<&Path>, workspace: &Path) -> Option<PathBuf> {
     match text.strip_prefix("~/") {
         Some(below) => Some(home?.join(below)),
@@ -18,7 +18,7 @@ fn place(text: &str, home: Option<&Path>, workspace: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Directories of the cache are the vault's own: two projects with a `target` have two.
+/// Cache directories belong to one vault: two projects with a `target` have separate ones.
 pub fn extras(
     config: &Config,
     presets: &[Preset],
@@ -32,7 +32,7 @@ pub fn extras(
     let mut extras = Vec::new();
     for setting in &config.run_ro {
         let path = place(&setting.value, home, workspace);
-        // What is listed for other machines too may be missing on this one.
+        // The settings may be shared between machines, so a path may be missing on this one.
         extras.extend(path.and_then(|path| HostPath::resolve(path).ok()).map(Extra::ReadOnly));
     }
     let of_presets = presets.iter().flat_map(|preset| preset.data().caches).copied();
@@ -48,7 +48,7 @@ pub fn extras(
         let source = cache_dir.join("dirs").join(vault_id).join(name);
         make::private_dirs(&source)
             .and_then(|()| make::close_to_others(&cache_dir.join("dirs")))
-            .map_err(|source| RunError::Host { operation: "make a cache directory", source })?;
+            .map_err(|source| RunError::Host { operation: "create a cache directory", source })?;
         extras.push(Extra::Cache { source, path });
     }
     Ok(extras)
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_in_the_home_or_in_the_workspace() {
+    fn paths_are_relative_to_the_home_or_the_workspace() {
         let (home, work) = (Path::new("/home/u"), Path::new("/srv/p"));
         assert_eq!(place("~/.cargo", Some(home), work), Some("/home/u/.cargo".into()));
         assert_eq!(place("target", Some(home), work), Some("/srv/p/target".into()));

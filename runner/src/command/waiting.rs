@@ -1,7 +1,7 @@
-//! While somebody waits for long work of ours, before the command begins or after it has ended: how far it is, and a
-//! way to end it.
+//! Progress display and interruption of long operations of avfs-run itself, before the command starts or after it has
+//! ended.
 //!
-//! Signals are held back meanwhile and read by the threads that do the work, so that nothing is started for it.
+//! Signals are blocked during the operation and read by the threads that do the work, so no thread is started for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,15 +14,15 @@ use avfs_vault::meter::{Meter, Onlooker};
 use crate::command::render;
 use crate::sys::{self, SignalFd, SignalSet};
 
-/// Between two looks at signals and at the work.
+/// The interval at which signals and progress are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Work that is done by then needs no bar.
+/// An operation shorter than this shows no progress bar.
 const BAR_AFTER: Duration = Duration::from_millis(300);
 /// Without a terminal: when the first line about progress is printed, and how often after that.
 const LINE_AFTER: Duration = Duration::from_secs(5);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Who looks on.
+/// Where progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     Nobody,
@@ -31,7 +31,7 @@ pub enum Audience {
     Log,
 }
 
-/// Shows long work and has it stopped by a signal.
+/// Shows the progress of long operations and lets a signal stop them.
 #[derive(Debug)]
 pub struct Waiting {
     audience: Audience,
@@ -44,7 +44,7 @@ struct Wait {
     next_look: Instant,
     next_line: Duration,
     bar: Option<ProgressBar>,
-    /// The signals, and those that were held back before.
+    /// The descriptor for the blocked signals, and the signal mask before.
     signals: Option<(SignalFd, SignalSet)>,
 }
 
@@ -61,9 +61,9 @@ impl Waiting {
     }
 }
 
-/// Where signals cannot be held back they do what they do to any process.
+/// Blocks the signals that end the process. If that fails, they have their default effect.
 fn hold_signals() -> Option<(SignalFd, SignalSet)> {
-    // A process that was started with nohup does not end with its terminal.
+    // A process started with nohup does not end with its terminal.
     let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter();
     let set = SignalSet::of(&ends.filter(|signal| !sys::is_ignored_by_caller(*signal)).collect::<Vec<_>>());
     let before = sys::block_also(&set).ok()?;
@@ -94,7 +94,7 @@ impl Onlooker for Waiting {
         if !self.is_waited_for.load(Ordering::Acquire) {
             return;
         }
-        // Another thread is looking.
+        // Another thread is checking.
         let Ok(mut state) = self.state.try_lock() else { return };
         let Some(wait) = state.as_mut() else { return };
         let now = Instant::now();
@@ -126,7 +126,7 @@ impl Onlooker for Waiting {
         if let Some((signals, before)) = wait.signals {
             drop(signals);
             if let Err(errno) = sys::set_blocked(&before) {
-                tracing::warn!(%errno, "signals are held back until the end");
+                tracing::warn!(%errno, "cannot restore the signal mask; signals stay blocked");
             }
         }
     }
@@ -161,7 +161,7 @@ fn line(meter: &Meter) -> String {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "numbers alone are shown")]
+#[expect(clippy::disallowed_methods, reason = "prints only numbers")]
 fn draw(wait: &mut Wait, meter: &Meter) {
     if wait.bar.is_none() {
         let Ok(style) = ProgressStyle::with_template("avfs-run: {prefix} {spinner} {pos} files, {msg}")
@@ -173,6 +173,6 @@ fn draw(wait: &mut Wait, meter: &Meter) {
     let Some(bar) = &wait.bar else { return };
     bar.set_prefix(what(meter));
     bar.set_position(meter.files.load(Ordering::Relaxed));
-    bar.set_message(format!("{} (^C ends it)", HumanBytes(meter.bytes.load(Ordering::Relaxed))));
+    bar.set_message(format!("{} (^C to stop)", HumanBytes(meter.bytes.load(Ordering::Relaxed))));
     bar.tick();
 }
