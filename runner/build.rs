@@ -1,8 +1,9 @@
 //! Compiles the seccomp profiles to BPF, so that a run only has to choose a program and install it.
 //!
-//! A program is: the architecture, then a binary search by the call's number (the kernel tries every number when a
-//! filter is installed, so its depth is what a run pays), then a block for each call whose arguments matter.
-//! seccompiler makes those blocks; what it does not have (several answers in one filter, refusing x32) is here.
+//! A program checks the architecture, then does a binary search by the system call number (the kernel evaluates the
+//! filter for every number when it is installed, so the depth determines the cost of a run), then has a block for
+//! each call whose arguments matter. seccompiler generates those blocks. This file adds what it does not support:
+//! several return values in one filter, and refusing x32.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -23,9 +24,9 @@ use avfs_seccomp::{
 
 const SOURCES: [&str; 2] = ["build.rs", "src/confine/numbers.rs"];
 
-/// Offset of the call's number in `seccomp_data`.
+/// Offset of the system call number in `seccomp_data`.
 const NUMBER: u32 = 0;
-/// What seccompiler puts before the number is loaded: the check of the architecture.
+/// The number of instructions that seccompiler emits before the number is loaded: the check of the architecture.
 const ARCH_CHECK: usize = 3;
 
 const LOAD: u16 = 0x20;
@@ -33,13 +34,13 @@ const JUMP: u16 = 0x05;
 const JUMP_IF_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
-/// Allowed, with a mark that the kernel does not look at.
+/// Allowed, with data in the low bits that the kernel ignores.
 const WATCH: u32 = ALLOW | 1;
 const ERRNO: u32 = 0x0005_0000;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Which program; their order is the one the runner counts by.
+/// The options of a program. The runner computes a program's index from them in the same order.
 #[derive(Clone, Copy)]
 struct Choice {
     strict: bool,
@@ -47,14 +48,14 @@ struct Choice {
     nesting: bool,
 }
 
-/// What becomes of a call.
+/// The verdict on a system call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Allow,
-    /// Allowed; in the program with a listener the supervisor hears of it.
+    /// Allowed; in the program with a listener, the supervisor is notified.
     Watch,
     Refuse(Answer),
-    /// Its arguments decide: the block with this number.
+    /// Decided by the block with this index, which checks the arguments.
     Look(usize),
 }
 
@@ -94,14 +95,14 @@ fn calls(arch: TargetArch) -> Result<BTreeMap<&'static str, u32>> {
     Ok((0..=numbers::LAST).filter_map(|number| Some((name(number)?, number))).collect())
 }
 
-/// A name that no architecture has is a slip of the pen, and would leave the call open.
+/// A name unknown on every architecture is a typo, and would leave the call allowed.
 fn check_names() -> Result<()> {
     let (x86_64, aarch64) = (calls(TargetArch::x86_64)?, calls(TargetArch::aarch64)?);
     let mut named =
         REFUSALS.iter().flat_map(|refusal| refusal.calls).chain(STRICT_CALLS).chain(WATCHED_CALLS);
     match named.find(|name| !x86_64.contains_key(*name) && !aarch64.contains_key(*name)) {
         Some(name) => {
-            Err(format!("{name} is in the table of refusals, but not among the kernel's calls").into())
+            Err(format!("{name} is in the table of refusals, but it is not a known system call").into())
         }
         None => Ok(()),
     }
@@ -110,7 +111,7 @@ fn check_names() -> Result<()> {
 fn program(arch: TargetArch, choice: Choice) -> Result<Vec<sock_filter>> {
     let known = calls(arch)?;
     let last = known.values().copied().max().ok_or("no calls")?;
-    // Numbers that are not given out, or after this list was made, are those of a kernel that does not have them.
+    // Unassigned numbers, and those added after this list was made, get ENOSYS as on a kernel without them.
     let mut verdicts = vec![Fate::Refuse(Answer::NoSuchCall); usize::try_from(last)? + 1];
     for (name, number) in &known {
         let open = !choice.strict || STRICT_CALLS.contains(name);
@@ -144,7 +145,7 @@ fn program(arch: TargetArch, choice: Choice) -> Result<Vec<sock_filter>> {
 fn assemble(arch: TargetArch, verdicts: &[Fate], blocks: &[BpfProgram]) -> Result<Vec<sock_filter>> {
     let mut code = arch_check(arch)?;
     code.push(op(LOAD, 0, 0, NUMBER));
-    // Calls of the x32 kind have a high bit set, so this refuses them too.
+    // x32 calls have a high bit set, so this refuses them too.
     code.push(op(JUMP_IF_AT_LEAST, 0, 1, u32::try_from(verdicts.len())?));
     code.push(op(RETURN, 0, 0, ERRNO | u32::from(Answer::NoSuchCall.number())));
     let mut ranges: Vec<(u32, Fate)> = Vec::new();
@@ -166,7 +167,7 @@ fn assemble(arch: TargetArch, verdicts: &[Fate], blocks: &[BpfProgram]) -> Resul
     Ok(code)
 }
 
-/// Halves the ranges by their first numbers until one is left.
+/// Emits a binary search over the ranges by their first numbers.
 fn search(
     ranges: &[(u32, Fate)],
     code: &mut Vec<sock_filter>,
@@ -188,17 +189,17 @@ fn search(
     let at = code.len();
     code.push(op(JUMP_IF_AT_LEAST, 0, 0, upper[0].0));
     search(lower, code, looks)?;
-    code[at].jt = u8::try_from(code.len() - at - 1).map_err(|_| "the search has outgrown a jump")?;
+    code[at].jt = u8::try_from(code.len() - at - 1).map_err(|_| "a jump of the search is too long")?;
     search(upper, code, looks)
 }
 
-/// The part of a program that looks at the arguments of one call, from the loading of its number on.
+/// The part of a program that checks the arguments of one call, starting with the load of its number.
 fn block(arch: TargetArch, number: u32, refusal: &Refusal) -> Result<BpfProgram> {
     let condition = |argument: u8, operator: SeccompCmpOp, value: u32| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, u64::from(value))
     };
     let rules: Vec<Vec<SeccompCondition>> = match refusal.when {
-        When::Always => return Err("a call that is always refused needs no block".into()),
+        When::Always => return Err("a call that is always refused does not need a block".into()),
         When::AnyBit { argument, bits } => bits
             .iter()
             .map(|bit| Ok(vec![condition(argument, SeccompCmpOp::MaskedEq(u64::from(*bit)), *bit)?]))
@@ -221,7 +222,7 @@ fn block(arch: TargetArch, number: u32, refusal: &Refusal) -> Result<BpfProgram>
     Ok(BpfProgram::try_from(filter)?.split_off(ARCH_CHECK))
 }
 
-/// Kills what calls by another architecture's numbers: none of ours would mean the same.
+/// Kills callers that use another architecture's numbers, since the same numbers mean other calls.
 fn arch_check(arch: TargetArch) -> Result<Vec<sock_filter>> {
     let empty = SeccompFilter::new(BTreeMap::new(), SeccompAction::Allow, SeccompAction::KillProcess, arch)?;
     let mut code = BpfProgram::try_from(empty)?;

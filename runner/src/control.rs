@@ -1,6 +1,8 @@
-//! The channel between the supervisor and init: orders one way; descriptors and the end the other way.
+//! The channel between the supervisor and init: orders in one direction; descriptors and the end of the run in the
+//! other.
 //!
-//! A socket that keeps messages apart. When one side dies the other one reads the end of it.
+//! A `SOCK_SEQPACKET` socket pair, which preserves message boundaries. When one side dies, the other reads end of
+//! file.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,10 +37,10 @@ const CONTINUE: u8 = b'C';
 
 const MESSAGE_BYTES: usize = 32;
 
-/// What init is told to do.
+/// An order to init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Pass a signal on to the command.
+    /// Forward a signal to the command.
     Signal(i32),
     TerminateAll,
     KillAll,
@@ -46,20 +48,20 @@ pub enum Order {
     ContinueAll,
 }
 
-/// How everything ended.
+/// How the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Of the command, as wait(2) tells it.
+    /// The command's wait(2) status.
     pub status: i32,
     pub usage: TreeUsage,
 }
 
-/// Both ends; each process closes the one that is not its own.
+/// Both ends of the channel; each process closes the other's.
 pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// One end.
+/// One end of the channel.
 #[derive(Clone, Copy)]
 pub struct Channel<'a>(pub BorrowedFd<'a>);
 
@@ -69,29 +71,29 @@ impl AsFd for Channel<'_> {
     }
 }
 
-/// What came from init.
+/// A message from init.
 #[derive(Debug)]
 pub enum Message {
     Memory(OwnedFd),
     Terminal(OwnedFd),
-    /// Where the command's connections come in.
+    /// The listening socket for the command's connections.
     Listener(OwnedFd),
-    /// Where calls that the filter refuses are told, if the kernel does.
+    /// The descriptor on which the kernel reports calls that the filter refuses, if it supports that.
     Notifier(Option<OwnedFd>),
     /// The sandbox's own /proc.
     Proc(OwnedFd),
-    /// Stdin, opened again, if init could do that.
+    /// Stdin, reopened, if init succeeded.
     Input(Option<OwnedFd>),
     /// The command was stopped by a signal.
     Stopped,
-    /// A private directory in which the command left something, by its number. Comes right before the end.
+    /// A private directory that the command wrote to, by its index. Sent right before the end.
     Written(usize, OwnedFd),
     End(End),
 }
 
 impl Channel<'_> {
     fn send(&self, bytes: &[u8]) -> Result<()> {
-        // A dead peer is an error to look at, not a signal to die of.
+        // Report a dead peer as an error, not as a fatal SIGPIPE.
         rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL).map(drop)
     }
 
@@ -120,7 +122,7 @@ impl Channel<'_> {
         }
     }
 
-    /// The next message; nothing when init is gone.
+    /// The next message; `None` if init has exited.
     pub fn next_message(&self) -> Result<Option<Message>> {
         let mut bytes = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -152,9 +154,9 @@ impl Channel<'_> {
         }
     }
 
-    // Init's side: nothing here allocates.
+    // Init's side: must not allocate.
 
-    /// False if the supervisor is gone.
+    /// False if the supervisor has exited.
     pub fn wait_for_go(&self) -> Result<bool> {
         let mut byte = [0];
         Ok(self.receive(&mut byte)? == 1 && byte[0] == GO)
@@ -214,8 +216,8 @@ impl Channel<'_> {
         self.send(&bytes)
     }
 
-    /// Closes everything but this channel, so that an end of a stream is an end for everybody. The end of the
-    /// report tells the supervisor that the command runs.
+    /// Closes all descriptors except this channel, so that closing a stream closes its last copy. End of file on the
+    /// report pipe signals to the supervisor that the command runs.
     pub fn keep_alone(&self) -> Result<()> {
         crate::sys::close_all_but(self.0)
     }
@@ -237,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_descriptors_and_the_end_cross_the_channel() {
+    fn orders_descriptors_and_the_end_are_transmitted() {
         let (ours, theirs) = pair().unwrap();
         let (supervisor, init) = (Channel(ours.as_fd()), Channel(theirs.as_fd()));
         supervisor.go().unwrap();
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_supervisor_is_noticed() {
+    fn a_dead_supervisor_is_detected() {
         let (ours, theirs) = pair().unwrap();
         drop(ours);
         assert!(!Channel(theirs.as_fd()).wait_for_go().unwrap());

@@ -1,4 +1,4 @@
-//! The identity map of a new user namespace: whoever the caller is outside, it is inside.
+//! The id map of a new user namespace: the caller keeps its own ids inside.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use caps::{CapSet, Capability};
 
 use crate::sys::Pid;
 
-/// The step that failed, for the person who has to allow it.
+/// The file that could not be written, for the administrator who has to allow it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}", path.display())]
 pub struct MapError {
@@ -15,23 +15,22 @@ pub struct MapError {
     pub source: std::io::Error,
 }
 
-/// Writes the maps of a process that waits for them.
+/// Writes the id maps of a process that waits for them.
 ///
-/// Root maps every id it has, so that files of others can be copied up; everybody else may map only
-/// themselves.
+/// Root maps every id it has, so that files of other users can be copied up. Other users can map only their own id.
 pub fn write(pid: Pid) -> Result<(), MapError> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    // Asked before: a map is written once, and after one of the two the other way would be closed.
+    // Checked first: a map can be written only once, so a failed attempt after the first file could not be reverted.
     if uid.is_root() && may_map_others() && write_all_ids(pid).is_ok() {
         return Ok(());
     }
-    // The kernel demands it of who is not privileged: else a group that denies access could be dropped.
+    // The kernel requires this of unprivileged processes: otherwise a group that denies access could be dropped.
     put(pid, "setgroups", "deny")?;
     put(pid, "uid_map", &format!("{uid} {uid} 1\n"))?;
     put(pid, "gid_map", &format!("{gid} {gid} 1\n"))
 }
 
-/// Root of a container may lack the capabilities; its own id alone then has to do.
+/// Root of a container may lack the capabilities; then only its own id is mapped.
 fn may_map_others() -> bool {
     let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
     has(Capability::CAP_SETUID) && has(Capability::CAP_SETGID)
@@ -46,7 +45,7 @@ fn write_all_ids(pid: Pid) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Every id of the namespace a map describes, mapped to itself.
+/// Maps every id of the namespace that a map describes to itself.
 fn identity(map: &str) -> String {
     let mut lines = String::new();
     for line in map.lines() {

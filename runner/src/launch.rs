@@ -1,5 +1,5 @@
-//! Starts a command in its sandbox: everything is decided, then cloned; what fails inside comes back as a
-//! step and an errno and becomes one sentence with a remedy.
+//! Starts a command in its sandbox. All decisions are made before the clone. An error inside is returned as a step
+//! and an errno, and becomes one error message with a remedy.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -36,9 +36,9 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
-    #[error("{} was moved or replaced after the request was judged", path.display())]
+    #[error("{} was moved or replaced after the policy check", path.display())]
     Replaced { path: PathBuf },
-    #[error("cannot make the sandbox's namespaces")]
+    #[error("cannot create the sandbox's namespaces")]
     Namespaces(#[source] std::io::Error),
     #[error(transparent)]
     Map(#[from] MapError),
@@ -51,9 +51,9 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
-    #[error("Landlock is required, and {}", match gap {
-        LandlockGap::Missing => "this kernel does not have it, or it is not enabled",
-        LandlockGap::TooOld => "that of this kernel would forbid to move files between directories",
+    #[error("Landlock is required, but {}", match gap {
+        LandlockGap::Missing => "this kernel does not support it, or it is not enabled",
+        LandlockGap::TooOld => "this kernel's version of it would forbid moving files between directories",
     })]
     Landlock { gap: LandlockGap },
     #[error("{command} was not found")]
@@ -106,32 +106,32 @@ impl Diagnose for SandboxError {
 }
 
 impl SandboxError {
-    /// What the owner of the host can do about it.
+    /// What the administrator of the host can do about it.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Namespaces(_) | Self::Map(_) => Some(remedy::for_namespaces()),
             Self::Limit(error) => error.remedy(),
             Self::Setup { piece, source, .. } => piece.remedy(source),
             Self::Landlock { .. } => Some(
-                "use --landlock auto; or Linux 5.19 or later with landlock in its lsm= list (see: avfs doctor)"
+                "use --landlock auto, or Linux 5.19 or later with landlock in the lsm= boot parameter (see: avfs doctor)"
                     .into(),
             ),
             Self::NotFound { command } => Some(hint_for_missing(command).into()),
             Self::NotExecutable { source, .. } if source.raw_os_error() == Some(libc::ENOEXEC) => {
-                Some("it is built for another architecture, or damaged: use one for this machine".into())
+                Some("it is built for another architecture, or damaged: use one built for this machine".into())
             }
             Self::NotExecutable { .. } => Some("make it executable, or run it with its interpreter".into()),
-            Self::NoCwd { .. } => Some("name another one with: --cwd DIR".into()),
-            Self::Replaced { .. } => Some("if it was meant to be replaced, run the command again".into()),
-            Self::Source { .. } => Some("leave it out, or make it readable".into()),
+            Self::NoCwd { .. } => Some("choose another one with: --cwd DIR".into()),
+            Self::Replaced { .. } => Some("if the replacement was intended, run the command again".into()),
+            Self::Source { .. } => Some("omit it, or make it readable".into()),
             Self::Vanished => {
-                Some("where there is a limit on memory, raise it: a number alone is bytes, 512MiB is not 512".into())
+                Some("if there is a memory limit, raise it: a number without a unit is in bytes, so 512 is not 512MiB".into())
             }
             Self::Nul { .. } | Self::Interrupted { .. } | Self::Host { .. } => None,
         }
     }
 
-    /// What was refused that there may be another way for.
+    /// The refused feature, if there may be an alternative to it.
     fn refused(&self) -> Refused {
         if let Self::Limit(error) = self {
             return error.lacking().map_or(Refused::Other, Refused::Limit);
@@ -183,26 +183,26 @@ impl From<SandboxError> for LaunchError {
     }
 }
 
-/// What only a shell does, and no program.
+/// Builtins that exist only in a shell, not as programs.
 const BUILTINS: [&str; 12] =
     [".", "alias", "cd", "eval", "exec", "export", "set", "shift", "source", "trap", "ulimit", "unset"];
 
-/// What whoever typed a command that is not there may have meant.
+/// What the caller of a missing command may have intended.
 fn hint_for_missing(command: &str) -> &'static str {
     let is_name =
         |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if command.split_once('=').is_some_and(|(name, _)| is_name(name)) {
-        "give the command a variable with: --env NAME=VALUE"
+        "set a variable for the command with: --env NAME=VALUE"
     } else if BUILTINS.contains(&command) || command.contains(|c: char| " \t\n|&;<>()$`".contains(c)) {
-        "give a shell a line with: avfs-run --shell 'LINE'"
+        "run a shell line with: avfs-run --shell 'LINE'"
     } else if is_on_host(command) {
-        "it is there outside; only the system and toolchains on PATH are visible inside: show it with --ro PATH"
+        "it exists on the host, but only the system and toolchains on PATH are visible inside: show it with --ro PATH"
     } else {
-        "it is not on this host's PATH either: is it spelled right?"
+        "it is not on this host's PATH either: check the spelling"
     }
 }
 
-/// True if the program is found outside.
+/// True if the program exists on the host.
 fn is_on_host(command: &str) -> bool {
     if command.contains('/') {
         return std::path::Path::new(command).exists();
@@ -211,10 +211,10 @@ fn is_on_host(command: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(command).is_file())
 }
 
-/// Starts commands in namespaces of this machine.
+/// Starts commands in namespaces on this host.
 pub struct SandboxLauncher {
     umask: u32,
-    /// What is left of the last sandbox.
+    /// The init process of the last sandbox, if it is still exiting.
     leaving: Cell<Option<Leaving>>,
 }
 
@@ -235,7 +235,7 @@ impl SandboxLauncher {
         let prepared = prepare::prepare(plan, &keeper, plan.umask.unwrap_or(self.umask))?;
         let streams = Streams::prepare(plan.input, plan.streams, plan.mountpoint.parent())
             .map_err(SandboxError::host("set up the streams"))?;
-        let signals = supervisor::hold_signals().map_err(SandboxError::host("hold back signals"))?;
+        let signals = supervisor::hold_signals().map_err(SandboxError::host("block signals"))?;
         pause::point("launching");
         let started_up = start(&prepared, &keeper, streams).and_then(|sandbox| {
             pause::point("launched");
@@ -245,8 +245,8 @@ impl SandboxLauncher {
         let sandbox = match started_up {
             Ok(sandbox) => sandbox,
             Err(error) => {
-                // Whatever is done instead can be interrupted again.
-                sys::unblock_all().map_err(SandboxError::host("take signals again"))?;
+                // The fallback can be interrupted again.
+                sys::unblock_all().map_err(SandboxError::host("unblock signals"))?;
                 return Err(error);
             }
         };
@@ -279,20 +279,20 @@ impl Launcher for SandboxLauncher {
     }
 }
 
-/// A sandbox whose command has not begun yet.
+/// A sandbox whose command has not started yet.
 struct Starting {
     pid: sys::Pid,
     control: OwnedFd,
     report: OwnedFd,
     streams: Streams,
-    /// Messages that come before the command runs.
+    /// The number of messages that arrive before the command runs.
     expected: usize,
 }
 
 fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<Starting, SandboxError> {
-    let (control, init_control) = control::pair().map_err(SandboxError::host("make a socket"))?;
+    let (control, init_control) = control::pair().map_err(SandboxError::host("create a socket"))?;
     let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
-    let (report, init_report) = pipe.map_err(SandboxError::host("make a pipe"))?;
+    let (report, init_report) = pipe.map_err(SandboxError::host("create a pipe"))?;
     let inherited = Inherited {
         prepared,
         control: Channel(init_control.as_fd()),
@@ -301,7 +301,7 @@ fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<S
     };
     let supervisor_end = control.as_fd();
     let cloned = sys::clone_process(prepared.namespaces, || {
-        // Kept open here it would never come to its end.
+        // An open copy in the child would prevent end of file.
         sys::close_in_child(supervisor_end);
         init::run(&inherited)
     });
@@ -317,14 +317,14 @@ fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<S
     ];
     let expected = wanted.into_iter().filter(|wanted| *wanted).count();
     let starting = Starting { pid, control, report, streams, expected };
-    // Before it may do anything: what it does is done within its limits.
+    // Before the process may do anything: all its work counts against its limits.
     let taken = idmap::write(pid).map_err(SandboxError::from).and_then(|()| Ok(keeper.take_in(pid)?));
     if let Err(error) = taken {
         starting.abandon();
         return Err(error);
     }
     match Channel(starting.control.as_fd()).go() {
-        // If init is gone already its report tells why.
+        // If init has already exited, its report has the reason.
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(starting),
         Err(errno) => {
             starting.abandon();
@@ -334,7 +334,7 @@ fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<S
 }
 
 impl Starting {
-    /// Ends a sandbox that is of no use; its processes go with the first one.
+    /// Ends an unusable sandbox; its processes die with its first process.
     fn abandon(self) {
         let Self { pid, control, report, .. } = self;
         drop((control, report));
@@ -351,7 +351,7 @@ impl Starting {
             self.abandon();
             return Err(error);
         }
-        // Read before reaping: if init has died its status would hide the cause.
+        // Read before reaping: if init has died, its status would hide the cause.
         let mut bytes = Vec::new();
         let mut report = std::fs::File::from(self.report);
         let read = report.read_to_end(&mut bytes);
@@ -396,7 +396,7 @@ impl Starting {
     }
 }
 
-/// One sentence for what failed inside.
+/// The error message for a failure inside.
 fn explain(failed: Failed, plan: &LaunchPlan) -> SandboxError {
     let Failed { stage, errno } = failed;
     if let (Stage::View(number), REPLACED) = (stage, errno)
@@ -435,7 +435,7 @@ fn explain(failed: Failed, plan: &LaunchPlan) -> SandboxError {
     }
 }
 
-/// The path of a step that shows what was judged before.
+/// The path of a step that shows a file which the policy has checked.
 fn judged(plan: &LaunchPlan, step: u16) -> Option<&Path> {
     match plan.view.get(usize::from(step))? {
         ViewStep::Overlaid { source, .. } | ViewStep::Bind { source, lookup: Lookup::Same { .. }, .. } => {
@@ -456,30 +456,30 @@ fn judged(plan: &LaunchPlan, step: u16) -> Option<&Path> {
     }
 }
 
-/// The piece of the sandbox that a stage makes, and what could not be done.
+/// The feature of the sandbox that a stage sets up, and the error text.
 fn what(stage: Stage, plan: &LaunchPlan) -> (Piece, String) {
     let (piece, what) = match stage {
         Stage::Start => (Piece::Process, "cannot start the sandbox's first process"),
-        Stage::Hostname => (Piece::Process, "cannot give the sandbox a host name of its own"),
+        Stage::Hostname => (Piece::Process, "cannot set the sandbox's host name"),
         Stage::Private => (Piece::Mounts, "cannot make the sandbox's mounts private"),
-        Stage::Memory => (Piece::Memory, "cannot make a file system in memory for what the command writes"),
+        Stage::Memory => (Piece::Memory, "cannot create a file system in memory for the command's writes"),
         Stage::Layers => (Piece::Layers, "cannot open the layers of the workspace"),
         Stage::Root => (Piece::Mounts, "cannot mount the sandbox's root"),
         Stage::View(number) => match plan.view.get(usize::from(number)) {
             Some(step) => return what_of_step(step),
-            None => (Piece::Mounts, "cannot make the sandbox's root"),
+            None => (Piece::Mounts, "cannot set up the sandbox's root"),
         },
         Stage::Pivot => (Piece::Mounts, "cannot enter the sandbox's root"),
-        Stage::Loopback => (Piece::Net, "cannot raise the sandbox's loopback interface"),
-        Stage::Listener => (Piece::Net, "cannot listen inside the sandbox for connections to let out"),
-        Stage::Terminal => (Piece::Process, "cannot make a pseudo terminal"),
-        Stage::Limits => (Piece::Proc, "cannot look at the sandbox's processes"),
-        Stage::Fork => (Piece::Process, "cannot make the command's process"),
-        Stage::Session => (Piece::Process, "cannot make the command's session"),
+        Stage::Loopback => (Piece::Net, "cannot bring up the sandbox's loopback interface"),
+        Stage::Listener => (Piece::Net, "cannot listen inside the sandbox for the command's connections"),
+        Stage::Terminal => (Piece::Process, "cannot open a pseudo terminal"),
+        Stage::Limits => (Piece::Proc, "cannot inspect the sandbox's processes"),
+        Stage::Fork => (Piece::Process, "cannot create the command's process"),
+        Stage::Session => (Piece::Process, "cannot create the command's session"),
         Stage::Confine => (Piece::Process, "cannot drop the command's privileges"),
         Stage::Userns => (Piece::Userns, "cannot forbid nested user namespaces"),
-        Stage::Landlock => (Piece::Landlock, "cannot set Landlock's rules"),
-        Stage::Seccomp => (Piece::Seccomp, "cannot install the filter of system calls"),
+        Stage::Landlock => (Piece::Landlock, "cannot apply the Landlock rules"),
+        Stage::Seccomp => (Piece::Seccomp, "cannot install the seccomp filter"),
         Stage::Cwd => (Piece::Process, "cannot enter the working directory"),
         Stage::Exec => (Piece::Process, "cannot execute the command"),
     };
@@ -490,15 +490,15 @@ fn what_of_step(step: &ViewStep) -> (Piece, String) {
     let at = |what: &str, path: &std::path::Path| format!("cannot {what} {}", path.display());
     match step {
         ViewStep::Dir { path, .. } | ViewStep::MountPoint { path } => {
-            (Piece::Mounts, at("make the directory", path))
+            (Piece::Mounts, at("create the directory", path))
         }
         ViewStep::File { path, .. } => (Piece::Mounts, at("write", path)),
-        ViewStep::Symlink { path, .. } => (Piece::Mounts, at("make the link", path)),
+        ViewStep::Symlink { path, .. } => (Piece::Mounts, at("create the symlink", path)),
         ViewStep::Bind { source, .. } => (Piece::Mounts, at("show inside the sandbox", source)),
         ViewStep::Overlaid { source, .. } => (Piece::Shown, at("show inside the sandbox", source)),
         ViewStep::Tmpfs { path, .. } => (Piece::Mounts, at("mount a private", path)),
         ViewStep::Proc { path } => (Piece::Proc, at("mount", path)),
-        ViewStep::Devices { path } => (Piece::Mounts, at("make", path)),
+        ViewStep::Devices { path } => (Piece::Mounts, at("set up", path)),
         ViewStep::Workspace(WorkspaceMount::Copy { path, .. }) => {
             (Piece::Mounts, at("show the workspace at", path))
         }
@@ -506,7 +506,7 @@ fn what_of_step(step: &ViewStep) -> (Piece, String) {
             (Piece::Overlay, at("mount the workspace as an overlay at", path))
         }
         ViewStep::Hide { path } => (Piece::Mounts, at("hide", path)),
-        ViewStep::Secrets { path } => (Piece::Mounts, at("put the secrets into", path)),
+        ViewStep::Secrets { path } => (Piece::Mounts, at("write the secrets to", path)),
         ViewStep::SealRoot => (Piece::Mounts, "cannot make the root read-only".to_owned()),
     }
 }

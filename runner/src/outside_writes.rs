@@ -1,7 +1,9 @@
-//! What a command left in the sandbox's own directories, its home and /tmp, before they are dropped.
+//! Lists the files that a command left in the sandbox's private directories, such as its home and /tmp, before they
+//! are dropped.
 //!
-//! Read through a descriptor of each file system once nobody inside is left who could change it. The names and the shape
-//! of the tree are the command's: depth, number of entries and listed paths are bounded, and no link is followed.
+//! Reads them through a descriptor of each file system once no process inside is left that could change them. The
+//! command controls the names and the shape of the tree: depth, number of entries and listed paths are bounded, and
+//! symlinks are not followed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{CStr, CString, OsStr};
@@ -14,19 +16,19 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, openat2,
 
 use avfs_engine::{OutsideWrite, OutsideWrites, TmpfsSize, ViewStep};
 
-/// Directories that are private to a sandbox: the home, /tmp, /var/tmp and those of `--tmpfs`.
+/// The maximum number of private directories of a sandbox: the home, /tmp, /var/tmp and those of `--tmpfs`.
 pub const PRIVATE_DIRS_MAX: usize = 16;
-/// Entries that are looked at in all directories together.
+/// Entries that are examined in all directories together.
 const ENTRIES_MAX: u64 = 10_000;
-/// Levels of directories.
+/// Levels of directories that are examined.
 const DEPTH_MAX: usize = 64;
 /// Paths that are listed.
 const PATHS_MAX: usize = 20;
-/// Longer paths are counted only.
+/// Longer paths are counted, but not listed.
 const PATH_BYTES_MAX: usize = 1024;
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// The directories of a view that are private and empty at the start. One that something else lies on is not.
+/// The directories of a view that are private and empty at the start. A directory below another mount is not.
 pub fn private_dirs(view: &[ViewStep]) -> Vec<&Path> {
     let covers = |step: &ViewStep, path: &Path| match step {
         ViewStep::Bind { path: over, .. }
@@ -51,7 +53,7 @@ pub fn private_dirs(view: &[ViewStep]) -> Vec<&Path> {
     private.take(PRIVATE_DIRS_MAX).collect()
 }
 
-/// What lies in these directories that the view did not put there.
+/// The files in these directories that the view did not create.
 pub fn look(dirs: &[(&Path, OwnedFd)], view: &[ViewStep]) -> OutsideWrites {
     let mut looking = Looking { made: made(view), found: OutsideWrites::default(), entries: 0 };
     for (path, dir) in dirs {
@@ -60,7 +62,7 @@ pub fn look(dirs: &[(&Path, OwnedFd)], view: &[ViewStep]) -> OutsideWrites {
     looking.found
 }
 
-/// What the view makes: directories on the way to its mounts, and the mounts themselves.
+/// The paths that the view creates: directories on the way to its mounts, and the mounts themselves.
 fn made(view: &[ViewStep]) -> Made<'_> {
     let mut made = Made::default();
     for step in view {
@@ -94,7 +96,7 @@ fn made(view: &[ViewStep]) -> Made<'_> {
 struct Made<'v> {
     dirs: BTreeSet<&'v Path>,
     others: BTreeSet<&'v Path>,
-    /// With their content: the command may have changed it.
+    /// With their content, since the command may have changed it.
     files: BTreeMap<&'v Path, &'v [u8]>,
 }
 
@@ -104,7 +106,7 @@ struct Looking<'v> {
     entries: u64,
 }
 
-/// A directory that is still to be listed.
+/// A directory that has not been listed yet.
 struct Pending {
     dir: OwnedFd,
     path: PathBuf,
@@ -112,7 +114,7 @@ struct Pending {
 }
 
 impl Looking<'_> {
-    /// Nearest paths first: what lies deep is rather a cache.
+    /// Breadth first: deep files are more likely caches.
     fn walk(&mut self, path: &Path, dir: BorrowedFd<'_>) {
         let Some(dir) = open_dir(dir, c".") else {
             self.found.is_complete = false;
@@ -126,7 +128,7 @@ impl Looking<'_> {
         }
     }
 
-    /// The names in a directory, sorted, as many as there is room for.
+    /// The names in a directory, sorted, up to the limit.
     fn names(&mut self, at: &Pending) -> Vec<CString> {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES);
         let mut listing = RawDir::new(&at.dir, buffer.spare_capacity_mut());
@@ -175,7 +177,7 @@ impl Looking<'_> {
         }
         match open_dir(at.dir.as_fd(), name).filter(|_| at.depth < DEPTH_MAX) {
             Some(dir) => pending.push_back(Pending { dir, path, depth: at.depth + 1 }),
-            // One that is closed to its owner, or too deep, is listed in place of what it holds.
+            // A directory that its owner cannot read, or that is too deep, is listed instead of its content.
             None => {
                 self.found.is_complete = false;
                 self.list(path, None);
@@ -204,7 +206,7 @@ fn holds(dir: BorrowedFd<'_>, name: &CStr, bytes: &[u8]) -> bool {
         && read == bytes
 }
 
-/// A directory of the same file system, behind no link.
+/// Opens a directory of the same file system without following symlinks.
 fn open_dir(dir: BorrowedFd<'_>, name: &CStr) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_view_made_is_not_what_the_command_wrote() {
+    fn paths_created_by_the_view_are_not_reported() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path();
         std::fs::create_dir_all(home.join("src/work")).unwrap();
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_something_lies_on_is_not_private() {
+    fn a_directory_under_another_mount_is_not_private() {
         let home = Path::new("/home/u");
         let kept = ViewStep::Bind {
             source: "/cache".into(),

@@ -1,60 +1,60 @@
-//! The steps inside the sandbox that can fail, as they cross the pipe: eight bytes, a step and an errno.
+//! The steps inside the sandbox that can fail, as sent over the pipe: eight bytes, a step and an errno.
 
 use rustix::io::Errno;
 
-/// Where the new processes have come to.
+/// The step that the new processes have reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Waiting for the supervisor to write the id maps.
     Start,
-    /// The host's name inside.
+    /// Setting the host name.
     Hostname,
     /// Making all mounts private to the new namespace.
     Private,
-    /// The file system in memory that takes what the command writes.
+    /// Mounting the file system in memory for the command's writes.
     Memory,
     /// Opening the layers of the workspace.
     Layers,
-    /// The empty file system that becomes the root.
+    /// Mounting the empty file system that becomes the root.
     Root,
-    /// A step of the view, by its place in the list.
+    /// A step of the view, by its index.
     View(u16),
-    /// Making the new root the root.
+    /// Switching to the new root (pivot_root).
     Pivot,
-    /// Raising the loopback interface.
+    /// Bringing up the loopback interface.
     Loopback,
     /// Opening a pseudo terminal.
     Terminal,
-    /// Showing the supervisor who is inside.
+    /// Giving the supervisor access to the processes inside.
     Limits,
-    /// Making the command's process.
+    /// Creating the command's process.
     Fork,
-    /// A session, its terminal and its streams.
+    /// Setting up a session, its terminal and its streams.
     Session,
     /// Dropping keys, capabilities and descriptors.
     Confine,
-    /// Allowing no user namespaces in the new one.
+    /// Forbidding user namespaces in the new one.
     Userns,
-    /// Landlock's rules.
+    /// Applying the Landlock rules.
     Landlock,
-    /// The filter of system calls.
+    /// Installing the seccomp filter.
     Seccomp,
     /// Entering the working directory.
     Cwd,
-    /// Becoming the command.
+    /// Executing the command.
     Exec,
     /// Listening inside for the proxy.
     Listener,
 }
 
-/// What went wrong, and where.
+/// A failed step and its errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
     pub stage: Stage,
     pub errno: Errno,
 }
 
-/// A step of the view met another file than the one that was judged.
+/// A step of the view found a different file from the one that the policy checked.
 pub const REPLACED: Errno = Errno::STALE;
 
 pub const REPORT_BYTES: usize = 8;
@@ -122,7 +122,7 @@ impl Failed {
     }
 }
 
-/// Names the stage a call of the kernel belongs to.
+/// Names the stage that a system call belongs to.
 pub trait At<T> {
     fn at(self, stage: Stage) -> Result<T, Failed>;
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_crosses_the_pipe() {
+    fn failures_are_decoded_from_their_bytes() {
         for stage in [Stage::Start, Stage::View(513), Stage::Pivot, Stage::Exec, Stage::Hostname] {
             let failed = Failed { stage, errno: Errno::PERM };
             assert_eq!(Failed::from_bytes(failed.to_bytes()), Some(failed));

@@ -1,5 +1,5 @@
-//! The process outside: watches the command, its deadline and our own signals, until everything inside is
-//! dead.
+//! The process outside: watches the command, its deadline and the supervisor's own signals until every process inside
+//! is dead.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,31 +23,31 @@ use crate::stdio::{Flow, Flowed, Streams};
 use crate::sys::{Pid, SignalFd, SignalSet, Wait};
 use crate::{limits, outside_writes, sys};
 
-/// Passed on to the command.
+/// Signals that are forwarded to the command.
 const FORWARDED: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
-/// Those of them that end a run whose command has not begun.
+/// Forwarded signals that end a run whose command has not started.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
-/// How long init may take to reap the killed before it is killed itself.
+/// How long init may take to reap the killed processes before it is killed itself.
 const REAPING: Duration = Duration::from_secs(5);
 
-/// A sandbox whose command runs.
+/// A sandbox whose command is running.
 pub struct Supervised {
     pub pid: Pid,
     pub control: OwnedFd,
     pub memory: Option<OwnedFd>,
     pub terminal: Option<OwnedFd>,
-    /// Stdin, where init has opened a regular file again.
+    /// Stdin, if init has reopened a regular file.
     pub input: Option<OwnedFd>,
-    /// Where the command's connections come in, if it has an allow-list.
+    /// The listening socket for the command's connections, if it has an allow list.
     pub listener: Option<OwnedFd>,
-    /// Of the sandbox, where its processes are looked at.
+    /// The sandbox's /proc, to inspect its processes.
     pub proc: Option<OwnedFd>,
     pub streams: Streams,
     pub refused: RefusedCalls,
 }
 
-/// From here on signals come through a descriptor; threads that are started later hold them back too.
+/// Blocks the signals and reads them from a descriptor from now on; threads started later inherit the mask.
 pub fn hold_signals() -> sys::Result<SignalFd> {
     let mut held = FORWARDED.to_vec();
     held.extend([libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT]);
@@ -56,22 +56,24 @@ pub fn hold_signals() -> sys::Result<SignalFd> {
     SignalFd::new(&set)
 }
 
-/// The command is gone and its changes lie on a disk: one wish to end waits until they are kept, a second does not.
-/// What is in memory is nowhere else, so that signals are held back until it is kept.
+/// Called after the command has ended and its changes are on disk: the first signal to end waits until they are
+/// captured, a second one does not. Changes in memory exist nowhere else, so signals stay blocked until those are
+/// captured.
 fn let_signals_through() -> sys::Result<()> {
     use signal_hook::flag;
-    /// Whether one came; the handlers stay when the process goes on to another run.
+    /// Whether a signal arrived. The handlers stay installed when the process continues with another run.
     static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     let refused = |error: std::io::Error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL);
     if ASKED.get().is_none() {
         let asked = ASKED.get_or_init(Arc::default);
         for signal in FORWARDED.into_iter().filter(|signal| !sys::is_ignored_by_caller(*signal)) {
             match signal {
-                // They ask for nothing, and must not end what was not told to end.
+                // These signals do not request an end, and must not end the process.
                 libc::SIGUSR1 | libc::SIGUSR2 => flag::register(signal, Arc::default()),
                 _ => {
                     let code = i32::from(avfs_types::exit_code::RUN_SIGNALLED) + signal;
-                    // In this order: a signal looks whether another came before it, and then says that it came.
+                    // In this order: a handler first checks whether another signal came before, and then records its
+                    // own.
                     flag::register_conditional_shutdown(signal, code, Arc::clone(asked))
                         .and_then(|_| flag::register(signal, Arc::clone(asked)))
                 }
@@ -85,16 +87,16 @@ fn let_signals_through() -> sys::Result<()> {
     sys::unblock_all()
 }
 
-/// As [`let_signals_through`], where a failure only means that signals are held back until the end.
+/// As [`let_signals_through`]. If that fails, signals merely stay blocked until the end.
 pub fn take_signals() {
     if let Err(errno) = let_signals_through() {
-        tracing::warn!(%errno, "signals are held back until the end");
+        tracing::warn!(%errno, "cannot unblock signals; they stay blocked until the end");
     }
 }
 
-/// Waits for a descriptor, unless a signal to end comes first: that one.
+/// Waits until a descriptor is readable. If a signal to end arrives first, returns that signal.
 ///
-/// The command may run already when this returns. Other signals are its own, so they are left pending for [`watch`].
+/// The command may already run when this returns. Other signals are meant for it, so they stay pending for [`watch`].
 pub fn wait_readable(fd: BorrowedFd<'_>) -> sys::Result<Result<(), i32>> {
     let ending = ENDING.into_iter().filter(|signal| !sys::is_ignored_by_caller(*signal));
     let ending = SignalFd::new(&SignalSet::of(&ending.collect::<Vec<_>>()))?;
@@ -117,17 +119,17 @@ pub fn wait_readable(fd: BorrowedFd<'_>) -> sys::Result<Result<(), i32>> {
 
 pub fn kill_and_reap(pid: Pid) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-        // It may have ended by itself; waiting is what matters.
+        // The process may have exited already; only the wait matters.
         let _ = kill_process(pid, Signal::KILL);
     }
     let _ = sys::reap(pid, Wait::UntilItEnds);
 }
 
-/// Init on its way out; waited for at the latest when this is dropped.
+/// The exiting init process. It is waited for on drop at the latest.
 pub struct Leaving(Option<Pid>);
 
 impl Leaving {
-    /// Waits for it; gives the signal it was killed by.
+    /// Waits for init and returns the signal that killed it.
     pub fn wait(&mut self) -> Option<i32> {
         let status = sys::reap(self.0.take()?, Wait::UntilItEnds).ok().flatten()?;
         libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
@@ -148,17 +150,17 @@ impl Drop for Leaving {
     }
 }
 
-/// How the wish to end has grown.
+/// The state of ending a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,
-    /// Everybody was asked; at this time they are killed.
+    /// All processes were sent SIGTERM; at this time they are killed.
     Asked {
         kill_at: Instant,
     },
-    /// Everybody was asked, and may take any time.
+    /// All processes were sent SIGTERM, with unlimited time to end.
     AskedForEver,
-    /// Init was told to kill; at this time it is killed itself.
+    /// Init was ordered to kill all processes; at this time init itself is killed.
     Killed {
         give_up_at: Instant,
     },
@@ -169,22 +171,22 @@ struct Watch<'a> {
     ending: Ending,
     timed_out: bool,
     limits: Option<&'a limits::Watch>,
-    /// The limit that everybody was killed for.
+    /// The exceeded limit, if the processes were killed for one.
     exceeded: Option<LimitKind>,
-    /// Of SIGINT or SIGTERM, from outside.
+    /// The number of SIGINT or SIGTERM signals from outside.
     requests: u32,
-    /// A signal of any kind was passed on.
+    /// A signal of any kind was forwarded.
     signalled: bool,
     /// SIGTSTP came from outside, and the command was asked to stop.
     asked_to_stop: bool,
     deadline: Option<Instant>,
     grace: Duration,
     refused: RefusedCalls,
-    /// Private directories in which the command left something, by their numbers.
+    /// Private directories that the command wrote to, by their indexes.
     written: Vec<(usize, OwnedFd)>,
 }
 
-/// Watches to the end: when this returns nobody is left inside but init, and that only to be taken down.
+/// Watches the run to its end. When this returns, only init is left inside, and it is exiting.
 pub fn watch(
     sandbox: Supervised,
     signals: &SignalFd,
@@ -194,7 +196,7 @@ pub fn watch(
     let Supervised { pid, control, memory, terminal, input, listener, proc, streams, refused } = sandbox;
     let begun = Instant::now();
     pause::point("streams");
-    // Without its streams the command is of no use, and nobody may go on writing.
+    // Without its streams the command is useless, and it must not continue to write.
     let mut flow = streams.start(terminal, input).map_err(|errno| {
         kill_and_reap(pid);
         SandboxError::host("start the streams")(errno)
@@ -203,7 +205,7 @@ pub fn watch(
         kill_and_reap(pid);
         SandboxError::host("start the proxy")(errno)
     })?;
-    // Nor may it go on without anybody who looks.
+    // The command must not run without the watch over its limits either.
     let limits = keeper.watch(proc).map_err(|source| {
         kill_and_reap(pid);
         SandboxError::Host { operation: "start a thread", source }
@@ -228,17 +230,17 @@ pub fn watch(
     let outside_writes = outside_writes(written, &plan.view);
     let mut leaving = Leaving(Some(pid));
     let killed = match end {
-        // Init has reaped everybody else and does nothing more but exit, with all mounts and namespaces to give back.
+        // Init has reaped all other processes and only exits, which releases all mounts and namespaces.
         Some(_) if !keeper.keeps_anything() => None,
-        // The groups of a run can only be taken down when they are empty.
+        // The control groups of a run can be removed only when they are empty.
         Some(_) => leaving.wait(),
-        // It died before its time, or would not: only once it is reaped is nobody left who could write.
+        // Init died early, or did not end: only after it is reaped can no process write.
         None => leaving.kill(),
     };
     let executing = begun.elapsed();
     let connections = egress.map(Egress::finish).unwrap_or_default();
     let Flowed { stdout, stderr, merged, undelivered } = flow.finish();
-    // What the command did is worth more than our own reaction to signals.
+    // The changes of the command matter more than an immediate reaction to signals.
     if memory.is_none() {
         take_signals();
     }
@@ -271,7 +273,7 @@ pub fn watch(
     Ok((completion, leaving))
 }
 
-/// What the command left in the directories that init has handed over.
+/// The files that the command left in the directories that init has handed over.
 fn outside_writes(written: Vec<(usize, OwnedFd)>, view: &[ViewStep]) -> OutsideWrites {
     if written.is_empty() {
         return OutsideWrites::default();
@@ -281,7 +283,7 @@ fn outside_writes(written: Vec<(usize, OwnedFd)>, view: &[ViewStep]) -> OutsideW
     outside_writes::look(&dirs.collect::<Vec<_>>(), view)
 }
 
-/// The proxy, where the command has one.
+/// Starts the proxy, if the network mode is an allow list.
 fn start_egress(listener: Option<OwnedFd>, net: &NetMode, begun: Instant) -> sys::Result<Option<Egress>> {
     match (listener, net) {
         (Some(listener), NetMode::Allow(list)) => Egress::start(listener, list.clone(), begun).map(Some),
@@ -296,7 +298,7 @@ impl Watch<'_> {
                 PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
             ];
-            // Once it has spoken there is nothing more to hear.
+            // The watch reports only once.
             let limits = self.limits.filter(|_| self.exceeded.is_none());
             let [refused_at, limit_at] =
                 [self.refused.listener(), limits.map(limits::Watch::as_fd)].map(|fd| {
@@ -369,7 +371,8 @@ impl Watch<'_> {
             libc::SIGCONT => return self.go_on(flow),
             libc::SIGTSTP => {
                 self.asked_to_stop = !sys::is_ignored_by_caller(signal);
-                // The command may handle it, or ignore it. If init is gone the next look at the channel tells.
+                // The command may handle it, or ignore it. If init is gone, the next read from the channel shows
+                // that.
                 let _ = self.control.order(Order::Signal(signal));
                 return;
             }
@@ -377,7 +380,7 @@ impl Watch<'_> {
         }
         self.signalled = true;
         pause::point("signalled");
-        // The command ignores what the caller ignores, unless it has a handler of its own.
+        // The command ignores the signals that the caller ignores, unless it installs a handler.
         if (signal == libc::SIGINT || signal == libc::SIGTERM) && !sys::is_ignored_by_caller(signal) {
             self.requests += 1;
             if self.requests > 1 {
@@ -385,13 +388,13 @@ impl Watch<'_> {
                 return;
             }
         }
-        // If init is gone the next look at the channel tells.
+        // If init is gone, the next read from the channel shows that.
         let _ = self.control.order(Order::Signal(signal));
     }
 
-    /// The command was stopped: by ^Z, or by SIGTSTP that was passed on. Then everything inside is, since no limit and no
-    /// timeout is watched meanwhile, and this process is. A command without a terminal that stops by itself stops alone,
-    /// and its timeout goes on.
+    /// Called when the command was stopped by ^Z, or by a forwarded SIGTSTP. Then all processes inside and this
+    /// process are stopped as well, since no limit and no timeout is watched meanwhile. If a command without a
+    /// terminal stops on its own, only the command is stopped, and its timeout continues.
     fn stopped(&mut self, flow: &mut Flow) {
         let asked = std::mem::take(&mut self.asked_to_stop);
         let whom = match (asked, flow.has_terminal()) {
@@ -404,10 +407,10 @@ impl Watch<'_> {
         flow.leave_terminal();
         pause::point("suspended");
         if let Err(errno) = sys::suspend(whom) {
-            tracing::warn!(%errno, "cannot be suspended");
+            tracing::warn!(%errno, "cannot suspend this process");
         }
         self.postpone(begun.elapsed());
-        // Where nothing could stop this process, nothing continues it.
+        // If nothing could stop this process, nothing will continue it.
         if !sys::is_pending(libc::SIGCONT) {
             self.go_on(flow);
         }
@@ -419,7 +422,7 @@ impl Watch<'_> {
         let _ = self.control.order(Order::ContinueAll);
     }
 
-    /// The time in which nothing ran does not count.
+    /// Excludes the time during which the run was suspended.
     fn postpone(&mut self, by: Duration) {
         let later = |moment: Instant| moment.checked_add(by).unwrap_or(moment);
         self.deadline = self.deadline.map(later);
@@ -431,11 +434,11 @@ impl Watch<'_> {
         };
     }
 
-    /// Nobody who is beyond a limit gets time to go further.
+    /// Kills at once: processes that exceed a limit get no grace time.
     fn limit_exceeded(&mut self) {
         self.exceeded = self.limits.and_then(limits::Watch::exceeded);
         if self.exceeded.is_none() {
-            tracing::error!("the watch over the limits has ended; so does the command");
+            tracing::error!("the watch over the limits has ended; killing the command");
             self.limits = None;
         }
         self.kill();
@@ -446,7 +449,7 @@ impl Watch<'_> {
         self.ending = Ending::Killed { give_up_at: Instant::now() + REAPING };
     }
 
-    /// What the time asks for; false when there is nothing left to wait for.
+    /// Handles expired deadlines; returns false if there is nothing left to wait for.
     fn time_passed(&mut self) -> bool {
         let now = Instant::now();
         match self.ending {
@@ -454,7 +457,7 @@ impl Watch<'_> {
                 self.timed_out = true;
                 pause::point("timed-out");
                 let _ = self.control.order(Order::TerminateAll);
-                // A grace that never ends is one that is not waited for.
+                // An overflow means an unlimited grace time.
                 self.ending = match now.checked_add(self.grace) {
                     Some(kill_at) => Ending::Asked { kill_at },
                     None => Ending::AskedForEver,
@@ -493,7 +496,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_for_the_command_wait_until_it_is_watched() {
+    fn signals_for_the_command_stay_pending_until_it_is_watched() {
         let signals = hold_signals().unwrap();
         raise(Signal::SIGUSR1).unwrap();
         raise(Signal::SIGTERM).unwrap();

@@ -426,8 +426,8 @@ fn a_command_that_is_none_gets_the_hint_it_needs() {
         ("ls|wc", "--shell 'LINE'"),
         ("cd", "--shell 'LINE'"),
         ("FOO=1", "--env NAME=VALUE"),
-        ("no-such-command", "is it spelled right?"),
-        ("./no-such-file", "is it spelled right?"),
+        ("no-such-command", "check the spelling"),
+        ("./no-such-file", "check the spelling"),
     ] {
         let told = env.run(&["--", word]).expect(127);
         assert!(told.stderr.contains(hint), "{word}: {told:?}");

@@ -114,7 +114,7 @@ fn a_secret_is_a_file_that_nobody_can_change() {
         if options.contains(&"--ro") {
             // There is no place for them in what the host has and nobody may change.
             let answer = answer.expect(121);
-            assert!(answer.stderr.contains("cannot put the secrets into /run/secrets"), "{answer:?}");
+            assert!(answer.stderr.contains("cannot write the secrets to /run/secrets"), "{answer:?}");
             continue;
         }
         assert_eq!(answer.expect(0).text(), told, "{options:?}");
