@@ -1,5 +1,5 @@
-//! The socket inside on which the proxy outside takes connections: it stays in the sandbox's network wherever its
-//! descriptor goes.
+//! The listening socket inside, from which the proxy outside accepts connections. The socket stays in the sandbox's
+//! network namespace even after its descriptor is passed out.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -11,10 +11,10 @@ use avfs_egress::PROXY_PORT;
 
 use crate::sys::Result;
 
-/// Connections that wait to be taken.
+/// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens on every address there is inside, which are those of loopback alone. Neither allocates nor locks.
+/// Listens on every address inside; only loopback addresses exist there. Neither allocates nor locks.
 pub fn open() -> Result<OwnedFd> {
     match socket(AddressFamily::INET6) {
         Ok(socket) => {

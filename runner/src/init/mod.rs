@@ -1,7 +1,7 @@
-//! What runs inside the new namespaces as process 1: makes the root, starts the command, reaps.
+//! Process 1 inside the new namespaces: sets up the root, starts the command, reaps.
 //!
-//! Between the clone and the end nothing here allocates, locks or unwinds: everything it needs was made
-//! before. Failures go back as eight bytes.
+//! Between the clone and the exit, this code does not allocate, lock or unwind: everything it needs is created before
+//! the clone. Failures are reported as eight bytes.
 
 mod listener;
 mod payload;
@@ -25,7 +25,7 @@ use crate::{control, sys};
 /// The command's three streams.
 pub struct Stdio<'a> {
     pub streams: [Stream<'a>; 3],
-    /// Size and modes that a pseudo terminal has from the start: a command that asks at once must see them.
+    /// Initial size and modes of the pseudo terminal, set before the command can ask for them.
     pub size: Option<Winsize>,
     pub modes: Option<Termios>,
 }
@@ -33,9 +33,9 @@ pub struct Stdio<'a> {
 #[derive(Clone, Copy)]
 pub enum Stream<'a> {
     Fd(BorrowedFd<'a>),
-    /// A regular file that init opens again; where it cannot, this descriptor.
+    /// A regular file that init reopens; if that fails, this descriptor.
     File(&'a InputFile, BorrowedFd<'a>),
-    /// The pseudo terminal that init makes.
+    /// The pseudo terminal that init opens.
     Terminal,
     /// `/dev/null`, which init opens.
     Null,
@@ -51,7 +51,7 @@ impl Stdio<'_> {
     }
 }
 
-/// What init inherits.
+/// What init inherits from the supervisor.
 pub struct Inherited<'a> {
     pub prepared: &'a Prepared,
     pub control: Channel<'a>,
@@ -60,14 +60,14 @@ pub struct Inherited<'a> {
     pub stdio: Stdio<'a>,
 }
 
-/// The exit code is for nobody: the report and the control channel have told everything.
+/// The exit code is not used: the report and the control channel have said everything.
 pub fn run(inherited: &Inherited<'_>) -> u8 {
     match start(inherited) {
         Ok(Some((payload, private))) => reap::until_the_end(payload, &inherited.control, &private),
-        // The supervisor is gone.
+        // The supervisor has exited.
         Ok(None) => 1,
         Err(failed) => {
-            // If nobody reads the report there is nobody to tell.
+            // If the report has no reader, the error cannot be reported at all.
             let _ = rustix::io::write(inherited.report, &failed.to_bytes());
             1
         }
@@ -76,7 +76,7 @@ pub fn run(inherited: &Inherited<'_>) -> u8 {
 
 fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<'a>)>, Failed> {
     let prepared = inherited.prepared;
-    // The supervisor's end of the channel makes this certain; the signal makes it quick.
+    // The supervisor's end of the channel makes sure of this; the signal makes it fast.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Stage::Start)?;
     if !inherited.control.wait_for_go().at(Stage::Start)? {
         return Ok(None);
@@ -90,7 +90,7 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
         inherited.control.send_fd(control::MEMORY, memory.as_fd()).at(Stage::Memory)?;
     }
     if let Some(proc) = proc {
-        // Who is inside is seen here by number, and by nobody else who has left this namespace.
+        // In this /proc the processes inside are visible by their number, to any process that holds the descriptor.
         inherited.control.send_fd(control::PROC, proc.as_fd()).at(Stage::Limits)?;
     }
     let terminal = open_terminal(inherited)?;
@@ -106,12 +106,13 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
         let listener = listener::open().at(Stage::Listener)?;
         inherited.control.send_fd(control::LISTENER, listener.as_fd()).at(Stage::Listener)?;
     }
-    // The command has our uid: it must not look into this process, which keeps its capabilities.
+    // The command has the same uid: it must not inspect this process, which keeps its capabilities.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Stage::Start)?;
-    // Held back from before there is a child, so that the end of none is missed.
+    // Blocked before the first child exists, so that no SIGCHLD is missed.
     sys::block(&sys::SignalSet::of(&[libc::SIGCHLD])).at(Stage::Fork)?;
-    // A session of the sandbox's own: no signal to a group reaches the host, no input can be pushed into a terminal of the
-    // host. This process leads it, so that the command's group has a parent in it and can be stopped by ^Z.
+    // A separate session for the sandbox: no signal to a process group reaches the host, and no input can be pushed
+    // into a terminal of the host. This process is the session leader, so that the command's process group has a
+    // parent in the session and can be stopped by ^Z.
     rustix::process::setsid().at(Stage::Session)?;
     if let Some(terminal) = &terminal {
         rustix::process::ioctl_tiocsctty(terminal).at(Stage::Session)?;
@@ -125,13 +126,14 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
         payload::run(inherited, &opened)
     })
     .at(Stage::Fork)?;
-    // Before all others are closed by their numbers: a descriptor that is closed twice ends a debug build.
+    // Before all other descriptors are closed by number: closing a descriptor twice aborts a debug build.
     drop((terminal, null, input));
     inherited.control.keep_alone().at(Stage::Fork)?;
     Ok(Some((payload, private)))
 }
 
-/// Opens a regular file that was given as stdin again, and reports it. The supervisor reads the command's offset from it.
+/// Reopens a regular file that was given as stdin, and sends the descriptor to the supervisor, which reads the
+/// command's offset from it.
 fn open_input(inherited: &Inherited<'_>) -> Result<Option<OwnedFd>, Failed> {
     let file = inherited.stdio.streams.iter().find_map(|stream| match stream {
         Stream::File(file, _) => Some(file),
@@ -147,7 +149,7 @@ fn open_input(inherited: &Inherited<'_>) -> Result<Option<OwnedFd>, Failed> {
     Ok(again)
 }
 
-/// A pseudo terminal of the sandbox's own: its name means something inside.
+/// Opens a pseudo terminal of the sandbox's devpts, so that its name is valid inside.
 fn open_terminal(inherited: &Inherited<'_>) -> Result<Option<OwnedFd>, Failed> {
     if !inherited.stdio.wants_terminal() {
         return Ok(None);

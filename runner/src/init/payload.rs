@@ -1,4 +1,4 @@
-//! The command's own process, from its clone to its exec: gives up everything, then becomes the command.
+//! The command's process, from its clone to its exec: drops all privileges, then executes the command.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,7 +10,7 @@ use crate::confine::Filter;
 use crate::stage::{At, Failed, Stage};
 use crate::{confine, control, limits, sys};
 
-/// What init has opened for the command's streams.
+/// The descriptors that init has opened for the command's streams.
 pub struct Opened<'a> {
     pub terminal: Option<BorrowedFd<'a>>,
     pub null: Option<BorrowedFd<'a>>,
@@ -22,17 +22,17 @@ pub fn run(inherited: &Inherited<'_>, opened: &Opened<'_>) -> u8 {
         Ok(()) => Failed { stage: Stage::Exec, errno: inherited.prepared.exec.run() },
         Err(failed) => failed,
     };
-    // If nobody reads the report there is nobody to tell.
+    // If the report has no reader, the error cannot be reported at all.
     let _ = rustix::io::write(inherited.report, &failed.to_bytes());
     1
 }
 
 fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed> {
     let prepared = inherited.prepared;
-    // A group of its own, in the foreground of the terminal.
+    // A separate process group, in the foreground of the terminal.
     rustix::process::setpgid(None, None).at(Stage::Session)?;
     if let Some(terminal) = opened.terminal {
-        // Whoever is in the background would be stopped for this.
+        // tcsetpgrp(3) stops a background process with SIGTTOU unless it is blocked.
         sys::block(&sys::SignalSet::of(&[libc::SIGTTOU])).at(Stage::Session)?;
         tcsetpgrp(terminal, rustix::process::getpid()).at(Stage::Session)?;
     }
@@ -62,14 +62,14 @@ fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed>
     if prepared.pinned {
         confine::pin().at(Stage::Seccomp)?;
     }
-    // Last: what comes before may need calls that the filter refuses.
+    // Last: the steps before may need calls that the filter refuses.
     match &prepared.filter {
         Some(filter) => install(filter, inherited).at(Stage::Seccomp),
         None => Ok(()),
     }
 }
 
-/// The supervisor has the listener before the command's first call.
+/// Sends the listener to the supervisor before the command's first call.
 fn install(filter: &Filter, inherited: &Inherited<'_>) -> sys::Result<()> {
     match filter.install()? {
         Some(listener) => inherited.control.send_fd(control::NOTIFIER, listener.as_fd()),
@@ -77,9 +77,10 @@ fn install(filter: &Filter, inherited: &Inherited<'_>) -> sys::Result<()> {
     }
 }
 
-/// Empties every set but for one capability: a process of uid 0 would get them all back from the bounding set by an exec.
+/// Empties every capability set except for `kept`: with uid 0, an exec would restore all capabilities from the
+/// bounding set.
 ///
-/// Not with `caps`, whose sets and errors allocate, and which leaves what a newer kernel has.
+/// Does not use the `caps` crate: its sets and errors allocate, and it leaves capabilities of newer kernels in place.
 fn drop_capabilities(kept: CapabilitySet) -> sys::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     for number in 0..64 {
@@ -88,7 +89,7 @@ fn drop_capabilities(kept: CapabilitySet) -> sys::Result<()> {
             continue;
         }
         match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(bit)) {
-            // Past the last one this kernel knows.
+            // Past the last capability this kernel knows.
             Err(sys::Errno::INVAL) => break,
             other => other?,
         }

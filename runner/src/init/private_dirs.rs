@@ -1,6 +1,6 @@
-//! The sandbox's own directories at the end of a run: those in which something lies are handed to the supervisor.
+//! The sandbox's private directories at the end of a run: those that are not empty are handed to the supervisor.
 //!
-//! Nothing here allocates.
+//! Must not allocate.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -11,17 +11,17 @@ use rustix::fs::{Mode, OFlags, RawDir, fstat, open, stat};
 use crate::control::Channel;
 use crate::outside_writes::PRIVATE_DIRS_MAX;
 
-/// Room for a few names: one is enough to know.
+/// Room for a few names: one is enough.
 const BUFFER_BYTES: usize = 1024;
 
-/// Private directories, and which files they were at the start.
+/// Private directories, with their device and inode numbers at the start.
 pub struct PrivateDirs<'a> {
     paths: &'a [CString],
     ids: [Option<(u64, u64)>; PRIVATE_DIRS_MAX],
 }
 
 impl<'a> PrivateDirs<'a> {
-    /// Before the command can have put something else in their place.
+    /// Called before the command can replace them.
     pub fn note(paths: &'a [CString]) -> Self {
         let mut ids = [None; PRIVATE_DIRS_MAX];
         for (id, path) in ids.iter_mut().zip(paths) {
@@ -30,19 +30,19 @@ impl<'a> PrivateDirs<'a> {
         Self { paths, ids }
     }
 
-    /// Nobody is left inside: gives the supervisor every directory that is not empty.
+    /// Called when no other process is left inside: sends the supervisor every directory that is not empty.
     pub fn hand_over(&self, control: &Channel<'_>) {
         for (number, (path, id)) in (0_u8..).zip(self.paths.iter().zip(self.ids)) {
             let Some(dir) = id.and_then(|id| opened(path, id)) else { continue };
             if !is_empty(&dir) {
-                // Failing to print progress must not end the run.
+                // A failure to send must not end the run.
                 let _ = control.send_written(number, dir.as_fd());
             }
         }
     }
 }
 
-/// The directory, if it is the one that was there at the start.
+/// Opens the directory, if it is still the one from the start.
 fn opened(path: &CStr, id: (u64, u64)) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = open(path, flags, Mode::empty()).ok()?;

@@ -1,4 +1,4 @@
-//! Process 1 while the command runs: takes in orphans, passes signals on, and in the end leaves nobody alive.
+//! Process 1 while the command runs: adopts orphans, forwards signals, and in the end leaves no process alive.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use crate::control::{Channel, End, Order};
 use crate::sys;
 use crate::sys::{Errno, Pid, SignalFd, SignalSet, Wait};
 
-/// Waits for the command, then for everybody else after killing them, and tells how it was.
+/// Waits for the command, kills and reaps all other processes, and reports the end.
 pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<'_>) -> u8 {
     let Ok(children) = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])) else { return 1 };
     let mut status = None;
@@ -26,7 +26,7 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
         loop {
             match sys::reap_any(Wait::No) {
                 Ok(Some(reaped)) if libc::WIFSTOPPED(reaped.status) => {
-                    // If nobody hears it, the end of the channel is next.
+                    // If the supervisor is gone, end of file on the channel follows.
                     if reaped.pid == payload {
                         let _ = control.send_stopped();
                     }
@@ -34,13 +34,13 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
                 Ok(Some(reaped)) if reaped.pid == payload => status = Some(reaped.status),
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                // The signal that came is not repeated, so the command is asked for by its number.
+                // The signal is not repeated, so check for the command by its pid.
                 Err(_) if status.is_none() => match sys::reap(payload, Wait::No) {
                     Ok(found) => {
                         status = found;
                         break;
                     }
-                    // Its status is lost; the supervisor sees that this process ends without it.
+                    // Its status is lost; the supervisor sees this process exit without reporting it.
                     Err(_) => return 1,
                 },
                 Err(_) => break,
@@ -49,17 +49,17 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
         if ordered && status.is_none() {
             match control.next_order() {
                 Some(Order::Signal(signal)) => signal_group(payload, signal),
-                // A process that handles SIGTERM gets the chance, wherever it is.
+                // Every process that handles SIGTERM gets the chance to do so.
                 Some(Order::TerminateAll) => drop(sys::kill_all(libc::SIGTERM)),
                 Some(Order::KillAll) => drop(sys::kill_all(libc::SIGKILL)),
                 Some(Order::StopAll) => drop(sys::kill_all(libc::SIGSTOP)),
                 Some(Order::ContinueAll) => drop(sys::kill_all(libc::SIGCONT)),
-                // The supervisor is gone; with this process everybody goes.
+                // The supervisor has exited; all processes die with this one.
                 None => return 1,
             }
         }
     }
-    // What the dead have used is only counted if they are waited for.
+    // Resource usage of dead processes is counted only if they are waited for.
     let _ = sys::kill_all(libc::SIGKILL);
     loop {
         match sys::reap_any(Wait::UntilItEnds) {
@@ -73,13 +73,12 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
     u8::from(control.send_end(&end).is_err())
 }
 
-/// The command leads a group; whoever is in the group gets what it would have got from
-/// a terminal.
+/// Signals the command's process group, as a terminal would.
 fn signal_group(payload: Pid, signal: i32) {
     let group = rustix::process::Pid::from_raw(payload);
     let signal = rustix::process::Signal::from_named_raw(signal);
     if let (Some(group), Some(signal)) = (group, signal) {
-        // It may have ended a moment ago.
+        // It may have just exited.
         let _ = rustix::process::kill_process_group(group, signal);
     }
 }

@@ -1,7 +1,7 @@
-//! Makes the root file system: interprets the list of operations, then moves into it.
+//! Sets up the root file system: executes the list of operations, then pivots into it.
 //!
-//! Until then `/` is the host's root. Paths of the view are resolved with the new root as their root, whatever links and
-//! `..` they hold: a link in the workspace must not lead an operation to the host.
+//! Until then `/` is the host's root. Paths of the view are resolved with the new root as their root, including
+//! symlinks and `..`: a symlink in the workspace must not lead an operation to the host.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,32 +24,32 @@ use crate::stage::{At, Failed, REPLACED, Stage};
 use crate::stdio::InputFile;
 use crate::sys::{MountAttr, Result, set_mount_attr};
 
-/// Room for the options of the overlay: descriptors, not paths.
+/// The size of the overlay's mount options: descriptors, not paths.
 const OPTIONS_BYTES: usize = 1024;
-/// Room for a path: the kernel's PATH_MAX.
+/// The size of a path buffer: the kernel's PATH_MAX.
 const PATH_BYTES: usize = 4096;
-/// A mount with all mounts beneath it.
+/// Clones a mount with all mounts below it.
 const CLONE: OpenTreeFlags =
     OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
 
-/// What the supervisor gets of the new root.
+/// Descriptors of the new root for the supervisor.
 pub struct Made {
-    /// The file system that holds the upper, where that is in memory.
+    /// The file system that holds the upper, if that is in memory.
     pub memory: Option<OwnedFd>,
-    /// The sandbox's `/proc`, where its processes are watched. Opened before a later step of the view can cover it.
+    /// The sandbox's `/proc`, for watching its processes. Opened before a later step of the view can cover it.
     pub proc: Option<OwnedFd>,
 }
 
-/// Makes everything the command will see; the working directory is the new root afterwards.
+/// Sets up everything the command will see; afterwards the working directory is the new root.
 pub fn make(prepared: &Prepared) -> std::result::Result<Made, Failed> {
-    // A new namespace begins as a follower of the host's mounts.
+    // The mounts of a new namespace start as slaves of the host's mounts.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change(c"/", private).at(Stage::Private)?;
     let (mut memory, mut proc) = (None, None);
     let opened = match &prepared.layers {
         None => None,
         Some(layers) => {
-            // Before memory is mounted over the scratch, which may hold one of them.
+            // Before memory is mounted over the scratch, which may contain one of them.
             let lowers = Opened::lowers(layers).at(Stage::Layers)?;
             if let Upper::Memory { at, options, root } = &layers.upper {
                 memory = Some(memory_upper(at, options, root).at(Stage::Memory)?);
@@ -84,10 +84,10 @@ pub fn make(prepared: &Prepared) -> std::result::Result<Made, Failed> {
     Ok(Made { memory, proc })
 }
 
-/// Makes the new root the root, and lets go of the old one.
+/// Switches to the new root and detaches the old one.
 pub fn enter() -> Result<()> {
     rustix::process::pivot_root(c".", c".")?;
-    // The old root now lies over the new one; taken away it is out of reach.
+    // The old root is now mounted over the new one; detaching it makes it unreachable.
     unmount(c".", UnmountFlags::DETACH)?;
     rustix::process::chdir(c"/")
 }
@@ -131,7 +131,7 @@ fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> 
             if *exec == Execution::Refused {
                 flags |= MountFlags::NOEXEC;
             }
-            // A link in the workspace must not choose what is covered.
+            // A symlink in the workspace must not choose which path is covered.
             let place = match kind.as_c_str() == c"tmpfs" {
                 true => resolved(path, OFlags::empty(), ResolveFlags::NO_SYMLINKS)?,
                 false => inside(path, OFlags::empty())?,
@@ -175,7 +175,7 @@ fn fine_if_there(made: Result<()>) -> Result<()> {
     }
 }
 
-/// Opens a path of the view, as the command will resolve it.
+/// Opens a path of the view the way the command will resolve it.
 fn inside(path: &CStr, flags: OFlags) -> Result<OwnedFd> {
     resolved(path, flags, ResolveFlags::NO_MAGICLINKS)
 }
@@ -185,22 +185,22 @@ fn resolved(path: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd
     let resolve = resolve | ResolveFlags::IN_ROOT;
     loop {
         match openat2(CWD, path, flags, Mode::empty(), resolve) {
-            // With `..` in the path, somebody renamed or mounted something meanwhile.
+            // With `..` in the path, another process renamed or mounted something in the meantime.
             Err(Errno::AGAIN | Errno::INTR) => {}
             other => return other,
         }
     }
 }
 
-/// Opens what was resolved to a path of the host: a link that took the place of a part of it is refused.
+/// Opens a resolved path of the host. Fails if a component has been replaced with a symlink.
 fn without_links(path: &CStr) -> Result<OwnedFd> {
     openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
 }
 
-/// Opens what was judged, to mount it by this descriptor. Anything else at its path is [`REPLACED`]; that nothing is
-/// there any more, too.
+/// Opens the file that the policy checked, to mount it by this descriptor. Returns [`REPLACED`] if its path leads to
+/// another file, or to none.
 ///
-/// The descriptor it was judged by is of the host's mounts, and only mounts of this namespace can be cloned.
+/// The descriptor used for the check belongs to the host's mounts, and only mounts of this namespace can be cloned.
 fn same(path: &CStr, judged: FileId) -> Result<OwnedFd> {
     let there = match without_links(path) {
         Err(Errno::LOOP | Errno::NOENT | Errno::NOTDIR) => return Err(REPLACED),
@@ -209,11 +209,11 @@ fn same(path: &CStr, judged: FileId) -> Result<OwnedFd> {
     if FileId::of(&there)? == judged { Ok(there) } else { Err(REPLACED) }
 }
 
-/// Does something to a name in its directory, which is opened as a path of the view.
+/// Applies an operation to a name in its directory, which is opened as a path of the view.
 fn in_parent<T>(path: &CStr, act: impl FnOnce(BorrowedFd<'_>, &CStr) -> Result<T>) -> Result<T> {
     let bytes = path.to_bytes_with_nul();
     let Some(end) = bytes.iter().rposition(|byte| *byte == b'/') else {
-        // The new root is the working directory, and a name alone leads nowhere else.
+        // The new root is the working directory, and a path with a single component stays in it.
         return act(CWD, path);
     };
     let mut parent = [0; PATH_BYTES];
@@ -222,7 +222,7 @@ fn in_parent<T>(path: &CStr, act: impl FnOnce(BorrowedFd<'_>, &CStr) -> Result<T
     act(inside(text(&parent)?, OFlags::DIRECTORY)?.as_fd(), text(&bytes[end + 1..])?)
 }
 
-/// Shows files of the host, with all mounts beneath them.
+/// Bind-mounts files of the host, with all mounts below them.
 fn bind(source: &CStr, place: &OwnedFd, attr: MountAttr) -> Result<()> {
     attach(&open_tree(CWD, source, CLONE)?, place, attr)
 }
@@ -233,17 +233,17 @@ fn attach(tree: &OwnedFd, place: &OwnedFd, attr: MountAttr) -> Result<()> {
     move_mount(tree, c"", place, c"", by_descriptor)
 }
 
-/// `/dev/null` through a read-only mount: fchmod(2) on a descriptor of the host's mount changes the host's node.
-/// Mounted over the old root, which is still `/`, because the view may hide its own `/dev`.
+/// Opens `/dev/null` through a read-only mount: fchmod(2) on a descriptor of the host's mount would change the host's
+/// node. Mounted over the old root, which is still `/`, because the view may hide its own `/dev`.
 pub fn open_null() -> Result<OwnedFd> {
     let host = open(c"/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     bind(c"/dev/null", &host, MountAttr::READ_ONLY.and(MountAttr::NO_SUID))?;
     open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// A regular file of the host through a read-only mount that is attached nowhere: opening it again through /proc for
-/// writing, or changing its mode, meets that mount. Only mounts of this namespace can be cloned, so the file is looked up
-/// by its path.
+/// Opens a regular file of the host through a detached read-only mount: reopening it for writing through /proc, or
+/// changing its mode, fails on that mount. Only mounts of this namespace can be cloned, so the file is looked up by
+/// its path.
 pub fn open_again(file: &InputFile) -> Result<OwnedFd> {
     let tree = open_tree(same(&file.path, file.id)?, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?;
     set_mount_attr(tree.as_fd(), MountAttr::READ_ONLY.and(MountAttr::NO_SUID).and(MountAttr::NO_DEV))?;
@@ -253,7 +253,7 @@ pub fn open_again(file: &InputFile) -> Result<OwnedFd> {
     Ok(again)
 }
 
-/// Gives one of the kernel's settings a value.
+/// Sets a kernel parameter.
 fn set(path: &CStr, value: &[u8]) -> Result<()> {
     let file = open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(&file, value).map(drop)
@@ -270,7 +270,7 @@ fn write_file(path: &CStr, bytes: &[u8], mode: u32) -> Result<()> {
     Ok(())
 }
 
-/// Covers a directory with an empty one and a file with nothing, both closed.
+/// Covers a directory with an empty one and a file with an empty file, both inaccessible.
 fn hide(path: &CStr) -> Result<()> {
     let there = match inside(path, OFlags::NOFOLLOW) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
@@ -283,7 +283,7 @@ fn hide(path: &CStr) -> Result<()> {
     bind(c"/dev/null", &there, MountAttr::READ_ONLY)
 }
 
-/// Makes a directory without leaving a trace in its parent's time.
+/// Creates a directory without changing its parent's modification time.
 fn mount_point(path: &CStr) -> Result<()> {
     in_parent(path, |parent, name| {
         let before = fstat(parent)?;
@@ -303,7 +303,7 @@ fn dir(path: &CStr) -> Result<OwnedFd> {
     open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Mounts a file system in memory and makes an upper in it.
+/// Mounts a file system in memory and creates an upper in it.
 fn memory_upper(at: &CStr, options: &CStr, face: &UpperFace) -> Result<OwnedFd> {
     mount(c"tmpfs", at, c"tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options)?;
     let memory = open(at, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -324,7 +324,7 @@ fn memory_upper(at: &CStr, options: &CStr, face: &UpperFace) -> Result<OwnedFd> 
     Ok(memory)
 }
 
-/// Layers by descriptor: their paths may be longer than an option, or hold what an option cannot.
+/// Layers by descriptor: their paths may be longer than a mount option, or contain characters that an option cannot.
 struct Opened {
     lowers: Lowers,
     upper: Option<(OwnedFd, OwnedFd)>,
@@ -388,9 +388,9 @@ fn mount_overlay<'a>(
             options.fd(upper)?;
             options.text(b",workdir=")?;
             options.fd(work)?;
-            // What is written is captured or thrown away; syncing it would only cost.
+            // The upper is captured or discarded, so syncing it is unnecessary.
             options.text(b",volatile")?;
-            // A capture knows copies of files by it; those of the layers beneath are never updated either.
+            // A capture recognizes copied-up files by their access time; the layers below never update it either.
             flags |= MountFlags::NOATIME;
         }
         None => flags |= MountFlags::RDONLY,
@@ -399,7 +399,7 @@ fn mount_overlay<'a>(
     mount(c"overlay", Options::name_of(&place)?.as_c_str()?, c"overlay", flags, options.as_c_str()?)
 }
 
-/// Text put together without the allocator.
+/// Text built without the allocator.
 struct Options {
     bytes: [u8; OPTIONS_BYTES],
     length: usize,
@@ -410,7 +410,7 @@ impl Options {
         Self { bytes: [0; OPTIONS_BYTES], length: 0 }
     }
 
-    /// A name of what is open, for a call that takes a path only.
+    /// The /proc path of an open descriptor, for a call that takes only a path.
     fn name_of(fd: &OwnedFd) -> Result<Self> {
         let mut name = Self::new();
         name.fd(fd)?;
@@ -418,7 +418,7 @@ impl Options {
     }
 
     fn text(&mut self, text: &[u8]) -> Result<()> {
-        // One byte stays zero: the end of a C string.
+        // One byte stays zero, to terminate the C string.
         let end = self.length + text.len();
         if end >= OPTIONS_BYTES {
             return Err(Errno::NAMETOOLONG);

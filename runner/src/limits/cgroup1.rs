@@ -1,4 +1,4 @@
-//! Hierarchies of the old kind, one for each controller: a group beneath our own in each.
+//! cgroup v1 hierarchies, one for each controller: a group below our own in each.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::cgroup2::{CPU_PERIOD, quota, with_init};
 use super::choose::Controller;
 use super::group::{Group, GroupError};
 
-/// The controllers that groups can be made for.
+/// The controllers for which groups can be created.
 #[must_use]
 pub fn offered(old: &[(Controller, PathBuf)]) -> BTreeSet<Controller> {
     let writable = |dir: &Path| accessat(CWD, dir, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
     old.iter().filter(|(_, dir)| writable(dir)).map(|(controller, _)| *controller).collect()
 }
 
-/// The groups of a run; two controllers of one hierarchy share one.
+/// The groups of a run; two controllers of one hierarchy share a group.
 #[derive(Debug, Default)]
 pub struct OldGroups {
     groups: Vec<(PathBuf, Group)>,
@@ -38,7 +38,7 @@ impl OldGroups {
         match kind {
             LimitKind::Memory => {
                 group.set("memory.limit_in_bytes", &value.to_string())?;
-                // What is swapped out is used all the same.
+                // Swapped-out memory counts as used too.
                 let both = "memory.memsw.limit_in_bytes";
                 if group.has(both) { group.set(both, &value.to_string()) } else { Ok(()) }
             }
@@ -67,7 +67,7 @@ impl OldGroups {
         self.groups.iter().try_for_each(|(_, group)| group.take_in(pid))
     }
 
-    /// How often the kernel refused or killed for a limit.
+    /// How often the kernel refused or killed because of a limit.
     #[must_use]
     pub fn events(&self, kind: LimitKind) -> u64 {
         let of = self.of.iter().find(|(controller, _)| Controller::of(kind) == Some(*controller));

@@ -1,7 +1,7 @@
-//! The unified hierarchy: a place in it where a group with controllers can be made, and what is set there.
+//! The cgroup v2 hierarchy: finds a place where a group with controllers can be created, and sets its limits.
 //!
-//! A group other than the root that has processes cannot hand controllers to its children: the place is
-//! beside us, not beneath us, unless we are alone in our group and can step aside.
+//! A group other than the root that contains processes cannot delegate controllers to its children. So the new group
+//! is a sibling of ours, not a child, unless we are alone in our group and can move out of it.
 
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
@@ -15,30 +15,30 @@ use super::choose::Controller;
 use super::group::{Group, GroupError, write};
 use super::hierarchy::Unified;
 
-/// In microseconds: what a share of the processors is a share of.
+/// In microseconds: the period of the processor quota.
 pub const CPU_PERIOD: u64 = 100_000;
 
-/// A group in which children can be made, and what they will have.
+/// A group in which children can be created, and their controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupPlace {
     pub dir: PathBuf,
     pub offered: BTreeSet<Controller>,
-    /// We are the only process in it, and have to leave it first.
+    /// This process is the only one in the group, and has to leave it first.
     pub step_aside: bool,
 }
 
-/// What is known of a group.
+/// The state of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
     dir: PathBuf,
-    /// Children can be made, processes moved.
+    /// Children can be created, and processes moved.
     writable: bool,
     is_root: bool,
-    /// Controllers that its children have.
+    /// Controllers that are enabled for its children.
     enabled: BTreeSet<Controller>,
-    /// Controllers that its children could have.
+    /// Controllers that could be enabled for its children.
     available: BTreeSet<Controller>,
-    /// Processes directly in it.
+    /// The processes directly in it.
     processes: Processes,
 }
 
@@ -50,7 +50,7 @@ enum Processes {
     Others,
 }
 
-/// The nearest place with the most of the wanted controllers.
+/// The nearest group that offers the most of the wanted controllers.
 #[must_use]
 pub fn place(unified: &Unified, wanted: &BTreeSet<Controller>) -> Option<GroupPlace> {
     let within = unified.own.ancestors().take_while(|dir| dir.starts_with(&unified.top));
@@ -84,7 +84,7 @@ impl Seen {
         let us = std::process::id().to_string();
         Self {
             dir: dir.to_owned(),
-            // A threaded group takes no processes of its own.
+            // A threaded group cannot contain processes.
             writable: ["", "cgroup.procs", "cgroup.subtree_control"].into_iter().all(may_write)
                 && matches!(kind.trim(), "" | "domain"),
             is_root: !dir.join("cgroup.type").exists(),
@@ -105,11 +105,12 @@ fn controllers(text: &str) -> BTreeSet<Controller> {
     all.into_iter().filter(|controller| words.contains(controller.word())).collect()
 }
 
-/// The group of a run, with a place for ourselves where we had to step aside.
+/// The group of a run, and the group for this process if it had to move.
 #[derive(Debug)]
 pub struct UnifiedGroup {
     pub group: Group,
-    /// We stay in it to our end, so it is not ours to remove; the next run or the owner of the place does.
+    /// This process stays in it until it exits, so it cannot be removed here; the next run or the owner of the parent
+    /// group removes it.
     _aside: Option<ManuallyDrop<Group>>,
 }
 
@@ -135,7 +136,7 @@ impl UnifiedGroup {
         match kind {
             LimitKind::Memory => {
                 group.set("memory.max", &value.to_string())?;
-                // What is swapped out is used all the same.
+                // Swapped-out memory counts as used too.
                 if group.has("memory.swap.max") { group.set("memory.swap.max", "0") } else { Ok(()) }
             }
             LimitKind::Cpus => group.set("cpu.max", &format!("{} {CPU_PERIOD}", quota(value))),
@@ -144,7 +145,7 @@ impl UnifiedGroup {
         }
     }
 
-    /// How often the kernel refused or killed for a limit.
+    /// How often the kernel refused or killed because of a limit.
     #[must_use]
     pub fn events(&self, kind: LimitKind) -> u64 {
         match kind {
@@ -155,15 +156,15 @@ impl UnifiedGroup {
     }
 }
 
-/// Microseconds of each period.
+/// The quota in microseconds per period.
 #[must_use]
 pub fn quota(thousandths: u64) -> u64 {
-    /// The kernel takes no less.
+    /// The kernel's minimum.
     const QUOTA_MIN: u64 = 1_000;
     (thousandths.saturating_mul(CPU_PERIOD) / 1000).max(QUOTA_MIN)
 }
 
-/// Init is ours, not the command's.
+/// Adds one for init, which does not count as a process of the command.
 #[must_use]
 pub fn with_init(pids: u64) -> u64 {
     pids.saturating_add(1)
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_found_where_controllers_can_be_had() {
+    fn the_group_with_the_most_controllers_is_chosen() {
         use Controller::{Cpu, Memory, Pids};
         let all = set(&[Memory, Cpu, Pids]);
         let own = Seen {
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_become_a_quota() {
+    fn processors_are_converted_to_a_quota() {
         assert_eq!(quota(1500), 150_000);
         assert_eq!(quota(1), 1_000);
     }

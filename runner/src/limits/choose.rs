@@ -1,12 +1,12 @@
-//! Which mechanism keeps which limit, by what the host offers.
+//! Selects the mechanism for each limit, depending on what the host supports.
 //!
-//! Pure: looks at nothing and sets nothing.
+//! Pure: reads nothing and sets nothing.
 
 use std::collections::BTreeSet;
 
 use avfs_request::{EnforcedLimit, LimitKind, Limits, Mechanism};
 
-/// A part of the machine that control groups share out.
+/// A cgroup controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
     Memory,
@@ -15,7 +15,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    /// As the kernel calls it.
+    /// The kernel's name for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Controller {
         }
     }
 
-    /// What keeps this limit where there are control groups.
+    /// The controller for this limit.
     #[must_use]
     pub const fn of(kind: LimitKind) -> Option<Self> {
         match kind {
@@ -37,15 +37,15 @@ impl Controller {
     }
 }
 
-/// Whom a limit of a process's own holds.
+/// Whether an rlimit binds the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// The kernel lets root have any number of processes.
+    /// RLIMIT_NPROC does not apply to root.
     Root,
     Other,
 }
 
-/// Where what the command writes to the workspace goes.
+/// Where the command's writes to the workspace go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     Memory,
@@ -53,27 +53,27 @@ pub enum Written {
     Nowhere,
 }
 
-/// What there is to keep a command to its limits.
+/// The mechanisms that this host supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub cgroup2: BTreeSet<Controller>,
     pub cgroup1: BTreeSet<Controller>,
     pub caller: Caller,
-    /// A pid namespace has a highest number of its own, and it can be set.
+    /// The pid namespace has its own pid_max, and it can be set.
     pub pid_max: bool,
-    /// The supervisor can see the command's processes.
+    /// The supervisor can inspect the command's processes.
     pub processes_seen: bool,
     pub written: Written,
 }
 
-/// A limit that nothing here can keep.
+/// A limit that no mechanism on this host can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unenforceable {
     pub kind: LimitKind,
     pub value: u64,
 }
 
-/// One mechanism for each limit that is set, the strongest there is.
+/// One mechanism for each limit that is set, the strongest available.
 pub fn choose(limits: &Limits, offer: &Offer) -> Result<Vec<EnforcedLimit>, Unenforceable> {
     let chosen = limits.set().map(|(kind, value)| match mechanism(kind, value, offer) {
         Some(mechanism) => Ok(EnforcedLimit { kind, value, mechanism }),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_gets_the_strongest_mechanism_there_is() {
+    fn each_limit_gets_the_strongest_available_mechanism() {
         let root = || Offer { caller: Caller::Root, ..nothing() };
         let two = || BTreeSet::from(ALL);
         // In the order memory, cpus, pids, disk, files, file_size.
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_for_is_not_chosen() {
+    fn limits_that_are_not_set_get_no_mechanism() {
         assert_eq!(choose(&Limits::default(), &nothing()), Ok(Vec::new()));
         let only = Limits { file_size: Some(7), ..Limits::default() };
         let expected = EnforcedLimit { kind: LimitKind::FileSize, value: 7, mechanism: Mechanism::Rlimit };

@@ -1,4 +1,4 @@
-//! Why a limit cannot be kept here, and what its owner can do about it.
+//! Why a limit cannot be enforced on this host, and what its administrator can do about it.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use avfs_types::diagnose::Diagnose;
 use super::choose::Unenforceable;
 use super::group::GroupError;
 
-/// How a user gets control groups of their own, and how a container does.
-const DELEGATED: &str = "run it in a control group of its own: systemd-run --user --scope -p Delegate=yes avfs-run …; \
+/// How a user, or a container, gets a delegated control group.
+const DELEGATED: &str = "run it in a separate control group: systemd-run --user --scope -p Delegate=yes avfs-run …; \
      in a container give it a writable /sys/fs/cgroup";
 
 #[derive(Debug, thiserror::Error)]
 pub enum LimitError {
-    #[error("nothing on this host can keep a command to --{} {}", kind.option(), kind.show(*value))]
+    #[error("no mechanism on this host can enforce --{} {}", kind.option(), kind.show(*value))]
     Unenforceable { kind: LimitKind, value: u64 },
     #[error("cannot put the command into its control group")]
     Group(#[from] GroupError),
@@ -24,7 +24,7 @@ pub enum LimitError {
         #[source]
         source: std::io::Error,
     },
-    #[error("cannot look at {}", path.display())]
+    #[error("cannot inspect {}", path.display())]
     Root {
         path: PathBuf,
         #[source]
@@ -39,7 +39,7 @@ impl From<Unenforceable> for LimitError {
 }
 
 impl LimitError {
-    /// The limit that cannot be had, if the command can be run without it.
+    /// The limit that is not available, if the command can be run without it.
     #[must_use]
     pub const fn lacking(&self) -> Option<LimitKind> {
         match self {
@@ -48,7 +48,7 @@ impl LimitError {
         }
     }
 
-    /// What the owner of the host can do about it.
+    /// What the administrator of the host can do about it.
     pub fn remedy(&self) -> Option<String> {
         let without = "or run without it: --allow-degraded";
         match self {
@@ -59,7 +59,7 @@ impl LimitError {
                 LimitKind::Memory => {
                     format!("it needs a /proc inside, or a control group: {DELEGATED}; {without}")
                 }
-                LimitKind::Pids => format!("run it as another user than root, or {DELEGATED}; {without}"),
+                LimitKind::Pids => format!("run it as a user other than root, or {DELEGATED}; {without}"),
                 LimitKind::Cpus | LimitKind::Disk | LimitKind::Files | LimitKind::FileSize => {
                     without.to_owned()
                 }

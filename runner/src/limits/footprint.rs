@@ -1,7 +1,7 @@
-//! What a directory tree takes on its disk, while others write to it.
+//! The disk usage of a directory tree, while other processes write to it.
 //!
-//! Walks by descriptor and never through a link; nothing recurses on the stack, and two directories are open
-//! at a time, however deep the tree is.
+//! Walks by descriptor and never follows a symlink. Does not recurse on the stack, and keeps two directories open at
+//! a time, at any depth of the tree.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,24 +16,24 @@ use avfs_hostfs::beneath::DIR;
 
 use super::processes::blocks;
 
-/// What was found.
+/// The measured usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     pub bytes: u64,
-    /// Names: files, directories and what stands for something deleted.
+    /// The number of names: files, directories and whiteouts.
     pub files: u64,
-    /// Directories that are closed to us: what is in them is not counted.
+    /// Directories that could not be read: their content is not counted.
     pub closed: u64,
 }
 
-/// Where the walk may end early.
+/// The limits at which the walk may end early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
     pub bytes: u64,
     pub files: u64,
 }
 
-/// A directory still to be looked at.
+/// A directory that has not been read yet.
 struct Pending {
     parent: Option<Rc<Pending>>,
     name: Vec<u8>,
@@ -54,7 +54,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // Else a chain of thousands would be dropped by recursion.
+        // Otherwise a chain of thousands would be dropped recursively.
         let mut parent = self.parent.take();
         while let Some(mut above) = parent.and_then(Rc::into_inner) {
             parent = above.parent.take();
@@ -62,7 +62,7 @@ impl Drop for Pending {
     }
 }
 
-/// Adds up a tree; nothing if `stop` was set meanwhile. What vanishes on the way is not counted.
+/// Measures a tree; `None` if `stop` was set during the walk. Entries that vanish during the walk are not counted.
 pub fn measure(root: &OwnedFd, enough: Enough, stop: &AtomicBool) -> Option<Footprint> {
     let mut found = Footprint::default();
     let mut pending: Vec<Option<Rc<Pending>>> = vec![None];
@@ -97,7 +97,7 @@ pub fn measure(root: &OwnedFd, enough: Enough, stop: &AtomicBool) -> Option<Foot
                 Ok(stat) => {
                     let kind = FileType::from_raw_mode(u32::from(stat.stx_mode));
                     let taken = blocks(i64::try_from(stat.stx_blocks).unwrap_or(i64::MAX));
-                    // Each name of a file has its part of it; a directory's links are its own.
+                    // A file with hard links is divided among its names; the links of a directory do not count.
                     let names = if kind == FileType::Directory { 1 } else { stat.stx_nlink.max(1) };
                     found.bytes = found.bytes.saturating_add(taken / u64::from(names));
                     kind
@@ -121,8 +121,8 @@ pub fn measure(root: &OwnedFd, enough: Enough, stop: &AtomicBool) -> Option<Foot
     Some(found)
 }
 
-/// Opens a directory from the one that was open last, if that is its parent: from the root each level would cost
-/// as much as all above it.
+/// Opens a directory relative to the previously opened one, if that is its parent: relative to the root, each level
+/// would cost as much as all levels above it.
 fn open(root: &OwnedFd, at: Option<&Pending>, last: Option<(Rc<Pending>, OwnedFd)>) -> io::Result<OwnedFd> {
     let Some(at) = at else { return beneath::open(root.as_fd(), b"", DIR) };
     match (&at.parent, &last) {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn files_links_and_holes_are_counted_by_what_they_take() {
+    fn files_links_and_holes_count_by_disk_usage() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("a/b")).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_told_to_stop() {
+    fn the_walk_can_be_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let root = beneath::open_root(dir.path()).unwrap();
         assert_eq!(measure(&root, NEVER, &AtomicBool::new(true)), None);

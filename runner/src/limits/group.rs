@@ -1,7 +1,6 @@
-//! A control group that is one run's alone: a directory that is made, locked while the run lives, and
-//! removed.
+//! The control group of one run: a directory that is created, locked while the run lives, and removed.
 //!
-//! Only touches directories that have our name. A group with processes in it cannot be removed by anybody.
+//! Only touches directories with our prefix. The kernel does not remove a group that contains processes.
 
 use std::fs::File;
 use std::io;
@@ -15,15 +14,15 @@ use crate::sys::Pid;
 
 const PREFIX: &str = "avfs-";
 const NAMES_MAX: u32 = 100;
-/// The kernel may take a moment to see that the last process of a group is gone.
+/// The kernel may need a moment to notice that the last process of a group is gone.
 const REMOVING_TRIES: u32 = 40;
 const REMOVING_PAUSE: Duration = Duration::from_millis(5);
 
-/// Removed when dropped.
+/// A control group, removed on drop.
 #[derive(Debug)]
 pub struct Group {
     dir: PathBuf,
-    /// Says that somebody uses it; the kernel takes the lock back if we die.
+    /// Marks the group as in use; the kernel releases the lock if this process dies.
     _lock: File,
 }
 
@@ -38,11 +37,11 @@ pub struct GroupError {
 }
 
 impl Group {
-    /// Makes a group beneath `parent`, after removing those of runners that were killed.
+    /// Creates a group below `parent`, after removing those of killed runners.
     pub fn make(parent: &Path) -> Result<Self, GroupError> {
         sweep(parent);
         let failed = |path: &Path, source: io::Error| GroupError {
-            operation: "make the control group",
+            operation: "create the control group",
             path: path.to_owned(),
             source,
         };
@@ -53,7 +52,7 @@ impl Group {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 other => other.map_err(|source| failed(&dir, source))?,
             }
-            // Until it is locked a sweep may take it for a leftover; then the next name will do.
+            // Until it is locked, another process may sweep it as a leftover; then try the next name.
             let Ok(lock) = File::open(&dir) else { continue };
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if dir.exists() => return Ok(Self { dir, _lock: lock }),
@@ -73,12 +72,12 @@ impl Group {
         self.dir.join(file).exists()
     }
 
-    /// Moves a process in; its children will be born here.
+    /// Moves a process into the group; its children start in it.
     pub fn take_in(&self, pid: Pid) -> Result<(), GroupError> {
         self.set("cgroup.procs", &pid.to_string())
     }
 
-    /// The number behind a word in a file of events; zero where there is none.
+    /// The number after a key in a file of events; zero if the key is missing.
     #[must_use]
     pub fn count(&self, file: &str, word: &str) -> u64 {
         let text = std::fs::read_to_string(self.dir.join(file)).unwrap_or_default();
@@ -96,12 +95,12 @@ impl Drop for Group {
                 Ok(()) => return,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return,
                 Err(error) => {
-                    tracing::warn!(%error, group = %self.dir.display(), "a control group is left behind");
+                    tracing::warn!(%error, group = %self.dir.display(), "cannot remove a control group");
                     return;
                 }
             }
         }
-        tracing::warn!(group = %self.dir.display(), "a control group is left behind");
+        tracing::warn!(group = %self.dir.display(), "cannot remove a control group");
     }
 }
 
@@ -119,7 +118,7 @@ fn count(text: &str, word: &str) -> u64 {
     number.unwrap_or(0)
 }
 
-/// Removes groups that nobody holds. What cannot be removed is somebody else's.
+/// Removes groups that no process has locked. A group that cannot be removed belongs to another user.
 fn sweep(parent: &Path) {
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())) {
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_swept_and_what_is_held_is_not() {
+    fn sweeping_removes_leftovers_but_not_locked_groups() {
         let parent = tempfile::tempdir().unwrap();
         let held = Group::make(parent.path()).unwrap();
         for left in ["avfs-1-0", "other"] {
@@ -151,8 +150,8 @@ mod tests {
         }
         let second = Group::make(parent.path()).unwrap();
         assert!(held.dir.exists() && second.dir.exists() && held.dir != second.dir);
-        assert!(!parent.path().join("avfs-1-0").exists(), "a leftover stays");
-        assert!(parent.path().join("other").exists(), "what is not ours is gone");
+        assert!(!parent.path().join("avfs-1-0").exists(), "the leftover was not removed");
+        assert!(parent.path().join("other").exists(), "a foreign directory was removed");
         let dir = held.dir.clone();
         drop(held);
         assert!(!dir.exists());

@@ -1,4 +1,4 @@
-//! Where the control groups of this process are: the kernel's two tables read together.
+//! Finds the control groups of this process, from /proc/self/mountinfo and /proc/self/cgroup.
 //!
 //! Only reads.
 
@@ -8,12 +8,12 @@ use std::path::{Component, Path, PathBuf};
 
 use super::choose::Controller;
 
-/// The groups this process is in, as directories.
+/// The groups of this process, as directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hierarchies {
-    /// Where the unified hierarchy is mounted, and the group in it.
+    /// The mount point of the cgroup v2 hierarchy, and our group in it.
     pub unified: Option<Unified>,
-    /// The group for each controller that has a hierarchy of the old kind.
+    /// Our group in each cgroup v1 hierarchy.
     pub old: Vec<(Controller, PathBuf)>,
 }
 
@@ -24,7 +24,7 @@ pub struct Unified {
 }
 
 impl Hierarchies {
-    /// Asks the kernel.
+    /// Reads both tables.
     #[must_use]
     pub fn look() -> Self {
         let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
@@ -59,7 +59,7 @@ impl Hierarchies {
     }
 }
 
-/// The path of the hierarchy whose controllers are these.
+/// The path of our group in the hierarchy with these controllers.
 fn group_of(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
     groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -68,8 +68,8 @@ fn group_of(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
     })
 }
 
-/// A line of mountinfo, as far as it matters here; as bytes, since one mount point that is not UTF-8 must not hide the
-/// others, as it would with procfs.
+/// The parts of a mountinfo line needed here. In bytes, since one mount point that is not UTF-8 must not hide the
+/// others, as it would with the procfs crate.
 struct Mount<'a> {
     root: &'a [u8],
     point: &'a [u8],
@@ -91,11 +91,11 @@ impl<'a> Mount<'a> {
         unescaped(self.point)
     }
 
-    /// Where a group is; nothing if this mount does not show it.
+    /// The directory of a group; `None` if it is not visible in this mount.
     fn dir_of(&self, group: &str) -> Option<PathBuf> {
         let root = unescaped(self.root);
         let below = Path::new(group).strip_prefix(&root).ok()?;
-        // A group outside of the namespace's own part has a path that climbs.
+        // A group outside the cgroup namespace has a path with `..`.
         below.components().all(|part| matches!(part, Component::Normal(_))).then(|| {
             let point = self.point();
             if below.as_os_str().is_empty() { point } else { point.join(below) }
@@ -103,7 +103,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The kernel writes blanks and the like as three octal digits.
+/// Decodes octal escapes: the kernel writes blanks and similar characters as three octal digits.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_with_both_kinds_of_groups() {
+    fn a_host_with_cgroup_v1_and_v2() {
         let mounts = b"31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
             32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:7 - cgroup cgroup rw,cpu,cpuacct\n\
             35 31 0:32 / /sys/fs/cgroup/mem\\040ory rw,relatime - cgroup cgroup rw,memory\n\
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_sees_its_own_part() {
+    fn a_container_sees_only_its_own_groups() {
         let mounts = b"9 1 0:2 /docker/ab /sys/fs/cgroup ro - cgroup2 cgroup rw,nsdelegate\n";
         let own = |groups| Hierarchies::parse(mounts, groups).unified.map(|unified| unified.own);
         assert_eq!(own("0::/docker/ab/c\n"), Some("/sys/fs/cgroup/c".into()));

@@ -1,6 +1,6 @@
-//! Keeps a command to its limits: one mechanism for each, chosen before the first process is made.
+//! Enforces a command's limits: one mechanism for each, chosen before the first process is created.
 //!
-//! Nothing is looked up or set up for a limit that nobody asked for.
+//! A limit that is not set costs no lookup and no setup.
 
 mod cgroup1;
 mod cgroup2;
@@ -39,16 +39,16 @@ use hierarchy::Hierarchies;
 use processes::Processes;
 use watch::{DiskLook, Filled, Looks};
 
-/// A pid namespace has its own highest number from this kernel on. Before, the number is the host's, and writing
-/// it would be felt by everybody.
+/// A pid namespace has its own pid_max since this kernel version. Before, pid_max is global, and writing it would
+/// affect the whole host.
 const PID_MAX_KERNEL_MIN: (u32, u32) = (6, 14);
-/// The kernel gives out numbers below this only once, so they do not count as room.
+/// The kernel assigns pids below this only once, so they do not count as available.
 const PIDS_RESERVED: u64 = 300;
 
-/// Where a scratch on disk has what is written.
+/// The upper in a scratch on disk.
 const UPPER: &str = "upper";
 
-/// Everything that keeps one run to its limits; taken down when dropped.
+/// Everything that enforces the limits of one run; removed on drop.
 pub struct Keeper {
     enforced: Vec<EnforcedLimit>,
     unified: Option<UnifiedGroup>,
@@ -56,41 +56,41 @@ pub struct Keeper {
     disk: Option<DiskLook>,
 }
 
-/// The two kinds of control groups.
+/// The two cgroup versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupKind {
     Unified,
     Old,
 }
 
-/// How the limits were kept.
+/// The result of enforcing the limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitsReport {
     pub limits: Vec<EnforcedLimit>,
-    /// What the command was stopped for.
+    /// The limit that the command was stopped for.
     pub stopped_by: Option<LimitKind>,
-    /// What it came up against without being stopped.
+    /// Limits that were reached without stopping the command.
     pub reached: Vec<LimitKind>,
 }
 
-/// How the command ended, as far as it tells what ended it.
+/// How the command ended, as far as it shows the cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub exit: Exit,
     pub timed_out: bool,
-    /// The limit that the watch saw exceeded.
+    /// The limit that the watch reported as exceeded.
     pub exceeded: Option<LimitKind>,
 }
 
 impl Ended {
-    /// What the watch had it killed for: one that ended by itself just before was not stopped.
+    /// The limit for which the watch had the command killed. A command that exited just before was not stopped.
     fn stopped_by_watch(&self) -> Option<LimitKind> {
         self.exceeded.filter(|_| ended_by(self.exit, libc::SIGKILL))
     }
 }
 
 impl Keeper {
-    /// Chooses and sets up everything that can be before there is a process.
+    /// Chooses the mechanisms and sets up what does not need a process yet.
     pub fn prepare(plan: &LaunchPlan) -> Result<Self, LimitError> {
         let mut keeper = Self { enforced: Vec::new(), unified: None, old: OldGroups::default(), disk: None };
         let wanted: BTreeSet<Controller> =
@@ -118,8 +118,8 @@ impl Keeper {
         loop {
             keeper.enforced = choose::choose(&plan.request.limits, &offer)?;
             let Err((refused, error)) = keeper.make_groups(place.as_ref(), &hierarchies) else { break };
-            // Inspection writable and is not: whatever comes next will do, and is told.
-            tracing::debug!(%error, "no control group");
+            // The directory looked writable but is not: use the next mechanism, which the result reports.
+            tracing::debug!(%error, "cannot create a control group");
             match refused {
                 GroupKind::Unified => offer.cgroup2.clear(),
                 GroupKind::Old => offer.cgroup1.clear(),
@@ -181,26 +181,26 @@ impl Keeper {
         Ok(Some(DiskLook { root: opened, bytes, files, before, filled }))
     }
 
-    /// The highest process number inside, where that is what bounds their count.
+    /// The highest pid inside, if pid_max limits the number of processes.
     #[must_use]
     pub fn pid_max(&self) -> Option<u64> {
         let pids = self.value(LimitKind::Pids, Mechanism::PidMax)?;
         Some(pids.saturating_add(PIDS_RESERVED + 1))
     }
 
-    /// True if the processors that a process may run on are a limit.
+    /// True if processor affinity is used as a limit.
     #[must_use]
     pub fn pins_processors(&self) -> bool {
         self.by(Mechanism::Affinity).next().is_some()
     }
 
-    /// How large a file may become: the command sets it on itself, with everything made that is larger.
+    /// The file size limit, which the command sets on itself after all larger files have been created.
     #[must_use]
     pub fn file_size(&self) -> Option<Rlimit> {
         self.value(LimitKind::FileSize, Mechanism::Rlimit).map(inside::file_size)
     }
 
-    /// True if init is to hand its /proc out.
+    /// True if init must send its /proc to the supervisor.
     #[must_use]
     pub fn wants_processes(&self) -> bool {
         self.by(Mechanism::Watch).next().is_some()
@@ -211,7 +211,7 @@ impl Keeper {
         !self.enforced.is_empty()
     }
 
-    /// Puts init where its limits are, before it does anything.
+    /// Applies the limits to init, before it does anything.
     pub fn take_in(&self, init: Pid) -> Result<(), LimitError> {
         if let Some(unified) = &self.unified {
             unified.group.take_in(init)?;
@@ -224,7 +224,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Begins to look at what nothing else bounds.
+    /// Starts the watch, for limits that no kernel mechanism enforces.
     pub fn watch(&mut self, proc: Option<OwnedFd>) -> std::io::Result<Option<Watch>> {
         if !self.wants_processes() {
             return Ok(None);
@@ -234,7 +234,7 @@ impl Keeper {
         Watch::start(looks).map(Some)
     }
 
-    /// Tells how the limits were kept, with nobody left inside.
+    /// Reports how the limits were enforced, after all processes inside have ended.
     #[must_use]
     pub fn settle(self, ended: Ended, watch: Option<Watch>) -> LimitsReport {
         let looks = watch.and_then(Watch::finish);
@@ -267,12 +267,12 @@ impl Keeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LimitOutcome {
     Kept,
-    /// Some process felt it, and the command went on.
+    /// A process hit the limit, and the command continued.
     Reached,
     Stopped,
 }
 
-/// What a limit has to do with the end of the command.
+/// How a limit contributed to the end of the command.
 fn verdict(limit: EnforcedLimit, events: u64, ended: &Ended) -> LimitOutcome {
     if ended.exceeded == Some(limit.kind) {
         return if ended.stopped_by_watch().is_some() {
@@ -282,7 +282,7 @@ fn verdict(limit: EnforcedLimit, events: u64, ended: &Ended) -> LimitOutcome {
         };
     }
     match limit.kind {
-        // The kernel counts whom it has killed; a shell tells by its code that its command was.
+        // The kernel counts the processes it has killed; a shell reports by its exit status that its command was.
         LimitKind::Memory if events > 0 && !ended.timed_out && ended_by(ended.exit, libc::SIGKILL) => {
             LimitOutcome::Stopped
         }
@@ -304,11 +304,11 @@ fn ended_by(exit: Exit, signal: i32) -> bool {
     }
 }
 
-/// A directory that what is written shows up in.
+/// The directory in which writes show up.
 enum Root {
-    /// Empty before the command.
+    /// Empty before the command starts.
     Upper(PathBuf),
-    /// With everything the workspace has.
+    /// Contains the whole workspace.
     Copy(PathBuf),
 }
 
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_stops_a_command_only_if_the_command_ended_by_it() {
+    fn a_limit_is_reported_as_stopping_only_if_it_ended_the_command() {
         let (kill, code) = (Exit::Signal(libc::SIGKILL), Exit::Code);
         let table = [
             (LimitKind::Memory, 1, kill, false, LimitOutcome::Stopped),

@@ -1,7 +1,7 @@
-//! The memory of everybody in the sandbox, seen through its own /proc.
+//! The memory of all processes in the sandbox, read from its own /proc.
 //!
-//! Cheap first: what is resident is an upper bound, and only who comes near the limit is looked at closer.
-//! Pages that processes share are counted once before anybody is stopped for them.
+//! Cheap checks first: resident memory is an upper bound, and only if it is close to the limit are the processes
+//! examined in detail. Pages shared between processes are counted once before the command is stopped.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -13,17 +13,17 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 
 use avfs_hostfs::beneath;
 
-/// A directory of the sandbox's /proc, and of it only numbers.
+/// The sandbox's /proc, of which only the numeric entries are read.
 pub struct Processes {
     proc: OwnedFd,
     page_bytes: u64,
-    /// What is swapped out is not resident, so that is no bound then.
+    /// If the host swaps, resident memory is not an upper bound.
     swaps: bool,
-    /// The file system of files that have no name: those of memfd_create and of shared memory.
+    /// The device of files without a name: those of memfd_create(2) and of shared memory.
     nameless: Option<u64>,
 }
 
-/// Files that processes hold open and that have no name any more.
+/// Open files that no longer have a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nameless {
     /// In memory.
@@ -32,11 +32,11 @@ pub struct Nameless {
     pub disk_bytes: u64,
 }
 
-/// Memory that is used.
+/// Used memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Used {
     own: u64,
-    /// Of files in memory, as far as it is mapped.
+    /// Mapped pages of files in memory.
     files: u64,
 }
 
@@ -45,7 +45,7 @@ impl Used {
         Self { own: self.own.saturating_add(other.own), files: self.files.saturating_add(other.files) }
     }
 
-    /// Files without a name may be mapped too, and then they are in both numbers: the larger one is certain.
+    /// Nameless files may also be mapped, and then are in both numbers: the larger one is a safe lower bound.
     fn total(self, nameless_bytes: u64) -> u64 {
         self.own.saturating_add(self.files.max(nameless_bytes))
     }
@@ -65,7 +65,7 @@ impl Processes {
         }
     }
 
-    /// True if everybody together uses more than `limit`, with so many bytes in files without a name.
+    /// True if all processes together use more than `limit`, including `nameless_bytes` in files without a name.
     #[must_use]
     pub fn are_beyond(&self, limit: u64, nameless_bytes: u64) -> bool {
         let places = self.places();
@@ -76,12 +76,13 @@ impl Processes {
         may_be && sum(Self::own) > limit && sum(Self::share) > limit
     }
 
-    /// Where each process is to be looked at.
+    /// The directory of each process.
     fn places(&self) -> Vec<Vec<u8>> {
         self.numbers(b"").into_iter().map(|pid| self.place(pid)).collect()
     }
 
-    /// The process itself; if its first thread has exited, which then shows neither memory nor files, another one.
+    /// The directory of the process, or that of another thread if its first thread has exited and shows neither
+    /// memory nor files.
     fn place(&self, pid: Vec<u8>) -> Vec<u8> {
         if self.has_memory(&pid) {
             return pid;
@@ -91,7 +92,7 @@ impl Processes {
         threads.find(|thread| self.has_memory(thread)).unwrap_or(pid)
     }
 
-    /// Told by the whole address space: of a process that is swapped out nothing is resident.
+    /// Decided by the total address space: a process that is swapped out has no resident pages.
     fn has_memory(&self, place: &[u8]) -> bool {
         let text = self.read(place, "statm");
         text.split_whitespace().next().is_some_and(|pages| pages != "0")
@@ -99,50 +100,50 @@ impl Processes {
 
     /// The entries of a directory that are processes or threads.
     fn numbers(&self, path: &[u8]) -> Vec<Vec<u8>> {
-        // Opened anew: a descriptor remembers how far it was read.
+        // Opened again: a descriptor remembers its read position.
         let dir = beneath::open(self.proc.as_fd(), path, beneath::DIR);
         let names = dir.and_then(|dir| beneath::names(dir.as_fd())).unwrap_or_default();
         let numbers = names.into_iter().map(|listed| listed.name);
         numbers.filter(|name| name.iter().all(u8::is_ascii_digit)).collect()
     }
 
-    /// A file of a process; nothing if it has ended.
+    /// A file of a process; empty if the process has ended.
     fn read(&self, place: &[u8], file: &str) -> String {
         let path = [place, b"/", file.as_bytes()].concat();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mut text = String::new();
         if let Ok(fd) = openat(&self.proc, OsStr::from_bytes(&path), flags, Mode::empty()) {
-            // One that dies while it is read has no memory any more.
+            // A process that dies while it is read has no memory any more.
             let _ = std::fs::File::from(fd).read_to_string(&mut text);
         }
         text
     }
 
-    /// With the pages of files, and those that it shares with others: never less than it uses.
+    /// Including pages of files and shared pages: never less than the process uses.
     fn resident(&self, place: &[u8]) -> Used {
         let text = self.read(place, "statm");
         let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
         Used { own: pages.unwrap_or(0).saturating_mul(self.page_bytes), files: 0 }
     }
 
-    /// Without the pages of files; still with those that it shares with others.
+    /// Without pages of files, but including shared pages.
     fn own(&self, place: &[u8]) -> Used {
         let text = self.read(place, "status");
         Used { own: kib_sum(&text, &["RssAnon:", "VmSwap:"]), files: kib_sum(&text, &["RssShmem:"]) }
     }
 
-    /// Of pages that are shared with others its part only.
+    /// Shared pages count proportionally.
     fn share(&self, place: &[u8]) -> Used {
         let text = self.read(place, "smaps_rollup");
         if text.is_empty() {
-            // A process that cannot be looked into counts with all it has.
+            // A process that cannot be inspected counts with all its pages.
             return self.own(place);
         }
         Used { own: kib_sum(&text, &["Pss_Anon:", "SwapPss:"]), files: kib_sum(&text, &["Pss_Shmem:"]) }
     }
 
-    /// Files without a name that somebody holds open: in memory; and in the workspace, whose files are on an
-    /// overlay or on the file system `disk`.
+    /// Nameless files that a process holds open: in memory, and in the workspace, whose files are on an overlay or on
+    /// the file system `disk`.
     pub fn nameless(&self, disk: Option<u64>) -> Nameless {
         let mut found = Nameless::default();
         let mut seen = HashSet::new();
@@ -171,7 +172,7 @@ impl Processes {
     }
 }
 
-/// An overlay gives its files devices that no other stat tells.
+/// An overlay reports device numbers for its files that stat(2) shows nowhere else.
 fn is_on_overlay(fds: BorrowedFd<'_>, name: &OsStr) -> bool {
     const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
     let file = openat(fds, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
@@ -179,7 +180,7 @@ fn is_on_overlay(fds: BorrowedFd<'_>, name: &OsStr) -> bool {
     kind == Some(OVERLAYFS_MAGIC)
 }
 
-/// What a file takes, as stat(2) counts it.
+/// The disk usage of a file, from its number of blocks in stat(2).
 pub fn blocks(blocks: i64) -> u64 {
     const BLOCK_BYTES: u64 = 512;
     u64::try_from(blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES)
@@ -194,7 +195,7 @@ fn kib_sum(text: &str, words: &[&str]) -> u64 {
     words.iter().map(|word| kib(text, word)).sum::<u64>().saturating_mul(1024)
 }
 
-/// Which file system a directory is on.
+/// The device number of a directory's file system.
 pub fn device(dir: BorrowedFd<'_>) -> Option<u64> {
     rustix::fs::fstat(dir).ok().map(|stat| stat.st_dev)
 }
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_holds_is_found() {
+    fn memory_of_a_process_is_found() {
         let processes = of_this_machine();
         let us = std::process::id().to_string();
         let before = processes.share(us.as_bytes());
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_together_is_beyond_a_small_limit_only() {
+    fn the_sum_of_all_processes_is_compared_with_the_limit() {
         let processes = of_this_machine();
         assert!(processes.are_beyond(4096, 0));
         assert!(!processes.are_beyond(1 << 50, 0));
@@ -227,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_mapped_is_not_counted_twice() {
+    fn a_mapped_file_is_not_counted_twice() {
         let used = Used { own: 10, files: 300 };
         assert_eq!((used.total(0), used.total(300), used.total(400)), (310, 310, 410));
     }
 
     #[test]
-    fn a_file_in_memory_that_nobody_maps_is_found() {
+    fn unmapped_files_in_memory_are_found() {
         // Only the threads of this process: others open and close files at any time.
         let own = std::path::Path::new("/proc/self/task");
         let processes = Processes::new(beneath::open_root(own).unwrap());

@@ -1,8 +1,7 @@
-//! A thread that looks at what the command uses where no mechanism of the kernel bounds it, and says when it is
-//! too much.
+//! A thread that watches resources for which the kernel enforces no limit, and reports when a limit is exceeded.
 //!
-//! It never stops anybody itself: the supervisor does. A look is taken more rarely the longer it takes, so
-//! that looking costs about a twentieth of one processor.
+//! It never stops a process itself: the supervisor does. The longer a check takes, the less often it is done, so that
+//! watching costs about a twentieth of one processor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,30 +20,30 @@ use avfs_types::pause;
 use super::footprint::{Enough, Footprint, measure};
 use super::processes::{Processes, device};
 
-/// Between two looks at the memory.
+/// The interval between checks of the memory.
 const MEMORY_PERIOD: Duration = Duration::from_millis(50);
-/// However many processes there are: a bomb needs no longer.
+/// The maximum interval, for any number of processes: a fork bomb does not need longer.
 const MEMORY_PERIOD_MAX: Duration = Duration::from_millis(500);
-/// Who is beyond the limit for a moment only (two processes that share everything until one of them execs) is
-/// not stopped.
+/// A limit exceeded only for a moment (two processes that share everything until one of them execs) does not stop the
+/// command.
 const MEMORY_CONFIRMED_AFTER: Duration = Duration::from_millis(10);
-/// Between two looks at how full the disk is, which tells when a walk is due.
+/// The interval between checks of the free disk space, which show when a walk is due.
 const DISK_PERIOD: Duration = Duration::from_millis(100);
 const DISK_PERIOD_MAX: Duration = Duration::from_secs(5);
-/// Between two walks though the disk seems as full as before: some file systems tell what was written only later,
-/// and btrfs never how many files there are.
+/// The interval between walks if the free disk space has not changed: some file systems report writes only later, and
+/// btrfs never reports the number of files.
 const DISK_STILL_PERIOD: Duration = Duration::from_secs(2);
 const DISK_STILL_PERIOD_MAX: Duration = Duration::from_secs(60);
-/// Of the time a look takes, how often it must pass until the next.
+/// The minimum interval between checks, as a multiple of the time that a check takes.
 const COST_SHARE: u32 = 20;
-/// The same when the disk is being filled.
+/// The same while the disk is filling up.
 const COST_SHARE_URGENT: u32 = 2;
 
-/// What is watched.
+/// The watched resources.
 pub struct Looks {
     pub memory: Option<u64>,
     pub disk: Option<DiskLook>,
-    /// Nothing where they cannot be seen.
+    /// `None` if they cannot be inspected.
     pub processes: Option<Processes>,
 }
 
@@ -53,13 +52,13 @@ pub struct DiskLook {
     pub root: OwnedFd,
     pub bytes: Option<u64>,
     pub files: Option<u64>,
-    /// What was there before the command.
+    /// The usage before the command.
     pub before: Footprint,
-    /// How full the disk was then.
+    /// The free disk space before the command.
     pub filled: Filled,
 }
 
-/// A watch that goes on.
+/// A running watch.
 pub struct Watch {
     ours: OwnedFd,
     stop: Arc<AtomicBool>,
@@ -75,7 +74,7 @@ impl Watch {
         let watching = move || {
             let mut watcher = Watcher::new(looks, &stopping);
             if let Some(kind) = watcher.until_beyond(theirs.as_fd()) {
-                // If nobody listens any more the command is gone.
+                // If the supervisor no longer listens, the command is gone.
                 let _ = rustix::net::send(&theirs, &[place(kind)], SendFlags::NOSIGNAL);
             }
             watcher.looks
@@ -84,13 +83,13 @@ impl Watch {
         Ok(Self { ours, stop, thread })
     }
 
-    /// Readable when a limit is exceeded.
+    /// Readable once a limit is exceeded.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.ours.as_fd()
     }
 
-    /// The limit that was exceeded.
+    /// The exceeded limit.
     #[must_use]
     pub fn exceeded(&self) -> Option<LimitKind> {
         let mut byte = [0];
@@ -100,7 +99,7 @@ impl Watch {
         }
     }
 
-    /// Ends the watch, and gives back what it looked at.
+    /// Ends the watch and returns its resources.
     #[must_use]
     pub fn finish(self) -> Option<Looks> {
         let Self { ours, stop, thread } = self;
@@ -110,15 +109,15 @@ impl Watch {
     }
 }
 
-/// A limit as a byte.
+/// A limit, encoded as a byte.
 fn place(kind: LimitKind) -> u8 {
     let at = LimitKind::ALL.iter().position(|it| *it == kind);
     at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
 }
 
 impl Looks {
-    /// The limit of the disk that is exceeded, with nobody left who writes: a quick command may have ended before
-    /// anybody looked.
+    /// The disk limit that is exceeded after all processes have ended: a short command may end before the first
+    /// check.
     #[must_use]
     pub fn exceeded_in_the_end(&self) -> Option<LimitKind> {
         let disk = self.disk.as_ref()?;
@@ -134,18 +133,18 @@ struct Watcher<'a> {
     pace: DiskPace,
 }
 
-/// When to walk next.
+/// Decides when to walk next.
 struct DiskPace {
-    /// How full the disk was at the last walk.
+    /// The free disk space at the last walk.
     filled: Filled,
-    /// What may still be written, as of the last walk.
+    /// The remaining room as of the last walk.
     room_bytes: u64,
     room_files: u64,
     walked_at: Instant,
     cost: Duration,
 }
 
-/// What others say of a file system: cheap, but of everybody on it together.
+/// The free space of a file system: cheap to read, but it covers all users of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
     free_bytes: u64,
@@ -163,13 +162,13 @@ impl Filled {
 impl<'a> Watcher<'a> {
     fn new(looks: Looks, stop: &'a AtomicBool) -> Self {
         let now = Instant::now();
-        // No disk was ever this empty: the first look is a walk.
+        // More free space than any disk has, so that the first check is a walk.
         let filled = Filled { free_bytes: u64::MAX, free_files: u64::MAX };
         let pace = DiskPace { filled, room_bytes: 0, room_files: 0, walked_at: now, cost: Duration::ZERO };
         Self { looks, stop, memory_at: now + MEMORY_PERIOD, disk_at: now + DISK_PERIOD, pace }
     }
 
-    /// Looks again and again; nothing when the supervisor has hung up.
+    /// Checks repeatedly; `None` once the supervisor has hung up.
     fn until_beyond(&mut self, supervisor: BorrowedFd<'_>) -> Option<LimitKind> {
         loop {
             let next = match (self.looks.memory, &self.looks.disk) {
@@ -206,7 +205,7 @@ impl<'a> Watcher<'a> {
 
     fn is_beyond_memory(&self, limit: u64) -> bool {
         let Some(processes) = &self.looks.processes else { return false };
-        // Files in memory that have no name are nobody's pages until somebody maps them.
+        // Pages of nameless files in memory belong to no process until one maps them.
         let nameless = processes.nameless(None).memory_bytes;
         processes.are_beyond(limit, nameless)
     }
@@ -221,7 +220,7 @@ impl<'a> Watcher<'a> {
         let begun = Instant::now();
         let mut found = disk.footprint(stop)?;
         if found.closed > 0 {
-            // What is in a closed directory is at most what the whole disk has lost meanwhile.
+            // The content of an unreadable directory is at most the space that the whole disk has lost since.
             let lost = |before: u64, now: u64| before.saturating_sub(now);
             let bytes = lost(disk.filled.free_bytes, filled.free_bytes).saturating_add(disk.before.bytes);
             let files = lost(disk.filled.free_files, filled.free_files).saturating_add(disk.before.files);
@@ -237,7 +236,7 @@ impl<'a> Watcher<'a> {
 }
 
 impl DiskPace {
-    /// Whether to walk now, so long after the last walk.
+    /// Whether to walk now, given the time since the last walk.
     fn is_due(&self, now: Filled, since_walk: Duration) -> bool {
         let still = now == self.filled;
         let urgent = self.filled.free_bytes.saturating_sub(now.free_bytes) >= self.room_bytes
@@ -261,7 +260,7 @@ impl DiskPace {
 }
 
 impl DiskLook {
-    /// Walks the tree, as far as is needed to see that it is too large.
+    /// Walks the tree until it is clear whether it is too large.
     fn footprint(&self, stop: &AtomicBool) -> Option<Footprint> {
         let enough = |limit: Option<u64>, before: u64| limit.map_or(u64::MAX, |it| it.saturating_add(before));
         let enough = Enough {
@@ -279,7 +278,7 @@ impl DiskLook {
         }
     }
 
-    /// The limit that is exceeded, with so many bytes beside what the walk found.
+    /// The exceeded limit, with `nameless` bytes in addition to those found by the walk.
     fn beyond(&self, found: Footprint, nameless: u64) -> Option<LimitKind> {
         let grown = self.grown(found);
         if self.bytes.is_some_and(|limit| grown.bytes.saturating_add(nameless) > limit) {
@@ -289,7 +288,7 @@ impl DiskLook {
     }
 }
 
-/// Waits; true as soon as the supervisor has hung up.
+/// Waits until `moment`; returns true as soon as the supervisor has hung up.
 fn hung_up_before(supervisor: BorrowedFd<'_>, moment: Instant) -> bool {
     loop {
         let left = moment.saturating_duration_since(Instant::now());
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_grows_too_large_is_seen() {
+    fn a_tree_that_grows_too_large_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let looks = || {
             let disk = Some(look(dir.path(), Some(1 << 20), Some(5)));
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_too_much_is_seen() {
+    fn excessive_memory_is_reported() {
         let looks = || {
             let proc = beneath::open_root(std::path::Path::new("/proc")).unwrap();
             Looks { memory: Some(4096), disk: None, processes: Some(Processes::new(proc)) }
@@ -359,30 +358,30 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_is_due_when_somebody_wrote_and_sooner_the_less_room_there_is() {
+    fn a_walk_is_due_after_writes_and_sooner_with_less_room() {
         let filled = Filled { free_bytes: 1000, free_files: 100 };
         let after = Duration::from_secs;
         let walked =
             |cost| DiskPace { filled, room_bytes: 500, room_files: 50, walked_at: Instant::now(), cost };
         let pace = walked(Duration::ZERO);
         assert!(!pace.is_due(filled, after(1)), "nothing was written");
-        assert!(pace.is_due(filled, after(3)), "a file system that reports nothing is not walked");
+        assert!(pace.is_due(filled, after(3)), "no walk on a file system that reports nothing");
         assert!(!walked(after(1)).is_due(filled, after(3)));
-        assert!(walked(after(60)).is_due(filled, after(61)), "no bound in time");
+        assert!(walked(after(60)).is_due(filled, after(61)), "the interval is unbounded");
         assert!(pace.is_due(Filled { free_bytes: 999, ..filled }, after(1)));
         let pace = walked(Duration::from_millis(300));
         assert!(
             !pace.is_due(Filled { free_bytes: 999, ..filled }, after(1)),
-            "a slow walk comes again too soon"
+            "a slow walk is repeated too soon"
         );
-        assert!(pace.is_due(Filled { free_bytes: 400, ..filled }, after(1)), "the room may be used up");
+        assert!(pace.is_due(Filled { free_bytes: 400, ..filled }, after(1)), "the limit may be reached");
         assert!(pace.is_due(Filled { free_files: 40, ..filled }, after(1)));
         let nothing_left = Filled { free_bytes: 0, free_files: 0 };
-        assert!(!walked(after(60)).is_due(nothing_left, after(1)), "nothing but walks");
+        assert!(!walked(after(60)).is_due(nothing_left, after(1)), "walks take all the time");
     }
 
     #[test]
-    fn limits_cross_as_a_byte() {
+    fn limits_are_encoded_as_a_byte() {
         for kind in LimitKind::ALL {
             assert_eq!(LimitKind::ALL.get(usize::from(place(*kind))), Some(kind));
         }

@@ -1,4 +1,4 @@
-//! Becoming another program.
+//! execve(2).
 
 use std::ffi::{CStr, CString};
 
@@ -6,10 +6,10 @@ use rustix::fs::{Mode, OFlags, open};
 
 use super::{Errno, last_errno};
 
-/// Strings as execve(2) wants them: an array of pointers that ends with null. Made before the clone.
+/// Strings in the form of execve(2): a null-terminated array of pointers. Created before the clone.
 pub struct StringTable {
     pointers: Vec<*const libc::c_char>,
-    /// What the pointers point to.
+    /// The strings that the pointers refer to.
     _strings: Vec<CString>,
 }
 
@@ -33,12 +33,13 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Becomes the program; returns only with the reason why not.
+    /// Executes the program; returns only on failure, with the reason.
     pub fn run(&self) -> Errno {
         let mut worst = Errno::NOENT;
         for (candidate, as_script) in self.candidates.iter().zip(&self.as_script) {
             match execve(candidate, &self.arguments, &self.environment) {
-                // Inspection for further on, as a shell does; what is there but may not be run is told in the end.
+                // Continue the search, as a shell does. A file that exists but cannot be executed is reported at the
+                // end.
                 Errno::NOENT | Errno::NOTDIR => {}
                 Errno::ACCESS => worst = Errno::ACCESS,
                 Errno::NOEXEC if is_binary(candidate) => return Errno::NOEXEC,
@@ -50,11 +51,11 @@ impl Exec {
     }
 }
 
-/// Bytes that are looked at.
+/// The number of bytes that are examined.
 const LOOK_BYTES: usize = 128;
 
-/// True for a program of another architecture, or something else that is no script: it is an ELF file, or has a NUL byte in
-/// its first line, as bash decides. What cannot be read is left to the shell.
+/// True for a program of another architecture, or any other file that is not a script: an ELF file, or a NUL byte in
+/// the first line, which is bash's test. A file that cannot be read is left to the shell.
 fn is_binary(file: &CStr) -> bool {
     let Ok(file) = open(file, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()) else {
         return false;
@@ -69,7 +70,7 @@ fn is_no_script(bytes: &[u8]) -> bool {
 }
 
 fn execve(file: &CStr, arguments: &StringTable, environment: &StringTable) -> Errno {
-    // SAFETY: `file` is a C string; both tables hold pointers to living C strings and end with null, by the
+    // SAFETY: `file` is a C string; both tables hold pointers to live C strings and are null-terminated, by the
     // constructor of StringTable.
     unsafe { libc::execve(file.as_ptr(), arguments.pointers.as_ptr(), environment.pointers.as_ptr()) };
     last_errno()
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nul_in_the_first_line_or_an_elf_header_makes_no_script() {
+    fn elf_files_and_files_with_a_nul_in_the_first_line_are_not_scripts() {
         for script in [&b""[..], b"echo hi", b"echo hi\n\0\0", b"\x7fEL"] {
             assert!(!is_no_script(script), "{script:?}");
         }

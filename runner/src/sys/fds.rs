@@ -1,4 +1,4 @@
-//! Descriptors by number, for the moments before an exec.
+//! Operations on descriptors by number, before an exec.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,17 +17,16 @@ pub fn dup_to(fd: BorrowedFd<'_>, number: i32) -> Result<()> {
 }
 
 fn close_range(first: u32, last: u32, flags: libc::c_uint) -> Result<()> {
-    // SAFETY: takes numbers only; what it does to descriptors is the caller's wish.
+    // SAFETY: takes numbers only; the caller is responsible for the effect on the descriptors.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }).map(drop)
 }
 
-/// Everything above stderr is closed by the next exec: an inherited descriptor of a directory leads out of
-/// any root.
+/// Marks all descriptors above stderr close-on-exec: an inherited descriptor of a directory leads out of any root.
 pub fn keep_only_low_fds() -> Result<()> {
     close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
 }
 
-/// Closes every descriptor but one.
+/// Closes every descriptor except one.
 ///
 /// Only for a process that was cloned and will not touch the values that own the others.
 pub fn close_all_but(fd: BorrowedFd<'_>) -> Result<()> {
@@ -40,16 +39,16 @@ pub fn close_all_but(fd: BorrowedFd<'_>) -> Result<()> {
 
 /// Closes a descriptor that belongs to the process this one was cloned from.
 pub fn close_in_child(fd: BorrowedFd<'_>) {
-    // SAFETY: in the clone nobody uses the value that owns it.
+    // SAFETY: the owner of the descriptor is not used in the clone.
     unsafe { libc::close(fd.as_raw_fd()) };
 }
 
-/// A descriptor the caller named by its number, as a file of our own that no command inherits.
+/// Duplicates a descriptor that the caller named by number, as a file that no command inherits.
 pub fn adopt_fd(number: i32) -> Result<File> {
     if number < 0 {
         return Err(Errno::BADF);
     }
-    // SAFETY: only borrowed for the duplication, which fails if nothing is open there.
+    // SAFETY: only borrowed for the duplication, which fails if the descriptor is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = rustix::fs::fcntl_getfl(borrowed)?;
     if !flags.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR) {

@@ -1,4 +1,4 @@
-//! Landlock: rules about files that a process sets itself, and all it starts keep.
+//! Landlock: file access rules that a process sets on itself, inherited by all its descendants.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -7,7 +7,7 @@ use super::{Errno, Result, check};
 const RULE_PATH_BENEATH: libc::c_long = 1;
 const CREATE_RULESET_VERSION: libc::c_long = 1;
 
-/// What is handled: refused unless a rule allows it.
+/// The handled access rights: refused unless a rule allows them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RulesetAttr {
@@ -22,7 +22,7 @@ struct PathBeneath {
     parent: i32,
 }
 
-/// The version of Landlock this kernel has, if any.
+/// The Landlock ABI version of this kernel, if supported.
 pub fn landlock_abi() -> Option<u32> {
     // SAFETY: with the version flag the kernel reads no attributes.
     let outcome =
@@ -30,13 +30,13 @@ pub fn landlock_abi() -> Option<u32> {
     u32::try_from(check(outcome).ok()?).ok()
 }
 
-/// Rules in the making.
+/// A ruleset that is not enforced yet.
 pub struct Ruleset(OwnedFd);
 
 impl Ruleset {
-    /// A kernel that knows fewer fields takes the others for what they are if they are zero.
+    /// An older kernel, which knows fewer fields, accepts the additional ones if they are zero.
     pub fn new(attr: &RulesetAttr) -> Result<Self> {
-        // SAFETY: `attr` has the layout and the size that are told, and lives through the call.
+        // SAFETY: `attr` has the layout and the size that are passed, and lives through the call.
         let outcome = unsafe {
             libc::syscall(
                 libc::SYS_landlock_create_ruleset,
@@ -46,11 +46,11 @@ impl Ruleset {
             )
         };
         let fd = i32::try_from(check(outcome)?).map_err(|_| Errno::OVERFLOW)?;
-        // SAFETY: the call succeeded, so `fd` is open and nobody else's.
+        // SAFETY: the call succeeded, so `fd` is open and has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Allows something on a file, or on everything beneath a directory.
+    /// Allows access rights on a file, or on everything below a directory.
     pub fn allow(&self, place: BorrowedFd<'_>, rights: u64) -> Result<()> {
         let rule = PathBeneath { allowed: rights, parent: place.as_raw_fd() };
         // SAFETY: `rule` has the packed layout of the kernel's record and lives through the call.
@@ -66,7 +66,7 @@ impl Ruleset {
         .map(drop)
     }
 
-    /// From here on it holds, for good.
+    /// Enforces the ruleset on this thread. It cannot be undone.
     pub fn enforce(self) -> Result<()> {
         // SAFETY: takes numbers only.
         check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0_usize) })

@@ -1,7 +1,7 @@
-//! The only unsafe code: one function for each call to the kernel that the crates do not offer safely.
+//! The only unsafe code: one function for each system call that the crates do not wrap safely.
 //!
-//! What runs between a clone and an exec must not allocate: another thread may have held the allocator's
-//! lock at the moment of the clone. Everything here keeps to that.
+//! Code that runs between a clone and an exec must not allocate: another thread may have held the allocator's lock at
+//! the time of the clone. Everything here follows this rule.
 
 mod exec;
 mod fds;
@@ -36,7 +36,7 @@ pub use rustix::io::Errno;
 
 pub type Result<T> = std::result::Result<T, Errno>;
 
-/// The kernel's answer to a raw call.
+/// The result of a raw system call.
 fn check(outcome: libc::c_long) -> Result<libc::c_long> {
     if outcome >= 0 { Ok(outcome) } else { Err(last_errno()) }
 }

@@ -1,11 +1,11 @@
-//! mount_setattr(2), which neither rustix nor nix has.
+//! mount_setattr(2), which is missing in both rustix and nix.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::{Result, check};
 
-/// What a mount gets.
+/// Attributes of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountAttr(u64);
 
@@ -28,12 +28,12 @@ struct RawAttr {
     userns_fd: u64,
 }
 
-/// Sets attributes on the mount that a descriptor (of open_tree) stands for, and on all mounts beneath it.
+/// Sets attributes on the mount of a descriptor (from open_tree), and on all mounts below it.
 pub fn set_mount_attr(mount: BorrowedFd<'_>, attr: MountAttr) -> Result<()> {
     let raw = RawAttr { set: attr.0, clear: 0, propagation: 0, userns_fd: 0 };
     let empty: &CStr = c"";
     let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
-    // SAFETY: the path is a C string, `raw` has the layout and the size that are told.
+    // SAFETY: the path is a C string, `raw` has the layout and the size that are passed.
     check(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

@@ -1,16 +1,16 @@
-//! The loopback interface of a new network namespace, which starts out down, and the addresses of this one.
+//! The loopback interface of a new network namespace, which is initially down, and the addresses of the current one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::{Result, check};
 
-/// Raises `lo`. Needs the rights over the namespace: before they are dropped.
+/// Brings up `lo`. Needs privileges over the namespace, so it must be called before they are dropped.
 pub fn raise_loopback() -> Result<()> {
     // SAFETY: takes numbers only.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     check(libc::c_long::from(fd))?;
-    // SAFETY: the call succeeded, so `fd` is open and nobody else's.
+    // SAFETY: the call succeeded, so `fd` is open and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: an all-zero ifreq is a valid value of a plain struct.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -26,12 +26,12 @@ pub fn raise_loopback() -> Result<()> {
     .map(drop)
 }
 
-/// A list of interfaces as libc made it.
+/// The list of interfaces that getifaddrs(3) returned.
 struct Interfaces(*mut libc::ifaddrs);
 
 impl Drop for Interfaces {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from getifaddrs, and nothing that was read from it is a reference.
+        // SAFETY: the pointer came from getifaddrs, and no reference into the list is left.
         unsafe { libc::freeifaddrs(self.0) };
     }
 }
@@ -57,15 +57,15 @@ fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: not null, so libc has put an address there; each begins with its family.
+    // SAFETY: not null, so it points to an address; each one begins with its family.
     match i32::from(unsafe { (*address).sa_family }) {
         libc::AF_INET => {
-            // SAFETY: of this family it is a sockaddr_in.
+            // SAFETY: an address of this family is a sockaddr_in.
             let address = unsafe { *address.cast::<libc::sockaddr_in>() };
             Some(Ipv4Addr::from_bits(u32::from_be(address.sin_addr.s_addr)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: of this family it is a sockaddr_in6.
+            // SAFETY: an address of this family is a sockaddr_in6.
             let address = unsafe { *address.cast::<libc::sockaddr_in6>() };
             Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
         }

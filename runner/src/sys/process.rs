@@ -1,4 +1,4 @@
-//! Processes: made in new namespaces, reaped, measured, ended.
+//! Processes: creation in new namespaces, reaping, resource usage, killing.
 
 use super::{Errno, Result, check};
 
@@ -23,13 +23,13 @@ impl CloneFlags {
     }
 }
 
-/// Makes a process, in new namespaces where flags ask for them, that runs `child` and nothing else.
+/// Creates a process, in new namespaces if the flags ask for them, that runs only `child`.
 ///
 /// `child` must not allocate or take a lock of this process: other threads exist only in the parent.
 pub fn clone_process(flags: CloneFlags, child: impl FnOnce() -> u8) -> Result<Pid> {
     let flags = libc::c_long::from(flags.0 | libc::SIGCHLD);
-    // SAFETY: without CLONE_VM and with a null stack the child gets a copy of this address space and goes on
-    // from here, as after fork(2). Pointers for thread ids are null because no flag asks for them.
+    // SAFETY: without CLONE_VM and with a null stack the child gets a copy of this address space and continues from
+    // here, as after fork(2). Pointers for thread ids are null because no flag asks for them.
     let outcome = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
     match check(outcome)? {
         0 => exit_now(child()),
@@ -37,9 +37,10 @@ pub fn clone_process(flags: CloneFlags, child: impl FnOnce() -> u8) -> Result<Pi
     }
 }
 
-/// Ends this process at once: no destructors, no buffers written, which belong to the process it was cloned from.
+/// Ends this process at once: runs no destructors and flushes no buffers, which belong to the process it was cloned
+/// from.
 pub fn exit_now(code: u8) -> ! {
-    // SAFETY: ends the process; nothing of it is used afterwards.
+    // SAFETY: ends the process, so nothing is used afterwards.
     unsafe { libc::_exit(i32::from(code)) }
 }
 
@@ -47,7 +48,7 @@ pub fn exit_now(code: u8) -> ! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaped {
     pub pid: Pid,
-    /// As wait(2) tells it.
+    /// The wait(2) status.
     pub status: i32,
 }
 
@@ -58,14 +59,14 @@ pub enum Wait {
     UntilItEnds,
 }
 
-/// Takes the status of any child that has ended, or was stopped if it is not waited for; nothing if there are children but
-/// none has. With no children at all it is [`Errno::CHILD`].
+/// Takes the status of any child that has ended or, with `Wait::No`, was stopped. `None` if there are children, but
+/// no status is available. Without children it fails with [`Errno::CHILD`].
 pub fn reap_any(wait: Wait) -> Result<Option<Reaped>> {
     wait4(-1, wait)
 }
 
-/// Takes the status of one child, as wait(2) gives it; nothing if it has not ended. If wait4(2) fails, as it does under
-/// some tracers and filters, waitid(2) is asked.
+/// Takes the wait(2) status of one child; `None` if it has not ended. If wait4(2) fails, as it does under some
+/// tracers and filters, waitid(2) is used.
 pub fn reap(pid: Pid, wait: Wait) -> Result<Option<i32>> {
     match wait4(pid, wait) {
         Ok(reaped) => {
@@ -120,17 +121,17 @@ fn waitid(pid: Pid, wait: Wait) -> Result<Option<i32>> {
     }
 }
 
-/// Sends a signal to every process of the pid namespace but the caller, who is its first one.
+/// Sends a signal to every process of the pid namespace except the caller, which is its first process.
 pub fn kill_all(signal: i32) -> Result<()> {
     // SAFETY: takes numbers only.
     match check(libc::c_long::from(unsafe { libc::kill(-1, signal) })) {
-        // Nobody is left.
+        // No process is left.
         Ok(_) | Err(Errno::SRCH) => Ok(()),
         Err(errno) => Err(errno),
     }
 }
 
-/// What the children that were waited for have used, and theirs.
+/// The resource usage of the children that were waited for, and of their descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeUsage {
     pub user_micros: u64,
@@ -153,13 +154,13 @@ pub fn children_usage() -> TreeUsage {
     }
 }
 
-/// Leaves the caller's keys behind: an inherited session keyring holds credentials of the host.
+/// Detaches from the caller's keys: an inherited session keyring holds credentials of the host.
 pub fn join_new_session_keyring() -> Result<()> {
     const KEYCTL_JOIN_SESSION_KEYRING: libc::c_long = 1;
-    // SAFETY: a null name makes an anonymous keyring; nothing is read or written.
+    // SAFETY: a null name creates an anonymous keyring; no memory is read or written.
     let outcome = unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0_usize) };
     match check(outcome) {
-        // A kernel without keyrings, or a filter that forbids the call, leaves none to be reached either way.
+        // On a kernel without keyrings, or if a filter forbids the call, no keyring can be reached anyway.
         Ok(_) | Err(Errno::NOSYS | Errno::PERM) => Ok(()),
         Err(errno) => Err(errno),
     }
@@ -170,12 +171,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waitid_gives_the_status_that_wait4_gives() {
+    fn waitid_returns_the_same_status_as_wait4() {
         for (code, signal) in [(0, 0), (7, 0), (255, 0), (0, libc::SIGKILL)] {
             let status = [reap, |pid, wait| waitid(pid, wait)].map(
                 |wait_for: fn(Pid, Wait) -> Result<Option<i32>>| {
                     let child = clone_process(CloneFlags::default(), || {
-                        // SAFETY: takes numbers only; this is a process of its own.
+                        // SAFETY: takes numbers only; this is a separate process.
                         unsafe { libc::kill(libc::getpid(), signal) };
                         code
                     });

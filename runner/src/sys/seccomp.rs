@@ -1,4 +1,4 @@
-//! seccomp(2): a filter for this process and all it starts, and the notifications that a filter may send.
+//! seccomp(2): a filter for this process and its descendants, and the notifications that a filter may send.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -7,24 +7,25 @@ use super::{Errno, Result, check};
 /// One instruction of a filter.
 pub type Instruction = libc::sock_filter;
 
-/// A call that a filter left to the listener.
+/// A system call that a filter passed to the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
     pub id: u64,
-    /// Who calls, as this process sees it.
+    /// The calling thread's id, in this process's pid namespace.
     pub thread: u32,
     pub number: i32,
     pub arguments: [u64; 6],
 }
 
-/// Installs a filter for good. It must not gain privileges any more, or the kernel refuses.
+/// Installs a filter permanently. The kernel requires no_new_privs.
 pub fn install_filter(program: &[Instruction]) -> Result<()> {
     install(program, 0).map(drop)
 }
 
-/// The same, with a descriptor that calls are sent to for which the filter says so.
+/// The same, with a descriptor that receives the calls for which the filter requests a notification.
 pub fn install_filter_with_listener(program: &[Instruction]) -> Result<OwnedFd> {
-    // Whoever waits for an answer sees no other signal than one that kills: these calls fail with EINTR nowhere else.
+    // While a caller waits for an answer, only fatal signals interrupt it: outside of avfs these calls never fail
+    // with EINTR.
     let unbroken = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     let fd = match install(program, unbroken) {
         // A kernel before 5.19.
@@ -32,7 +33,7 @@ pub fn install_filter_with_listener(program: &[Instruction]) -> Result<OwnedFd> 
         other => other?,
     };
     let fd = i32::try_from(fd).map_err(|_| Errno::OVERFLOW)?;
-    // SAFETY: the call succeeded, so `fd` is open and nobody else's.
+    // SAFETY: the call succeeded, so `fd` is open and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -46,9 +47,10 @@ fn install(program: &[Instruction], flags: libc::c_ulong) -> Result<libc::c_long
     })
 }
 
-/// Takes the next call. Waits if there is none, so poll first; [`Errno::NOENT`] if its process died meanwhile.
+/// Receives the next call. Blocks if there are no calls, so poll first. [`Errno::NOENT`] if its process died
+/// meanwhile.
 pub fn receive_notification(listener: BorrowedFd<'_>) -> Result<Notification> {
-    // SAFETY: an all-zero seccomp_notif is a valid value of a plain struct, and what the kernel wants to be given.
+    // SAFETY: an all-zero seccomp_notif is a valid value of a plain struct, and the kernel requires it to be zeroed.
     let mut record: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: the request names the size of the record, which lives through the call.
     check(libc::c_long::from(unsafe {
@@ -62,12 +64,13 @@ pub fn receive_notification(listener: BorrowedFd<'_>) -> Result<Notification> {
     })
 }
 
-/// Lets the call fail with an errno. [`Errno::NOENT`] if nobody waits for the answer any more.
+/// Makes the call fail with an errno. [`Errno::NOENT`] if the caller no longer waits for the answer.
 pub fn refuse_notification(listener: BorrowedFd<'_>, id: u64, errno: u16) -> Result<()> {
     answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: -i32::from(errno), flags: 0 })
 }
 
-/// Lets the kernel carry out the call as if there were no listener. Whatever the caller's memory holds by then counts.
+/// Lets the kernel execute the call as if there were no listener, with the arguments in the caller's memory at that
+/// time.
 pub fn continue_notification(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
     let flags = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).map_err(|_| Errno::INVAL)?;
     answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: 0, flags })

@@ -1,4 +1,4 @@
-//! Signals: blocked, read from a descriptor, and given back to a command as it would have found them.
+//! Signals: blocked, read from a descriptor, and restored to the caller's dispositions for a command.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ impl SignalSet {
     #[must_use]
     pub fn of(signals: &[i32]) -> Self {
         let mut set = std::mem::MaybeUninit::uninit();
-        // SAFETY: sigemptyset initializes what it is given.
+        // SAFETY: sigemptyset initializes its argument.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
         // SAFETY: initialized by the call above.
         let mut set = unsafe { set.assume_init() };
         for signal in signals {
-            // SAFETY: `set` is valid; a number that is no signal is refused, not written.
+            // SAFETY: `set` is valid; an invalid signal number is rejected, not written.
             unsafe { libc::sigaddset(&raw mut set, *signal) };
         }
         Self(set)
@@ -26,25 +26,25 @@ impl SignalSet {
 }
 
 fn mask(how: i32, set: &SignalSet) -> Result<()> {
-    // SAFETY: the set is valid and the old one is not asked for.
+    // SAFETY: the set is valid and the old one is not requested.
     let failed = unsafe { libc::pthread_sigmask(how, &raw const set.0, std::ptr::null_mut()) };
     if failed == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(failed)) }
 }
 
-/// Holds these signals back in this thread and in those it starts from now on.
+/// Blocks these signals in this thread and in those it starts from now on.
 pub fn block(set: &SignalSet) -> Result<()> {
     mask(libc::SIG_BLOCK, set)
 }
 
-/// As [`block`]; gives what was held back before.
+/// As [`block`]; returns the previous mask.
 pub fn block_also(set: &SignalSet) -> Result<SignalSet> {
     let mut before = SignalSet::of(&[]);
-    // SAFETY: both sets are valid, and the old one is written to a set of our own.
+    // SAFETY: both sets are valid, and the old mask is written to our own set.
     let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set.0, &raw mut before.0) };
     if failed == 0 { Ok(before) } else { Err(Errno::from_raw_os_error(failed)) }
 }
 
-/// Holds these signals back in this thread, and no others.
+/// Blocks exactly these signals in this thread.
 pub fn set_blocked(set: &SignalSet) -> Result<()> {
     mask(libc::SIG_SETMASK, set)
 }
@@ -53,15 +53,15 @@ pub fn unblock_all() -> Result<()> {
     mask(libc::SIG_SETMASK, &SignalSet::of(&[]))
 }
 
-/// Who is suspended.
+/// Which processes are suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspend {
     Group,
     Process,
 }
 
-/// Stops this process, or its whole group, as ^Z does, until SIGCONT. Returns at once where nobody could continue it: the
-/// kernel does not stop a process whose group has no shell. SIGTSTP is held back before and after.
+/// Stops this process, or its whole group, as ^Z does, until SIGCONT. Returns at once if nothing could continue it:
+/// the kernel does not stop a process in an orphaned process group. SIGTSTP is blocked before and after.
 pub fn suspend(whom: Suspend) -> Result<()> {
     let stop = SignalSet::of(&[libc::SIGTSTP]);
     mask(libc::SIG_UNBLOCK, &stop)?;
@@ -76,7 +76,7 @@ pub fn suspend(whom: Suspend) -> Result<()> {
     check(libc::c_long::from(outcome)).map(drop)
 }
 
-/// True if a signal that is held back has come.
+/// True if a blocked signal is pending.
 #[must_use]
 pub fn is_pending(signal: i32) -> bool {
     let mut set = SignalSet::of(&[]);
@@ -86,13 +86,13 @@ pub fn is_pending(signal: i32) -> bool {
     failed == 0 && unsafe { libc::sigismember(&raw const set.0, signal) } == 1
 }
 
-/// The last signal of the kernel.
+/// The highest signal number of the kernel.
 const SIGNAL_MAX: i32 = 64;
 
 /// The signals that the caller ignores, one bit each.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
-/// Runs before main and before Rust's runtime, which ignores SIGPIPE whatever the caller does.
+/// Runs before main and before Rust's runtime, which always ignores SIGPIPE.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static NOTE_IGNORED: extern "C" fn() = note_ignored;
@@ -101,7 +101,7 @@ extern "C" fn note_ignored() {
     let mut ignored = 0;
     for signal in 1..=SIGNAL_MAX {
         let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: a null action changes nothing; the present one is written to `action` if the call succeeds.
+        // SAFETY: a null action changes nothing; the current one is written to `action` if the call succeeds.
         let outcome = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
         // SAFETY: initialized, since the call succeeded.
         if outcome == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN {
@@ -110,7 +110,7 @@ extern "C" fn note_ignored() {
     }
     IGNORED.store(ignored, Ordering::Relaxed);
     if is_ignored_by_caller(libc::SIGCHLD) {
-        // The kernel would reap every child by itself, and nobody would know how it ended.
+        // Otherwise the kernel would reap every child automatically, and its status would be lost.
         set(libc::SIGCHLD, libc::SIG_DFL);
     }
 }
@@ -119,26 +119,27 @@ const fn bit(signal: i32) -> u64 {
     if signal < 1 || signal > SIGNAL_MAX { 0 } else { 1 << (signal - 1) }
 }
 
-/// True for a signal that this process was started to ignore, as by nohup, or by a shell for a command with `&`.
+/// True for a signal that was ignored when this process started, as with nohup, or for a shell command with `&`.
 #[must_use]
 pub fn is_ignored_by_caller(signal: i32) -> bool {
     IGNORED.load(Ordering::Relaxed) & bit(signal) != 0
 }
 
 fn set(signal: i32, disposition: libc::sighandler_t) {
-    // SAFETY: the callers pass SIG_DFL or SIG_IGN; for SIGKILL, SIGSTOP and the C library's own signals the call fails and
-    // changes nothing.
+    // SAFETY: the callers pass SIG_DFL or SIG_IGN; for SIGKILL, SIGSTOP and the C library's own signals the call
+    // fails without effect.
     unsafe { libc::signal(signal, disposition) };
 }
 
-/// Every signal is ignored if the caller ignores it, and does its default action if not, as after an exec by the caller.
+/// Ignores every signal that the caller ignores and resets the others to their default action, as after an exec by
+/// the caller.
 pub fn restore_dispositions() {
     for signal in 1..=SIGNAL_MAX {
         set(signal, if is_ignored_by_caller(signal) { libc::SIG_IGN } else { libc::SIG_DFL });
     }
 }
 
-/// Signals as something to poll and read.
+/// A descriptor for polling and reading signals.
 pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
@@ -147,11 +148,11 @@ impl SignalFd {
         // SAFETY: the set is valid; -1 asks for a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &raw const set.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         check(libc::c_long::from(fd))?;
-        // SAFETY: the call succeeded, so `fd` is open and nobody else's.
+        // SAFETY: the call succeeded, so `fd` is open and has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The next signal that came, if one did.
+    /// The next pending signal, if any.
     pub fn read(&self) -> Result<Option<i32>> {
         let mut info = std::mem::MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of::<libc::signalfd_siginfo>();
