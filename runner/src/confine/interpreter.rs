@@ -1,8 +1,8 @@
-//! Runs a filter as the kernel would, for tests: the few instructions a seccomp filter consists of.
+//! A BPF interpreter for tests, with the few instructions that seccomp filters use.
 
 use crate::sys::Instruction;
 
-/// What a filter is asked about.
+/// The input of a filter.
 #[derive(Clone, Copy)]
 pub struct Call {
     pub number: u32,
@@ -25,15 +25,15 @@ impl Call {
                 let at = usize::try_from((offset - 16) / 8).unwrap();
                 half(self.arguments[at], offset % 8 == 4)
             }
-            _ => panic!("a filter looks at byte {offset}"),
+            _ => panic!("a filter reads byte {offset}"),
         }
     }
 }
 
-/// The action a program ends with.
+/// The action that a program returns.
 pub fn run(program: &[Instruction], call: &Call) -> u32 {
     let (mut at, mut value) = (0, 0);
-    // Jumps only lead forward, so this ends.
+    // Jumps only lead forward, so this terminates.
     loop {
         let Instruction { code, jt, jf, k } = program[at];
         at += 1;
@@ -47,7 +47,7 @@ pub fn run(program: &[Instruction], call: &Call) -> u32 {
             0x35 => jump(value >= k),
             0x45 => jump(value & k != 0),
             0x06 => return k,
-            _ => panic!("{code:#x} is no instruction of a seccomp filter"),
+            _ => panic!("{code:#x} is not an instruction of a seccomp filter"),
         }
     }
 }

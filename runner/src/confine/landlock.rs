@@ -1,7 +1,7 @@
-//! Landlock: the view of the file system enforced a second time, by what a path is and not by how it is mounted.
+//! Landlock: enforces the view of the file system a second time, by path instead of by mount.
 //!
-//! Everything can be read and executed, and written where the view has something to write to. A read-only path
-//! beneath a writable one is held by its mount alone: rules only ever allow more further down.
+//! All files can be read and executed, and written where the view has something writable. A read-only path below a
+//! writable one is protected only by its mount: Landlock rules can only add rights further down.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,22 +15,22 @@ use avfs_request::{LandlockMode, NestedUserns};
 
 use crate::sys::{Errno, Result, Ruleset, RulesetAttr, landlock_abi};
 
-/// The first version that does not forbid to move files from one directory to another.
+/// The first version that allows moving files from one directory to another.
 const ABI_LEAST: u32 = 2;
 
-/// Rights, by the version that brought them. The kernel's numbers.
+/// The kernel's access rights, by the version that added them.
 const EXECUTE: u64 = 1 << 0;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
-/// Removing, and making each kind of file.
+/// Removing, and creating each kind of file.
 const CHANGE_DIR: u64 = 0x1ff << 4;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
 
 const LOOKING: u64 = EXECUTE | READ_FILE | READ_DIR;
-/// What means something for a file that is no directory.
+/// The rights that apply to a file that is not a directory.
 const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 const SCOPED_ABSTRACT_SOCKETS: u64 = 1 << 0;
@@ -54,7 +54,7 @@ const fn scopes(abi: u32) -> u64 {
     if abi >= 6 { SCOPED_ABSTRACT_SOCKETS | SCOPED_SIGNALS } else { 0 }
 }
 
-/// Landlock was required and cannot be had.
+/// Landlock was required and is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LandlockGap {
     Missing,
@@ -68,7 +68,7 @@ struct Rule {
     rights: u64,
 }
 
-/// Rules, ready to be enforced.
+/// Rules that are ready to be enforced.
 #[derive(Debug)]
 pub struct Landlock {
     abi: u32,
@@ -77,14 +77,14 @@ pub struct Landlock {
 }
 
 impl Landlock {
-    /// What this kernel can do of what is asked for; none where nothing is.
+    /// The requested rules, as far as this kernel supports them; `None` if Landlock is not wanted.
     pub fn choose(
         mode: LandlockMode,
         userns: NestedUserns,
         view: &[ViewStep],
     ) -> std::result::Result<Option<Self>, LandlockGap> {
         match (mode, userns) {
-            // Whoever is under Landlock cannot mount, which is what nested namespaces are for.
+            // A process under Landlock cannot mount, which nested namespaces need.
             (LandlockMode::Off, _) | (LandlockMode::Auto, NestedUserns::Allowed) => return Ok(None),
             (LandlockMode::Auto, NestedUserns::Refused) | (LandlockMode::Required, _) => {}
         }
@@ -100,7 +100,7 @@ impl Landlock {
         let handled = rights(abi);
         let mut rules = vec![Rule { path: c"/".to_owned(), rights: LOOKING & handled }];
         for path in writable(view) {
-            // Only a bind may be of a file, and has been looked at before.
+            // Only a bind can be a file, and that has been checked before.
             let of = if path.is_file { OF_FILES } else { u64::MAX };
             if let Ok(name) = CString::new(path.path.as_os_str().as_bytes()) {
                 rules.push(Rule { path: name, rights: of & handled });
@@ -115,13 +115,14 @@ impl Landlock {
         self.abi
     }
 
-    /// Holds for this process and all it starts, for good. It must be in its root already, with its streams.
+    /// Enforces the rules on this process and its descendants, permanently. The process must already be in its root,
+    /// with its streams.
     pub fn enforce(&self) -> Result<()> {
         let ruleset = Ruleset::new(&self.attr)?;
         for rule in &self.rules {
             match open(rule.path.as_c_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
                 Ok(place) => ruleset.allow(place.as_fd(), rule.rights)?,
-                // What the command cannot reach needs no rule.
+                // A path that the command cannot reach does not need a rule.
                 Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -133,7 +134,7 @@ impl Landlock {
     }
 }
 
-/// A stream lies outside of the view. It may be opened again (`/dev/stdout`), but for nothing it was not given for.
+/// Allows reopening a stream, which is outside of the view (`/dev/stdout`), with the access mode it was opened with.
 fn allow_again(ruleset: &Ruleset, stream: BorrowedFd<'_>) -> Result<()> {
     let mode = fcntl_getfl(stream)? & OFlags::ACCMODE;
     let rights = if mode == OFlags::RDONLY {
@@ -144,7 +145,7 @@ fn allow_again(ruleset: &Ruleset, stream: BorrowedFd<'_>) -> Result<()> {
         READ_FILE | WRITE_FILE
     };
     match ruleset.allow(stream, rights) {
-        // An anonymous pipe has no path, and no rules.
+        // An anonymous pipe has no path, so rules do not apply to it.
         Err(Errno::BADFD) => Ok(()),
         other => other,
     }
@@ -155,7 +156,7 @@ struct Writable {
     is_file: bool,
 }
 
-/// Where something can be written, each beneath no other.
+/// The writable paths, without those below another one.
 fn writable(view: &[ViewStep]) -> Vec<Writable> {
     let mut found: Vec<Writable> = Vec::new();
     let dir = |path: &Path| Some(Writable { path: path.to_owned(), is_file: false });
@@ -186,7 +187,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
         found.extend(writable);
     }
     found.sort_by(|one, other| one.path.cmp(&other.path));
-    // Sorted, what lies beneath comes after.
+    // In sorted order, descendants come after their ancestors.
     let mut kept: Vec<Writable> = Vec::with_capacity(found.len());
     for one in found {
         if !kept.iter().any(|above| one.path.starts_with(&above.path)) {
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_writable_gets_a_rule_and_what_is_not_does_not() {
+    fn only_writable_paths_get_a_rule() {
         let upper = UpperPlace::Disk { dir: "/scratch".into() };
         let view = [
             bind("/usr", Access::ReadOnly),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_handles_what_it_knows() {
+    fn each_version_handles_its_own_rights() {
         assert_eq!(rights(2) & (TRUNCATE | IOCTL_DEV), 0);
         assert_eq!(rights(4) & (REFER | TRUNCATE | IOCTL_DEV), REFER | TRUNCATE);
         assert_eq!(rights(7), (1 << 16) - 1);
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_namespaces_and_off_leave_it_out() {
+    fn landlock_is_not_used_with_nested_namespaces_or_off() {
         let none = |mode, userns| Landlock::choose(mode, userns, &[]).unwrap().is_none();
         assert!(none(LandlockMode::Off, NestedUserns::Refused));
         assert!(none(LandlockMode::Auto, NestedUserns::Allowed));

@@ -1,6 +1,6 @@
-//! What confines a command beside its namespaces: a seccomp filter, and Landlock's second look at files.
+//! Confinement of a command in addition to its namespaces: a seccomp filter, and Landlock as a second check on files.
 //!
-//! Everything is decided before the clone; what is done after it neither allocates nor locks.
+//! All decisions are made before the clone; the code that runs after it neither allocates nor locks.
 
 #[cfg(test)]
 mod interpreter;

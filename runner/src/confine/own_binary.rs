@@ -1,11 +1,11 @@
-//! avfs-run's own file, where a command is shown it in a directory it may write to: the next run would execute what
-//! it left there.
+//! Protects avfs-run's own file if it is in a directory that a command may write to: the next run would execute a
+//! file that the command left there.
 
 use std::path::{Path, PathBuf};
 
 use avfs_engine::Access;
 
-/// What lies over a writable path.
+/// A mount over a writable path.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seal {
     pub source: PathBuf,
@@ -13,8 +13,8 @@ pub struct Seal {
     pub access: Access,
 }
 
-/// What to mount over `source`, which is shown at `path`, so that the file stays as it is: itself, read-only. The
-/// directories on the way become mount points, since those cannot be renamed or removed.
+/// The mounts that protect the file if `source` is shown at `path`: the file itself, read-only. The directories on
+/// the way become mount points, since those cannot be renamed or removed.
 #[must_use]
 pub fn seals(own: &Path, source: &Path, path: &Path) -> Vec<Seal> {
     let Ok(source) = source.canonicalize() else { return Vec::new() };
@@ -28,7 +28,7 @@ pub fn seals(own: &Path, source: &Path, path: &Path) -> Vec<Seal> {
     }
     match seals.last_mut() {
         Some(last) => last.access = Access::ReadOnly,
-        // It is the file itself that is shown.
+        // The path shows the file itself.
         None => seals.push(Seal { source: from, path: at, access: Access::ReadOnly }),
     }
     seals
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_sealed_and_the_way_to_it_cannot_be_moved() {
+    fn the_file_is_sealed_and_its_parents_cannot_be_moved() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("opt/bin")).unwrap();

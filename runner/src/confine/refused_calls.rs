@@ -1,7 +1,7 @@
-//! Answers calls that the filter refused, and counts them by name; renames are passed on.
+//! Answers calls that the filter refused, and counts them by name; passes renames on.
 //!
-//! Nothing of the caller's memory decides about a refusal: which call it is comes with the notification. The
-//! number of names is bounded by the kernel's, so no flood makes this grow.
+//! The decision does not depend on the caller's memory: the notification contains the call's number. The number of
+//! names is bounded by the number of system calls, so this cannot grow without limit.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::sys::{Errno, receive_notification, refuse_notification};
 
 #[derive(Debug, Default)]
 pub struct RefusedCalls {
-    /// None where the kernel gave none, and when nobody is left who could call.
+    /// `None` if the kernel does not support a listener, and once no process is left under the filter.
     listener: Option<OwnedFd>,
     counts: BTreeMap<&'static str, u64>,
     renames: Renames,
@@ -27,14 +27,13 @@ impl RefusedCalls {
         Self { listener, counts: BTreeMap::new(), renames }
     }
 
-    /// To be polled.
+    /// The descriptor to poll.
     #[must_use]
     pub fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Answers one call and no more: whoever calls in a loop has to wait for its turn among everything else the
-    /// supervisor looks after.
+    /// Answers one call only: a process that calls in a loop takes turns with the supervisor's other work.
     pub fn answer_one(&mut self) {
         let Some(listener) = self.listener.as_ref().map(OwnedFd::as_fd) else { return };
         let outcome = receive_notification(listener).and_then(|notification| {
@@ -47,25 +46,25 @@ impl RefusedCalls {
         match outcome {
             Ok(None) => {}
             Ok(Some(name)) => *self.counts.entry(name).or_default() += 1,
-            // It was killed, or a signal took it out of the call; if it calls again that is counted.
+            // The caller was killed or interrupted by a signal; a repeated call is counted then.
             Err(Errno::NOENT | Errno::INTR) => {}
-            // Without a listener the kernel refuses by itself, with ENOSYS.
+            // Without a listener, the kernel fails the call with ENOSYS.
             Err(_) => self.listener = None,
         }
     }
 
-    /// Nobody is left whom the filter holds.
+    /// Closes the listener: no process is left under the filter.
     pub fn nobody_left(&mut self) {
         self.listener = None;
     }
 
-    /// Waits for what is still done for the command; gives how many directories it could not rename.
+    /// Waits for pending renames; returns the number of directories that could not be renamed.
     #[must_use]
     pub fn finish_renames(&mut self) -> u64 {
         std::mem::take(&mut self.renames).finish()
     }
 
-    /// Most often refused first.
+    /// The refused calls, most frequent first.
     #[must_use]
     pub fn told(self) -> Vec<RefusedCall> {
         let mut told: Vec<RefusedCall> = self
@@ -83,7 +82,7 @@ fn name_of(number: i32) -> &'static str {
     u32::try_from(number).ok().and_then(name_here).unwrap_or("a call without a name")
 }
 
-/// The same that the filter would say by itself.
+/// The errno that the filter itself would return.
 fn answer_to(name: &str) -> Answer {
     let named = REFUSALS.iter().find(|refusal| refusal.calls.contains(&name));
     named.map_or(STRICT_REFUSAL.answer, |refusal| refusal.answer)
@@ -96,14 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_have_names_and_the_answers_of_the_table() {
+    fn calls_are_named_and_answered_as_in_the_table() {
         assert_eq!(name_of(i32::try_from(libc::SYS_ptrace).unwrap()), "ptrace");
         assert_eq!(name_of(-1), "a call without a name");
         assert_eq!(answer_to("mount"), Answer::NotPermitted);
         assert_eq!(answer_to("socket"), Answer::NoSuchFamily);
         assert_eq!(answer_to("socket"), UNIX_REFUSAL.answer);
         assert_eq!(answer_to("vmsplice"), STRICT_REFUSAL.answer);
-        // One name, one answer: the listener has no more to go by.
+        // One answer per name: the listener knows only the name.
         for refusal in REFUSALS {
             for name in refusal.calls {
                 assert_eq!(answer_to(name), refusal.answer, "{name}");
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_most_is_told_first() {
+    fn the_most_frequent_refusal_comes_first() {
         let mut calls = RefusedCalls::default();
         calls.counts.extend([("ptrace", 1), ("mount", 5), ("bpf", 1)]);
         let told: Vec<_> = calls.told().into_iter().map(|it| (it.call, it.count)).collect();

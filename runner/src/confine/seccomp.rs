@@ -1,7 +1,7 @@
-//! Which seccomp filter a command gets. The programs were made by build.rs; here one is chosen and installed.
+//! Selects and installs the seccomp filter of a command. build.rs compiles the programs.
 //!
-//! A refused call is answered by the supervisor, which counts it. Where the kernel gives no listener the same
-//! program answers by itself.
+//! The supervisor answers and counts refused calls. If the kernel does not support a listener, the same program
+//! answers the calls itself.
 
 use std::os::fd::OwnedFd;
 
@@ -20,7 +20,7 @@ const fn op(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
     Instruction { code, jt, jf, k }
 }
 
-/// The instruction that ends a program with an action.
+/// The BPF instruction that returns an action.
 const RETURN: u16 = 0x06;
 
 #[cfg(target_arch = "aarch64")]
@@ -28,14 +28,13 @@ const ARCH: u32 = 0xc000_00b7;
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e;
 
-/// Refuses a change of the processors that a process runs on. A filter beside the other: it is there too where that
-/// one is off.
+/// Refuses changes of the processor affinity. A second filter, which is also used when the main one is off.
 static PINNED: [Instruction; 8] = [
     op(0x20, 0, 0, 4),
     op(0x15, 1, 0, ARCH),
     op(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
     op(0x20, 0, 0, 0),
-    // Calls of the x32 kind have the same number but for this bit.
+    // x32 calls have the same number except for this bit.
     op(0x54, 0, 0, !0x4000_0000),
     op(0x15, 0, 1, SCHED_SETAFFINITY),
     op(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | 1),
@@ -46,36 +45,36 @@ const SCHED_SETAFFINITY: u32 = 122;
 #[cfg(target_arch = "x86_64")]
 const SCHED_SETAFFINITY: u32 = 203;
 
-/// Holds this process and all it starts to the processors it has.
+/// Prevents this process and its descendants from changing their processor affinity.
 pub fn pin() -> Result<()> {
     install_filter(&PINNED)
 }
 
-/// Whether the command may make sockets of the family that files and services of a machine talk by.
+/// Whether the command may create Unix domain sockets, through which services of the host are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnixSockets {
     Allowed,
     Refused,
 }
 
-/// Whether the supervisor hears of the calls in [`avfs_seccomp::WATCHED_CALLS`].
+/// Whether the supervisor is notified of the calls in [`avfs_seccomp::WATCHED_CALLS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     Yes,
     No,
 }
 
-/// What ends a program for one of those calls.
+/// The return value of a program for one of those calls.
 const WATCH: u32 = libc::SECCOMP_RET_ALLOW | 1;
 
-/// A filter, ready to be installed.
+/// A filter that is ready to be installed.
 pub struct Filter {
     told: Vec<Instruction>,
     plain: &'static [Instruction],
 }
 
 impl Filter {
-    /// None for the profile that has no filter.
+    /// `None` for the profile without a filter.
     pub fn choose(
         profile: SeccompProfile,
         sockets: UnixSockets,
@@ -86,10 +85,10 @@ impl Filter {
         Some(Self { told: plain.iter().map(|instruction| told(instruction, renames)).collect(), plain })
     }
 
-    /// Installs it for this process and all it starts. Gives the listener, where there can be one.
+    /// Installs the filter for this process and its descendants. Returns the listener, if the kernel supports one.
     pub fn install(&self) -> Result<Option<OwnedFd>> {
         match install_filter_with_listener(&self.told) {
-            // Somebody listens already; or the kernel is older than listeners.
+            // Another listener is already installed, or the kernel is too old for listeners.
             Err(Errno::BUSY | Errno::INVAL) => install_filter(self.plain).map(|()| None),
             other => other.map(Some),
         }
@@ -118,8 +117,8 @@ fn program(
     programs.get(strict + unix_refused + nesting).copied()
 }
 
-/// What is refused goes to the listener. But ENOSYS is for calls that programs try as a matter of course, and
-/// stays an answer of the filter itself.
+/// Converts refusals to notifications. ENOSYS is for calls that programs try routinely, and is still returned by the
+/// filter itself.
 fn told(instruction: &Instruction, renames: Told) -> Instruction {
     let Instruction { code, jt, jf, k } = *instruction;
     if code == RETURN && k == WATCH {
@@ -153,7 +152,7 @@ mod tests {
     const AUDIT_AARCH64: u32 = 0xc000_00b7;
     const AUDIT_I386: u32 = 0x4000_0003;
 
-    /// One architecture's programs and numbers.
+    /// The programs and numbers of one architecture.
     struct Machine {
         arch: u32,
         programs: &'static [&'static [Instruction]; 8],
@@ -203,10 +202,10 @@ mod tests {
         arguments
     }
 
-    /// Arguments that are refused and some that are not.
+    /// Examples of refused arguments and of allowed ones.
     fn examples(refusal: &Refusal) -> (Vec<[u64; 6]>, Vec<[u64; 6]>) {
         let all = |argument, values: &[u32]| values.iter().map(|v| with(argument, u64::from(*v))).collect();
-        // Above the 32 bits that the kernel looks at anything may stand.
+        // The upper 32 bits are ignored by the kernel and may have any value.
         let high = |examples: Vec<[u64; 6]>, argument: u8| {
             let mut more = examples.clone();
             more.extend(examples.into_iter().map(|mut arguments| {
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_holds_and_lets_the_rest_through() {
+    fn every_refusal_is_enforced_and_other_arguments_are_allowed() {
         for machine in &MACHINES {
             for choice in choices() {
                 for refusal in REFUSALS {
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_names_is_allowed_by_default_and_refused_by_strict() {
+    fn unnamed_calls_are_allowed_by_default_and_refused_by_strict() {
         let named = |name: &str| REFUSALS.iter().any(|refusal| refusal.calls.contains(&name));
         for machine in &MACHINES {
             for choice in choices() {
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn typing_into_a_terminal_is_refused_whatever_the_high_bits_say() {
+    fn terminal_input_injection_is_refused_regardless_of_the_high_bits() {
         let ioctl = MACHINES[0].number("ioctl").unwrap();
         for request in [0x5412, 0x1_0000_5412, 0xffff_ffff_0000_541c] {
             assert_eq!(MACHINES[0].answer(PLAIN, ioctl, with(1, request)), EPERM);
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn other_architectures_are_killed_and_x32_does_not_exist() {
+    fn other_architectures_are_killed_and_x32_fails_with_enosys() {
         for machine in &MACHINES {
             for choice in choices() {
                 let code = program(machine.programs, choice.0, choice.1, choice.2).unwrap();
@@ -300,18 +299,18 @@ mod tests {
                         assert_eq!(run(code, &call), KILL);
                     }
                 }
-                // x32's numbers, those to come, and -1, by which a tracer skips a call.
+                // x32 numbers, future ones, and -1, with which a tracer skips a call.
                 for number in [0x4000_0000, 0x4000_0001, 0x4000_0209, 470, 512, 0x8000_0000, u32::MAX] {
                     assert_eq!(machine.answer(choice, number, [0; 6]), ENOSYS, "{number:#x}");
                 }
             }
         }
-        // Between the old and the new numbers there are none.
+        // The gap between the old and the new numbers is unassigned.
         assert_eq!(MACHINES[0].answer(PLAIN, 400, [0; 6]), ENOSYS);
     }
 
     #[test]
-    fn the_numbers_are_those_of_this_machine() {
+    fn the_numbers_match_this_machine() {
         let here = if cfg!(target_arch = "x86_64") { &MACHINES[0] } else { &MACHINES[1] };
         for (name, number) in [
             ("read", libc::SYS_read),
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_pinned_stays_where_it_is() {
+    fn a_pinned_process_cannot_change_its_affinity() {
         let answer = |number, arch| run(&PINNED, &Call { number, arch, arguments: [0; 6] });
         assert_eq!(i64::from(SCHED_SETAFFINITY), libc::SYS_sched_setaffinity);
         for number in [SCHED_SETAFFINITY, SCHED_SETAFFINITY | 0x4000_0000] {
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_sent_and_the_rest_of_the_program_is_the_same() {
+    fn only_notified_calls_differ_from_the_plain_program() {
         let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
         let arch = if cfg!(target_arch = "x86_64") { AUDIT_X86_64 } else { AUDIT_AARCH64 };
         let here = if cfg!(target_arch = "x86_64") { &MACHINES[0] } else { &MACHINES[1] };
@@ -374,7 +373,7 @@ mod tests {
         assert!(Filter::choose(SeccompProfile::Off, PLAIN.1, PLAIN.2, Told::No).is_none());
     }
 
-    /// What a process sees of a refused call after it has installed filters; the errno as its exit code.
+    /// The errno that a refused call returns after filters were installed, as the exit code of a child.
     fn errno_after(install: impl FnOnce() -> Result<()>) -> Option<i32> {
         let child = crate::sys::clone_process(crate::sys::CloneFlags::default(), || {
             let installed = rustix::thread::set_no_new_privs(true).and_then(|()| install());
@@ -388,18 +387,18 @@ mod tests {
     }
 
     #[test]
-    fn a_call_fails_when_nobody_listens_any_more() {
+    fn a_call_fails_after_the_listener_is_closed() {
         let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
         assert_eq!(errno_after(|| filter.install().map(drop)), Some(libc::ENOSYS));
     }
 
     #[test]
-    fn where_somebody_listens_already_the_filter_answers_by_itself() {
+    fn with_another_listener_installed_the_filter_answers_itself() {
         let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
         let twice = || {
             let listener = filter.install()?;
             let second = filter.install()?;
-            // It would not be answered: nobody reads it.
+            // Otherwise a call would hang: nothing reads from the listener.
             std::mem::forget(listener);
             if second.is_some() { Err(Errno::EXIST) } else { Ok(()) }
         };

@@ -1,4 +1,4 @@
-//! What a client is told, in its own manner.
+//! Replies to a client, in its own protocol.
 
 use avfs_egress::{HttpAsk, NO_METHOD, Reply, SocksError};
 
@@ -6,7 +6,7 @@ use super::client::{Manner, NoAsk};
 use super::dial::DialError;
 use crate::sys::Errno;
 
-/// That the way is free. A fetch hears from the server itself.
+/// The reply to an accepted request. A fetch gets the server's own response.
 pub fn connected(manner: &Manner) -> Vec<u8> {
     match manner {
         Manner::Socks => Reply::Succeeded.bytes().to_vec(),
@@ -15,7 +15,7 @@ pub fn connected(manner: &Manner) -> Vec<u8> {
     }
 }
 
-/// That the list has no place for it.
+/// The reply to a request that the allow list refuses.
 pub fn refused(manner: &Manner, text: &str) -> Vec<u8> {
     match manner {
         Manner::Socks => Reply::Refused.bytes().to_vec(),
@@ -23,7 +23,7 @@ pub fn refused(manner: &Manner, text: &str) -> Vec<u8> {
     }
 }
 
-/// That it came to nothing.
+/// The reply to a request that failed.
 pub fn failed(manner: &Manner, error: &DialError, text: &str) -> Vec<u8> {
     let (reply, status) = match error {
         DialError::Lookup { .. } | DialError::Nowhere => (Reply::HostUnreachable, "502 Bad Gateway"),
@@ -48,7 +48,7 @@ pub fn failed(manner: &Manner, error: &DialError, text: &str) -> Vec<u8> {
     }
 }
 
-/// That it could not be understood.
+/// The reply to a malformed request.
 pub fn misunderstood(why: &NoAsk) -> Vec<u8> {
     match why {
         NoAsk::Gone | NoAsk::Foreign => Vec::new(),

@@ -1,4 +1,4 @@
-//! The command's side of a connection, until it is known where it leads.
+//! The client side of a connection, until its destination is known.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -13,39 +13,39 @@ use avfs_egress::{
 use super::stop::{Stop, Woken};
 use crate::sys::Errno;
 
-/// For everything until it is known what is asked for.
+/// The timeout for reading a request.
 const ASKING: Duration = Duration::from_secs(30);
-/// For the last words, and for the client to hear them.
+/// The timeout for the final reply, and for the client to receive it.
 const LEAVING: Duration = Duration::from_secs(2);
 const READ_BYTES: usize = 16 * 1024;
-/// Of what a refused client still sends.
+/// The limit on data that a refused client still sends.
 const IGNORED_BYTES_MAX: usize = 1024 * 1024;
 
-/// How the client speaks, and what it wants.
+/// The client's protocol, and its request.
 #[derive(Debug)]
 pub enum Manner {
     Socks,
     Http(HttpAsk),
 }
 
-/// What a client asked for.
+/// A client's request.
 #[derive(Debug)]
 pub struct Ask {
     pub target: Result<Target, HostError>,
-    /// The host as it was written, or as near as can be shown.
+    /// The host as it was written, or an approximation that can be displayed.
     pub shown: String,
     pub port: u16,
     pub manner: Manner,
 }
 
-/// Why there is nothing to do for a client.
+/// Why a client has no valid request.
 #[derive(Debug, thiserror::Error)]
 pub enum NoAsk {
-    #[error("it went away")]
+    #[error("the client closed the connection")]
     Gone,
-    #[error("it took longer than {} seconds to say what it wants", ASKING.as_secs())]
+    #[error("the client sent no complete request within {} seconds", ASKING.as_secs())]
     Late,
-    #[error("it speaks neither HTTP nor SOCKS5")]
+    #[error("the client speaks neither HTTP nor SOCKS5")]
     Foreign,
     #[error(transparent)]
     Socks(#[from] SocksError),
@@ -56,7 +56,7 @@ pub enum NoAsk {
 pub struct Client<'a> {
     fd: OwnedFd,
     stop: &'a Stop,
-    /// What came and was not used yet.
+    /// Data that was received but not used yet.
     bytes: Vec<u8>,
 }
 
@@ -65,12 +65,12 @@ impl<'a> Client<'a> {
         Self { fd, stop, bytes: Vec::new() }
     }
 
-    /// The socket, and what came after the request.
+    /// The socket, and the data that came after the request.
     pub fn into_parts(self) -> (OwnedFd, Vec<u8>) {
         (self.fd, self.bytes)
     }
 
-    /// Reads what is asked for. What comes after it stays.
+    /// Reads the request. Data after it stays in the buffer.
     pub fn ask(&mut self) -> Result<Ask, NoAsk> {
         let until = Instant::now() + ASKING;
         while self.bytes.is_empty() {
@@ -118,7 +118,7 @@ impl<'a> Client<'a> {
     }
 
     fn more(&mut self, until: Instant) -> Result<(), NoAsk> {
-        // No head is longer, and its reader has said so by now.
+        // No valid head is longer, and its parser has rejected a longer one by now.
         let room = (HEAD_BYTES_MAX + READ_BYTES).saturating_sub(self.bytes.len()).min(READ_BYTES);
         let held = self.bytes.len();
         loop {
@@ -139,7 +139,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Says something to the client, as far as it listens.
+    /// Sends bytes to the client.
     pub fn say(&self, bytes: &[u8]) -> Result<(), NoAsk> {
         self.say_until(bytes, Instant::now() + LEAVING)
     }
@@ -160,8 +160,8 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Last words. What the client is still sending is read for a moment: closed before that, its own system would
-    /// throw away the answer.
+    /// Sends a final reply. Data that the client is still sending is read for a moment: if the socket was closed
+    /// before, a reset would make the client's system discard the reply.
     pub fn dismiss(self, bytes: &[u8]) {
         if self.say(bytes).is_err() || rustix::net::shutdown(&self.fd, Shutdown::Write).is_err() {
             return;

@@ -1,6 +1,6 @@
-//! Asks the world: where a name is, which addresses are this machine's, and whether somebody answers.
+//! Name lookups, the addresses of this machine, and outgoing connections.
 //!
-//! Only addresses of a [`Route`] are dialled.
+//! Connects only to the addresses of a [`Route`].
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,27 +21,27 @@ use crate::sys::Errno;
 const LOOKUP: Duration = Duration::from_secs(10);
 /// For all addresses of a host together.
 const DIALLING: Duration = Duration::from_secs(30);
-/// For one of them while there are others.
+/// For one address, while there are others.
 const DIALLING_ONE: Duration = Duration::from_secs(10);
-/// Lookups at once, twice as many as connections: the system's resolver cannot be interrupted, and one that nobody waits
-/// for any more goes on for a while.
+/// The maximum number of concurrent lookups, twice that of connections: the system's resolver cannot be interrupted,
+/// and an abandoned lookup continues for a while.
 const LOOKUPS_MAX: usize = 512;
 static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    #[error("its address cannot be found: {source}")]
+    #[error("cannot look up its address: {source}")]
     Lookup {
         #[source]
         source: std::io::Error,
     },
     #[error("it has no address")]
     Nowhere,
-    #[error("nobody answered in time")]
+    #[error("the connection timed out")]
     Late,
-    #[error("too many names are being looked up")]
+    #[error("too many lookups in progress")]
     Busy,
-    #[error("the addresses of this machine cannot be told: {0}")]
+    #[error("cannot list the addresses of this machine: {0}")]
     Own(Errno),
     #[error("{address}: {source}")]
     Connect {
@@ -54,7 +54,7 @@ pub enum DialError {
 }
 
 impl DialError {
-    /// The address that was dialled last.
+    /// The last address tried.
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Connect { address, .. } => Some(address.ip()),
@@ -65,12 +65,12 @@ impl DialError {
     }
 }
 
-/// The world as this machine sees it.
+/// The network, as seen from this machine.
 pub struct World<'a> {
     pub stop: &'a Stop,
 }
 
-/// Counts itself as long as it lives.
+/// Counts itself while it exists.
 struct Lookup;
 
 impl Lookup {
@@ -92,14 +92,14 @@ impl Outside for World<'_> {
     fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
         let lookup = Lookup::begin().ok_or(DialError::Busy)?;
         let io = |source| DialError::Lookup { source };
-        // Closed by the end of the thread, which wakes us.
+        // Closed when the thread ends, which wakes us up.
         let (done, working) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| io(errno.into()))?;
         let (answer, answered) = mpsc::channel();
         let name = name.to_owned();
         let thread = std::thread::Builder::new().name("lookup".to_owned());
         let looking = thread.spawn(move || {
             let found = (name.as_str(), 0_u16).to_socket_addrs();
-            // If nobody waits any more nobody wants to know.
+            // The receiver may have given up waiting.
             let _ = answer.send(found.map(|found| found.map(|address| address.ip()).collect::<Vec<_>>()));
             drop((lookup, working));
         });
@@ -117,7 +117,7 @@ impl Outside for World<'_> {
     }
 }
 
-/// Tries the addresses of a route, one after the other, until one answers.
+/// Tries the addresses of a route in order until one accepts.
 pub fn dial(route: &Route, stop: &Stop) -> Result<(OwnedFd, IpAddr), DialError> {
     let until = Instant::now() + DIALLING;
     let mut failed = DialError::Nowhere;

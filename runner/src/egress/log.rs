@@ -1,4 +1,4 @@
-//! What is remembered of connections: the first ones whole, the rest by their number.
+//! The log of connections: the first ones in full, the rest counted.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use avfs_engine::{Connection, Connections};
 const CONNECTIONS_MAX: usize = 1000;
 
 pub struct Log {
-    /// When the command began.
+    /// When the command started.
     began: Instant,
     connections: Mutex<Connections>,
 }
@@ -31,7 +31,7 @@ impl Log {
         }
     }
 
-    /// In the order in which they began.
+    /// In the order of their start.
     pub fn take(&self) -> Connections {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = std::mem::take(&mut *connections);
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn connections_beyond_the_limit_are_counted() {
         let log = Log::new(Instant::now());
         for number in (0..1005_u64).rev() {
             log.add(Connection {

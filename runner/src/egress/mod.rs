@@ -1,7 +1,7 @@
-//! The only way out of a sandbox with an allow-list: connections that come in on a listener inside are read, judged,
-//! and dialled out here.
+//! The only way out of a sandbox with an allow list: connections to a listener inside are read, checked against the
+//! list, and opened from here.
 //!
-//! The listener belongs to one thread. However that thread ends, it is closed with it, and then nothing leads out.
+//! The listener belongs to one thread and is closed when the thread ends for any reason; then there is no way out.
 
 mod answer;
 mod client;
@@ -34,7 +34,7 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Begins to take connections. `began` is when the command did.
+    /// Starts accepting connections. `began` is when the command started.
     pub fn start(listener: OwnedFd, list: AllowList, began: Instant) -> Result<Self> {
         let (stopped, running) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&listener, true)?;
@@ -46,7 +46,7 @@ impl Egress {
         Ok(Self { running, thread, log })
     }
 
-    /// Ends every connection and tells of all there were.
+    /// Ends every connection and returns the log.
     pub fn finish(self) -> Connections {
         drop(self.running);
         if self.thread.join().is_err() {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn start(list: &str) -> (Egress, SocketAddr, OwnedFd) {
-        // A loopback address that no other process uses, so that nobody takes over the port once it is closed.
+        // A loopback address that no other process uses, so that no process reuses the port once it is closed.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let listener = TcpListener::bind((Ipv4Addr::new(127, a | 64, b, c), 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -79,10 +79,10 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_fails_is_closed_and_nothing_leads_out() {
+    fn a_failed_listener_is_closed_and_connections_are_refused() {
         let (egress, address, handle) = start("127.0.0.1");
         assert!(TcpStream::connect(address).is_ok());
-        // From now on it cannot take connections.
+        // From now on it cannot accept connections.
         rustix::net::shutdown(&handle, rustix::net::Shutdown::Both).unwrap();
         drop(handle);
         let Egress { running, thread, log } = egress;
@@ -106,13 +106,13 @@ mod tests {
         assert_eq!(&said, b"HTTP/1.1 200");
         let connections = egress.finish();
         assert_eq!(connections.list.len(), 1);
-        // Broken off, not ended: nobody takes it for the whole.
+        // Aborted, not ended: the client must not mistake it for a complete response.
         assert!(inner.read(&mut said).is_err());
         assert!(is_refused(address));
     }
 
     #[test]
-    fn an_answer_that_breaks_off_breaks_off_for_the_client_too() {
+    fn an_aborted_response_is_aborted_for_the_client_too() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
         let (egress, address, _handle) = start(&format!("127.0.0.1:{port}"));
@@ -122,7 +122,7 @@ mod tests {
         let mut head = [0; 5];
         inner.read_exact(&mut head).unwrap();
         inner.write_all(b"HTTP/1.1 200 OK\r\n\r\nhal").unwrap();
-        // Without time to linger a socket is closed with a reset.
+        // With a linger time of zero, the socket is closed with a reset.
         rustix::net::sockopt::set_socket_linger(&inner, Some(Duration::ZERO)).unwrap();
         drop(inner);
         let mut said = Vec::new();

@@ -1,6 +1,7 @@
-//! Moves bytes between a client and a server until both have said all they had to say.
+//! Copies data between a client and a server until both have sent all of it.
 //!
-//! An end of one direction is passed on as an end, a break as a break: nobody takes what was cut off for the whole.
+//! End of file in one direction is passed on as such, and an abort as an abort: truncated data is never presented as
+//! complete.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -14,18 +15,18 @@ use super::stop::{Stop, Woken};
 use crate::sys::Errno;
 
 const BUFFER_BYTES: usize = 64 * 1024;
-/// A connection on which nothing moves is ended after this.
+/// A connection without traffic is closed after this.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
-/// What may go up.
+/// What the client may send.
 pub enum Upward {
     /// Everything.
     Tunnel,
-    /// One body; what comes after it is for nobody.
+    /// One body; data after it is dropped.
     Body(Body),
 }
 
-/// How much went through.
+/// The number of bytes copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     pub up: u64,
@@ -35,7 +36,7 @@ pub struct Moved {
 /// One direction.
 struct Lane {
     buffer: Vec<u8>,
-    /// What of the buffer is still to be sent.
+    /// The unsent part of the buffer.
     from: usize,
     to: usize,
     moved: u64,
@@ -46,19 +47,19 @@ struct Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sink {
     Open,
-    /// It takes no more; what still comes is dropped.
+    /// It accepts no more data; further data is dropped.
     Gone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Flowing,
-    /// Nothing more comes in; the rest is on its way.
+    /// No more input; the rest of the buffer is being sent.
     Ending,
     Ended,
 }
 
-/// The other side is gone or broken.
+/// The peer is gone or the connection is broken.
 struct Broken;
 
 impl Lane {
@@ -73,7 +74,7 @@ impl Lane {
         self.from == self.to
     }
 
-    /// Puts in what can be had without waiting; true if something came.
+    /// Reads what is available without blocking; true if data arrived.
     fn fill(&mut self, source: &OwnedFd) -> Result<bool, Broken> {
         if self.state != State::Flowing || !self.is_empty() {
             return Ok(false);
@@ -92,7 +93,7 @@ impl Lane {
         }
     }
 
-    /// Sends what can be sent without waiting; true if something went.
+    /// Writes what is possible without blocking; true if data was sent.
     fn empty(&mut self, sink: &OwnedFd) -> Result<bool, Broken> {
         if self.is_empty() {
             return Ok(false);
@@ -108,7 +109,7 @@ impl Lane {
         }
     }
 
-    /// The same for a sink that may have left while it has something to say: it is heard all the same.
+    /// The same for a sink that may have gone while its own data is still pending: that is still read.
     fn empty_or_drop(&mut self, sink: &OwnedFd) -> bool {
         if self.sink == Sink::Open
             && let Ok(went) = self.empty(sink)
@@ -121,7 +122,7 @@ impl Lane {
         had
     }
 
-    /// What has to happen before this lane can go on: at its source, at its sink.
+    /// The events that this lane waits for: at its source, at its sink.
     fn waits_for(&self) -> (PollFlags, PollFlags) {
         match (self.is_empty(), self.state) {
             (false, _) => (PollFlags::empty(), PollFlags::OUT),
@@ -131,8 +132,8 @@ impl Lane {
     }
 }
 
-/// Moves bytes until the end of both directions. `early` came from the client before the server was there, `head` is
-/// ours and goes first.
+/// Copies data until both directions have ended. `early` came from the client before the server was connected; `head`
+/// is ours and goes first.
 pub fn pump(
     client: &OwnedFd,
     server: &OwnedFd,
@@ -141,7 +142,7 @@ pub fn pump(
     early: &[u8],
     stop: &Stop,
 ) -> Moved {
-    // Small pieces are sent as they come: holding them back is for the two who talk to decide.
+    // Small writes are forwarded at once: delaying them is up to the two endpoints.
     for socket in [client, server] {
         let _ = sockopt::set_tcp_nodelay(socket, true);
         let _ = sockopt::set_socket_keepalive(socket, true);
@@ -202,7 +203,7 @@ impl Pump {
             Upward::Tunnel if self.up.sink == Sink::Open => {
                 self.up.state == State::Ended && self.down.state == State::Ended
             }
-            // The answer is all there is to wait for.
+            // Only the response matters.
             Upward::Tunnel | Upward::Body(_) => self.down.state == State::Ended,
         }
     }
@@ -224,13 +225,13 @@ impl Pump {
         Ok(true)
     }
 
-    /// Passes ends on.
+    /// Passes end of file on.
     fn end_lanes(&mut self, client: &OwnedFd, server: &OwnedFd) {
         if self.up.state == State::Ending && self.up.is_empty() {
             self.up.state = State::Ended;
             match self.upward {
                 Upward::Tunnel => drop(rustix::net::shutdown(server, Shutdown::Write)),
-                // Its body has told the server where it ends; some take a closed half for a client that left.
+                // The body has its own end marker; some servers treat a half-closed connection as a client that left.
                 Upward::Body(_) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Takes connections and follows each from its first byte to its last.
+//! Accepts connections and handles each from its first byte to its last.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,11 +22,11 @@ use super::pump::{Moved, Upward, pump};
 use super::stop::{Stop, Woken};
 use crate::sys::Errno;
 
-/// Further ones wait in the kernel's queue until one of these ends.
+/// Further connections wait in the kernel's backlog until one of these ends.
 const CONNECTIONS_AT_ONCE_MAX: usize = 256;
-/// Before it is looked again whether there is room.
+/// The interval for checking whether there is room again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Far beyond any run.
+/// Longer than any run.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub struct Context {
@@ -35,13 +35,13 @@ pub struct Context {
     pub stop: Stop,
 }
 
-/// Takes connections until the run is over, or the listener fails. All of them have ended when this returns.
+/// Accepts connections until the run is over, or the listener fails. All connections have ended when this returns.
 pub fn serve(listener: OwnedFd, context: &Context) {
     let open = AtomicUsize::new(0);
     std::thread::scope(|scope| accept_all(scope, listener, context, &open));
 }
 
-/// Closes the listener when it ends, not when the last connection does.
+/// Closes the listener when it returns, not when the last connection ends.
 fn accept_all<'scope>(
     scope: &'scope Scope<'scope, '_>,
     listener: OwnedFd,
@@ -61,25 +61,25 @@ fn accept_all<'scope>(
         let client = match accept_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(client) => client,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
-            // Others may give something back.
+            // Other connections may release resources.
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => match pause(&context.stop) {
                 Woken::Stopped => return,
                 Woken::Ready | Woken::Late => continue,
             },
             Err(errno) => {
-                tracing::warn!(%errno, "the proxy takes no more connections");
+                tracing::warn!(%errno, "the proxy accepts no more connections");
                 return;
             }
         };
         let counted = Counted::begin(open);
         let thread = std::thread::Builder::new().name("connection".to_owned());
-        // Without a thread the connection is closed, and has led nowhere.
+        // If no thread can be started, the connection is closed without having reached anything.
         let spawned = thread.spawn_scoped(scope, move || {
             let _counted = counted;
             follow(client, context);
         });
         if let Err(error) = spawned {
-            tracing::warn!(%error, "a connection was closed: there is no thread for it");
+            tracing::warn!(%error, "a connection was closed: cannot start a thread for it");
         }
     }
 }
@@ -103,7 +103,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// What became of a connection.
+/// The result of a connection.
 struct Followed {
     address: Option<IpAddr>,
     verdict: ConnectionVerdict,
@@ -124,7 +124,7 @@ fn follow(client: OwnedFd, context: &Context) {
             let (host, port) = (ask.shown.clone(), ask.port);
             (host, port, connect(client, ask, context))
         }
-        // It has asked for nothing.
+        // The client sent no request.
         Err(NoAsk::Gone) => return,
         Err(why) => {
             client.dismiss(&answer::misunderstood(&why));

@@ -1,14 +1,14 @@
-//! Waiting for a descriptor without outliving the run.
+//! Waits for a descriptor, but not longer than the run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The reading end of a pipe that is closed when the run is over.
+/// The read end of a pipe that is closed when the run is over.
 pub struct Stop(pub OwnedFd);
 
-/// What a wait came to.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     Ready,
@@ -22,7 +22,7 @@ impl Stop {
         self.wait_any([(fd, flags)], until)
     }
 
-    /// Waits for the first of some. One without flags is not waited for, not even for its errors.
+    /// Waits for the first of several. A descriptor without flags is not polled, not even for errors.
     pub fn wait_any<const N: usize>(&self, fds: [(BorrowedFd<'_>, PollFlags); N], until: Instant) -> Woken {
         let wanted = fds.into_iter().filter(|(_, flags)| !flags.is_empty());
         let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(N + 1);
@@ -33,9 +33,9 @@ impl Stop {
             if left.is_zero() {
                 return Woken::Late;
             }
-            // A time too long to be told is no limit.
+            // A duration too long to represent means no timeout.
             let left = Timespec::try_from(left).ok();
-            // An interrupted wait begins anew.
+            // An interrupted wait is restarted.
             let Ok(count) = poll(&mut polled, left.as_ref()) else { continue };
             if !polled[0].revents().is_empty() {
                 return Woken::Stopped;

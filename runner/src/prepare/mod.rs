@@ -1,4 +1,4 @@
-//! From a launch plan to what init interprets: C strings and numbers, so that nothing is allocated after
+//! Converts a launch plan to the form that init executes: C strings and numbers, so that nothing is allocated after
 //! the clone.
 
 mod ops;
@@ -28,12 +28,12 @@ pub use ops::{Execution, IfThere, Layers, Op, Otherwise, Upper, UpperFace};
 pub struct Prepared {
     pub mountpoint: CString,
     pub ops: Vec<Op>,
-    /// For each operation the step of the view it belongs to.
+    /// For each operation, the index of the step of the view it belongs to.
     pub step_of: Vec<u16>,
     pub layers: Option<Layers>,
     pub namespaces: CloneFlags,
     pub loopback: bool,
-    /// Whether somebody outside takes connections from inside.
+    /// Whether a proxy outside accepts connections from inside.
     pub wants_listener: bool,
     /// The supervisor gets a descriptor of /proc.
     pub shows_proc: bool,
@@ -43,20 +43,20 @@ pub struct Prepared {
     pub hostname: Option<&'static str>,
     pub landlock: Option<Landlock>,
     pub filter: Option<Filter>,
-    /// The processors it has are its limit, so it must not take others.
+    /// Affinity is the processor limit, so the command must not change it.
     pub pinned: bool,
-    /// Directories in memory that are the sandbox's own, and that the command may leave something in.
+    /// Private directories in memory that the command may write to.
     pub private_dirs: Vec<CString>,
-    /// How large a file of its may become.
+    /// The file size limit of the command.
     pub file_size: Option<Rlimit>,
-    /// What the command keeps of its capabilities.
+    /// The capability that the command keeps.
     pub kept_capability: CapabilitySet,
-    /// What holds once all of it is done.
+    /// The confinement in effect once everything is set up.
     pub confined: Confined,
 }
 
-/// The kernel lets root of a namespace be mapped in a nested one only if CAP_SETFCAP was held by whoever made that. It
-/// allows nothing else here: no mount of the sandbox honours the capabilities of files.
+/// The kernel allows mapping a namespace's root in a nested namespace only if the creator of the nested one held
+/// CAP_SETFCAP. The capability allows nothing else here: no mount of the sandbox honours file capabilities.
 fn kept_capability(userns: NestedUserns) -> CapabilitySet {
     match userns {
         NestedUserns::Allowed if rustix::process::geteuid().is_root() => CapabilitySet::SETFCAP,
@@ -72,7 +72,7 @@ fn c_path(path: &Path) -> Result<CString, SandboxError> {
     c_string(path.as_os_str().as_bytes())
 }
 
-/// A path of the view, as seen from the new root.
+/// A path of the view, relative to the new root.
 fn inner(path: &Path) -> Result<CString, SandboxError> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     if relative.as_os_str().is_empty() { c_string(b".") } else { c_path(relative) }
@@ -112,7 +112,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
     })
 }
 
-/// Refused where sockets of the host's services are in sight, and the host's network is not meant to be reached.
+/// Refused if sockets of the host's services are visible and the host's network should not be reachable.
 fn unix_sockets(plan: &LaunchPlan) -> UnixSockets {
     match plan.request.profile {
         Profile::Host if plan.request.net.is_apart() => UnixSockets::Refused,

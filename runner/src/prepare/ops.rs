@@ -1,4 +1,4 @@
-//! What init does to make the root, one after the other: each a few calls to the kernel.
+//! The operations with which init sets up the root, in order: each is a few system calls.
 
 use std::ffi::CString;
 
@@ -7,13 +7,13 @@ use avfs_hostfs::held::FileId;
 
 use crate::sys::MountAttr;
 
-/// One call or a few of them; paths of the view are relative to the new root, which is the working directory.
+/// An operation. Paths of the view are relative to the new root, which is the working directory.
 pub enum Op {
     Mkdir {
         path: CString,
         mode: u32,
     },
-    /// An empty file to mount a file on.
+    /// An empty file as a mount point for a file.
     Touch {
         path: CString,
     },
@@ -27,7 +27,7 @@ pub enum Op {
         attr: MountAttr,
         lookup: Lookup,
     },
-    /// Read-only what is there already, if it is.
+    /// Makes an existing path read-only.
     Seal {
         path: CString,
     },
@@ -37,7 +37,7 @@ pub enum Op {
         options: CString,
         exec: Execution,
     },
-    /// A value for a file of the kernel's.
+    /// A value for a kernel parameter.
     Set {
         path: CString,
         value: CString,
@@ -52,11 +52,11 @@ pub enum Op {
         path: CString,
         file: FileId,
     },
-    /// One layer alone, read-only.
+    /// A single layer, read-only.
     Layer {
         path: CString,
     },
-    /// Writes to the kernel's setting that no user namespaces may be made in this one.
+    /// Sets the kernel parameter that forbids user namespaces in this one.
     NoUserNamespaces {
         path: CString,
         otherwise: Otherwise,
@@ -74,7 +74,7 @@ pub enum Op {
         mode: u32,
         if_there: IfThere,
     },
-    /// Remounts a file system of ours so that nothing can be made in it.
+    /// Remounts one of our file systems read-only.
     SealMount {
         path: CString,
     },
@@ -86,17 +86,17 @@ pub enum Execution {
     Refused,
 }
 
-/// What becomes of a file that is there already.
+/// What to do if the file already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfThere {
     Keep,
     Fail,
 }
 
-/// What holds if the kernel's setting cannot be written.
+/// The fallback if the kernel parameter cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// The filter refuses the calls too.
+    /// The filter also refuses the calls.
     Filtered,
     Allowed,
 }

@@ -1,4 +1,4 @@
-//! The program that is executed: where it may be, its words and its variables.
+//! The program to execute: its candidate paths, arguments and environment.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -32,13 +32,13 @@ pub fn exec_of(command: &[OsString], environment: &[(OsString, OsString)]) -> Re
     })
 }
 
-/// Where the program may be: in each directory of PATH, unless it is a path already.
+/// The candidate paths of the program: in each directory of PATH, unless it contains a slash.
 fn candidates(program: &OsStr, path: &OsStr) -> Vec<PathBuf> {
     if program.is_empty() || program.as_bytes().contains(&b'/') {
         return vec![PathBuf::from(program)];
     }
     let dirs = path.as_bytes().split(|byte| *byte == b':');
-    // An empty part means the working directory, as it does to a shell.
+    // An empty component means the working directory, as in a shell.
     dirs.map(|dir| if dir.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(dir)) })
         .map(|dir| dir.join(program))
         .collect()
@@ -49,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_looked_for_in_path_and_a_path_is_not() {
+    fn only_names_without_a_slash_are_searched_in_path() {
         let found = candidates(OsStr::new("make"), OsStr::new("/a::/b"));
         assert_eq!(found, [Path::new("/a/make"), Path::new("./make"), Path::new("/b/make")]);
         assert_eq!(candidates(OsStr::new("./x"), OsStr::new("/a")), [Path::new("./x")]);
     }
 
     #[test]
-    fn a_word_with_a_nul_is_refused() {
+    fn an_argument_with_a_nul_is_rejected() {
         let words = [OsString::from("a\0b")];
         assert!(matches!(exec_of(&words, &[]), Err(SandboxError::Nul { .. })));
     }

@@ -1,11 +1,11 @@
-//! How much the file systems in memory may hold, where there are limits.
+//! The size limits of file systems in memory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use avfs_engine::{ViewStep, WorkspaceMount};
 
-/// What each file system in memory may hold that nobody has given a size.
+/// The bounds of each file system in memory that has no explicit size.
 #[derive(Clone, Copy)]
 pub struct TmpfsBounds<'p> {
     pub bytes: Option<u64>,
@@ -14,22 +14,22 @@ pub struct TmpfsBounds<'p> {
 }
 
 impl TmpfsBounds<'_> {
-    /// As options, after others.
+    /// Mount options, to append to others.
     pub fn options(self, path: &Path) -> String {
         let option = |name: &str, value: Option<u64>| value.map(|value| format!(",{name}={value}"));
-        // Nothing, to the kernel, is no bound.
+        // The kernel treats zero as unlimited.
         let bytes = self.bytes.map(|it| it.max(1));
-        // Its own root is one too, and so is what the view makes there: neither is the command's.
+        // The root directory and the paths created by the view need inodes too, and do not count for the command.
         let files = self.files.map(|it| it.saturating_add(1).saturating_add(made_in(path, self.view)));
         [option("size", bytes), option("nr_inodes", files)].into_iter().flatten().collect()
     }
 }
 
-/// How many directories, files and links the view makes in the file system that is mounted there.
+/// The number of directories, files and symlinks that the view creates in the file system mounted at `mounted`.
 fn made_in(mounted: &Path, view: &[ViewStep]) -> u64 {
     let beneath = |path: &Path| path != mounted && path.starts_with(mounted);
     let made: Vec<Made<'_>> = view.iter().filter_map(made).filter(|made| beneath(made.path)).collect();
-    // What is made beneath another mount is made in that.
+    // Paths below another mount are created in that file system.
     let elsewhere = |path: &Path| {
         made.iter().any(|it| it.covered == Covered::Yes && it.path != path && path.starts_with(it.path))
     };
@@ -37,13 +37,13 @@ fn made_in(mounted: &Path, view: &[ViewStep]) -> u64 {
     u64::try_from(paths.len()).unwrap_or(u64::MAX)
 }
 
-/// A path that a step of the view makes.
+/// A path that a step of the view creates.
 struct Made<'p> {
     path: &'p Path,
     covered: Covered,
 }
 
-/// Whether something is mounted on it.
+/// Whether another file system is mounted on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Covered {
     Yes,
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_view_makes_in_a_file_system_is_counted_once_and_there_only() {
+    fn paths_created_by_the_view_count_once_in_their_file_system() {
         let dir = |path: &str| ViewStep::Dir { path: path.into(), mode: 0o755 };
         let tmpfs = |path: &str| ViewStep::Tmpfs { path: path.into(), mode: 0o755, size: TmpfsSize::Default };
         let view = [

@@ -1,4 +1,4 @@
-//! From the steps of a view to operations.
+//! Compiles the steps of a view to operations.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::confine::{Seal, seals};
 use crate::launch::SandboxError;
 use crate::sys::MountAttr;
 
-/// Read-only parts of /proc for a user whom the kernel takes for the host's root by its id alone.
+/// Parts of /proc made read-only for a user whom the kernel treats as the host's root because of the uid.
 const PROC_SEALED: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
-/// The kernel's setting, in /proc.
+/// The kernel parameter, in /proc.
 const USERNS_MAX: &str = "sys/user/max_user_namespaces";
-/// The same for namespaces of control groups.
+/// The same for cgroup namespaces.
 const CGROUPNS_MAX: &str = "sys/user/max_cgroup_namespaces";
-/// Memory comes in pages, and the largest there are have this many bytes.
+/// Memory is allocated in pages; this is the largest page size.
 const SECRET_ROOM_BYTES: usize = 64 << 10;
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
@@ -30,15 +30,15 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("ptmx", "pts/ptmx"),
 ];
 
-/// A view, compiled.
+/// A compiled view.
 pub struct Compiled {
     pub ops: Vec<Op>,
-    /// For each operation the step of the view it belongs to.
+    /// For each operation, the index of the step of the view it belongs to.
     pub step_of: Vec<u16>,
     pub layers: Option<Layers>,
 }
 
-/// Compiles the steps of a plan; `pid_max` is the highest process number, where one is set.
+/// Compiles the steps of a plan; `pid_max` is the highest pid, if limited.
 pub fn compile(plan: &LaunchPlan, pid_max: Option<u64>) -> Result<Compiled, SandboxError> {
     let Confinement { seccomp, userns, .. } = plan.request.confinement;
     let mut compiler = Compiler {
@@ -78,7 +78,7 @@ struct Compiler<'p> {
     userns: NestedUserns,
     otherwise: Otherwise,
     tmpfs: TmpfsBounds<'p>,
-    /// The highest process number, where one is set.
+    /// The highest pid, if limited.
     pid_max: Option<u64>,
 }
 
@@ -157,22 +157,22 @@ impl Compiler<'_> {
         let attr = match access {
             Access::ReadOnly => quiet.and(MountAttr::READ_ONLY),
             Access::ReadWrite => quiet,
-            // A device is written to through a read-only mount too; its mode and owner are not.
+            // Writing to a device works through a read-only mount too; changing its mode or owner does not.
             Access::Device => MountAttr::NO_SUID.and(MountAttr::READ_ONLY),
         };
         self.push(Op::Bind { source: c_path(source)?, path: at, attr, lookup });
         Ok(())
     }
 
-    /// Both commands lie in one directory as a rule, and either may be the next to run.
+    /// Both binaries are usually in one directory, and either may be executed next.
     fn seal_own_binaries(&mut self, source: &Path, path: &Path) -> Result<(), SandboxError> {
-        // Where it cannot be told it cannot be found from inside either: there is no /proc, or no such file.
+        // If the path is unknown (no /proc, or a deleted file), the file cannot be found from inside either.
         let Ok(own) = std::env::current_exe() else { return Ok(()) };
         let beside = ["avfs", "avfs-run"].map(|name| own.with_file_name(name));
         let beside = beside.iter().filter(|it| it.symlink_metadata().is_ok_and(|found| found.is_file()));
         let mut sealed: Vec<Seal> = Vec::new();
         for seal in beside.chain([&own]).flat_map(|file| seals(file, source, path)) {
-            // A directory that is mounted again would show what lies in it unsealed.
+            // Mounting a directory a second time would show its content unsealed.
             if !sealed.contains(&seal) {
                 self.bind(&seal.source, &seal.path, seal.access, Lookup::NoLinks)?;
                 sealed.push(seal);
@@ -191,7 +191,7 @@ impl Compiler<'_> {
         }
         if rustix::process::geteuid().is_root() {
             if self.userns == NestedUserns::Allowed {
-                // Root could mount the control groups in one, and lift its own limits.
+                // Root could mount the control groups in a cgroup namespace, and lift its own limits.
                 let path = inner(&path.join(CGROUPNS_MAX))?;
                 self.push(Op::Set { path, value: c_string(b"0")? });
             }
@@ -232,7 +232,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// As large as they are, and for nobody but their owner, who cannot change them either.
+    /// A tmpfs just large enough for the secrets, readable only by their owner, who cannot change them either.
     fn secrets(&mut self, dir: &Path) -> Result<(), SandboxError> {
         let files = self.secret_files;
         let bytes: usize =
@@ -273,7 +273,7 @@ impl Compiler<'_> {
             WorkspaceMount::ReadOnly { path, lowers } => {
                 self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
                 let path = inner(path)?;
-                // The kernel wants two layers or an upper.
+                // The kernel requires two layers or an upper.
                 self.push(if lowers.len() == 1 { Op::Layer { path } } else { Op::Overlay { path } });
                 self.layers = Some(Layers { lowers: strings(lowers)?, upper: Upper::None });
             }

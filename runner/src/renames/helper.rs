@@ -1,7 +1,8 @@
-//! A process that enters the sandbox's namespaces and replaces a directory by one of the upper with the same entries.
+//! A process that enters the sandbox's namespaces and replaces a directory with one in the upper that has the same
+//! entries.
 //!
-//! overlayfs moves files, and directories that are in the upper alone. So a new directory beside the old one takes its
-//! entries one by one and then its name. What fails is undone: the directory stays what it was.
+//! overlayfs can move files, and directories that exist only in the upper. So a new directory next to the old one
+//! takes its entries one by one and then its name. A failure is undone: the directory stays unchanged.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -21,27 +22,27 @@ use rustix::thread::{
 
 use avfs_hostfs::random;
 
-/// The first argument of the helper. Its standard streams are the user namespace, the mount namespace, and the directory
-/// that the path is relative to.
+/// The first argument of the helper. Its standard streams are the user namespace, the mount namespace, and the
+/// directory that the path is relative to.
 pub const WORD: &str = "--avfs-move-directory";
-/// Each level holds descriptors.
+/// Each level holds open descriptors.
 const DEPTH_MAX: usize = 256;
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
 type Result<T> = rustix::io::Result<T>;
 
-/// Does what the words after [`WORD`] say; gives the exit code.
+/// Executes the helper with the arguments after [`WORD`]; returns the exit code.
 pub fn run(words: &[OsString]) -> u8 {
     let [workspace, path] = words else { return 2 };
     u8::from(enter_and_move(workspace.as_ref(), path).is_err())
 }
 
 fn enter_and_move(workspace: &Path, path: &OsStr) -> Result<()> {
-    // It must not go on in a sandbox that nobody watches.
+    // It must not continue in a sandbox that is no longer supervised.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     move_into_link_name_space(rustix::stdio::stdin(), Some(LinkNameSpaceType::User))?;
     move_into_link_name_space(rustix::stdio::stdout(), Some(LinkNameSpaceType::Mount))?;
-    // What rename(2) does not ask for either: the modes of what lies in the directory.
+    // rename(2) does not check the modes of a directory's content either.
     let kept = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
         | CapabilitySet::FOWNER
@@ -103,12 +104,12 @@ fn make_movable(parent: &OwnedFd, name: &OsStr) -> Result<()> {
     done
 }
 
-/// Moves everything from one directory to another; a directory that cannot be moved is made anew there.
+/// Moves all entries from one directory to another; a directory that cannot be moved is created again there.
 fn move_entries(from: &OwnedFd, to: &OwnedFd, depth: usize) -> Result<()> {
     if depth > DEPTH_MAX {
         return Err(Errno::NAMETOOLONG);
     }
-    // Listed first: what is moved changes the listing.
+    // Listed first: moving entries changes the listing.
     let mut names = Vec::new();
     for entry in Dir::read_from(from)? {
         let name = entry?.file_name().to_bytes().to_vec();
@@ -119,10 +120,10 @@ fn move_entries(from: &OwnedFd, to: &OwnedFd, depth: usize) -> Result<()> {
     for name in &names {
         let name = OsStr::from_bytes(name);
         match renameat_with(from, name, to, name, RenameFlags::NOREPLACE) {
-            // Somebody removed it meanwhile.
+            // Another process removed it in the meantime.
             Ok(()) | Err(Errno::NOENT) => continue,
             Err(Errno::XDEV) => mkdirat(to, name, Mode::RWXU)?,
-            // Only while something is undone.
+            // Only while undoing a failure.
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),
         }
@@ -135,7 +136,8 @@ fn move_entries(from: &OwnedFd, to: &OwnedFd, depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// Gives a directory the owner, mode, attributes and times of another, which looked so before its entries were moved.
+/// Copies owner, mode, attributes and times to a directory. `looks` is the state of `from` before its entries were
+/// moved.
 fn dress(from: &OwnedFd, to: &OwnedFd, looks: &Stat) -> Result<()> {
     let now = fstat(to)?;
     if (now.st_uid, now.st_gid) != (looks.st_uid, looks.st_gid) {
@@ -152,7 +154,7 @@ fn dress(from: &OwnedFd, to: &OwnedFd, looks: &Stat) -> Result<()> {
         let length = fgetxattr(from, name, &mut value[..])?;
         fsetxattr(to, name, &value[..length], XattrFlags::empty())?;
     }
-    // After the attributes: an access list changes the mode.
+    // After the attributes: setting an ACL changes the mode.
     fchmod(to, Mode::from_raw_mode(looks.st_mode & 0o7777))?;
     set_times(to, looks)
 }

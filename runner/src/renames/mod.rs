@@ -1,10 +1,11 @@
-//! Lets a command rename directories that were there before it.
+//! Lets a command rename directories of the lower layers.
 //!
-//! overlayfs refuses that (EXDEV), because it would have to copy the whole directory. The filter tells the supervisor of
-//! every rename before the kernel does it. If it is of a directory of a lower layer, a helper first replaces that directory
-//! by one of the upper with the same entries; then, as for every other rename, the kernel carries out the call. So the
-//! call has its own effects and errors. What is read of the caller is a hint only: a caller that changes the path
-//! meanwhile has another directory of its workspace copied up, or none.
+//! overlayfs refuses that (EXDEV), because it would have to copy the whole directory. The filter notifies the
+//! supervisor of every rename before the kernel executes it. If a directory of a lower layer is renamed, a helper
+//! first replaces it with a directory in the upper with the same entries; then, as for every other rename, the kernel
+//! executes the call. So the call has its normal effects and errors. The arguments read from the caller are only a
+//! hint: a caller that changes the path in the meantime causes another directory of its workspace to be copied up, or
+//! none.
 
 mod helper;
 
@@ -24,7 +25,7 @@ use crate::sys::{Notification, Result, continue_notification, read_memory};
 
 pub use helper::{WORD, run as help};
 
-/// Helpers at a time; a directory beyond them is not helped.
+/// The maximum number of concurrent helpers; further directories are not copied up.
 const MOVES_MAX: usize = 32;
 const PATH_BYTES_MAX: usize = 4096;
 const PAGE_BYTES: usize = 4096;
@@ -34,9 +35,9 @@ const RENAME_EXCHANGE: u64 = 2;
 /// The workspace whose directories can be renamed.
 #[derive(Clone, Debug)]
 struct Workspace {
-    /// Inside.
+    /// The path inside.
     path: PathBuf,
-    /// Outside.
+    /// The paths outside.
     lowers: Vec<PathBuf>,
 }
 
@@ -44,13 +45,13 @@ struct Workspace {
 #[derive(Debug, Default)]
 pub struct Renames {
     workspace: Option<Workspace>,
-    /// Each gives whether it was done.
+    /// Each returns whether it succeeded.
     moves: Vec<JoinHandle<bool>>,
     failed: u64,
 }
 
-/// Whether the filter tells of renames: only over an overlay that can be written. In a nested namespace another view could
-/// be seen at the same paths.
+/// Whether the filter reports renames: only with a writable overlay. A nested namespace could have another view at
+/// the same paths.
 pub fn are_watched(plan: &LaunchPlan) -> bool {
     workspace_of(plan).is_some()
 }
@@ -84,7 +85,7 @@ impl Renames {
         Self { workspace: workspace_of(plan), ..Self::default() }
     }
 
-    /// Lets the kernel carry out a rename, at once or when its directories can be moved.
+    /// Lets the kernel execute a rename, at once or after its directories were made movable.
     pub fn answer(&mut self, listener: BorrowedFd<'_>, call: &Notification) -> Result<()> {
         let dirs = self.workspace.as_ref().map_or_else(Vec::new, |workspace| workspace.dirs_of(call));
         let workspace = self.workspace.as_ref().filter(|_| !dirs.is_empty()).map(|it| it.path.clone());
@@ -120,8 +121,8 @@ impl Renames {
         self.failed += u64::try_from(failed).unwrap_or(u64::MAX);
     }
 
-    /// Waits until no helper writes any more; gives how many directories could not be moved. A helper is never ended
-    /// half-way, which would leave a directory in two parts.
+    /// Waits until no helper writes any more; returns the number of directories that could not be moved. A helper is
+    /// never interrupted, which would leave a directory in two parts.
     #[must_use]
     pub fn finish(mut self) -> u64 {
         let moves = std::mem::take(&mut self.moves);
@@ -130,7 +131,7 @@ impl Renames {
     }
 }
 
-/// A directory as the caller names it.
+/// A directory as named by the caller.
 struct Named {
     base: OwnedFd,
     path: Vec<u8>,
@@ -155,11 +156,11 @@ impl Workspace {
         names.into_iter().filter_map(|(dir, at)| self.named(call.thread, dir, at)).collect()
     }
 
-    /// Nothing for whatever is not a directory of a lower layer.
+    /// `None` for anything except a directory of a lower layer.
     fn named(&self, thread: u32, dir: Option<u64>, at: u64) -> Option<Named> {
         let path = read_path(thread, at)?;
         let is_absolute = path.starts_with(b"/");
-        // The kernel takes the low half for a number with a sign.
+        // The kernel treats the lower half as a signed number.
         let number = dir.map(|dir| {
             let [a, b, c, d, ..] = dir.to_le_bytes();
             i32::from_le_bytes([a, b, c, d])
@@ -170,8 +171,8 @@ impl Workspace {
             Some(number) => format!("/proc/{thread}/fd/{number}"),
         };
         let only_path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // One call says of a file that it is none. A link on the way may be resolved in our root: what is found then
-        // is on no overlay of the run, or only looked at.
+        // One open(2) rejects anything that is not a directory. A symlink on the way may be resolved in our root: the
+        // result is then not on an overlay of the run, or is only inspected.
         let mut whole = base.clone().into_bytes();
         whole.push(b'/');
         whole.extend_from_slice(&path);
@@ -186,7 +187,7 @@ impl Workspace {
         Some(Named { base, path, user: namespace("user").ok()?, mount: namespace("mnt").ok()? })
     }
 
-    /// True if a lower layer has a directory at the same place. One that the command made anew there is taken for it.
+    /// True if a lower layer has a directory at the same path, even if the command has replaced it.
     fn is_in_lower(&self, dir: &OwnedFd) -> bool {
         use std::os::fd::AsRawFd;
         let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
@@ -198,7 +199,7 @@ impl Workspace {
 }
 
 impl Named {
-    /// True if the directory is one of the upper afterwards.
+    /// True if the directory is in the upper afterwards.
     fn make_movable(self, workspace: &Path) -> bool {
         let Self { base, path, user, mount } = self;
         let helper = Command::new("/proc/self/exe")
@@ -214,14 +215,14 @@ impl Named {
         match helper {
             Ok(status) => status.success(),
             Err(error) => {
-                tracing::warn!(%error, "no helper could be started to move a directory");
+                tracing::warn!(%error, "cannot start a helper to move a directory");
                 false
             }
         }
     }
 }
 
-/// A path in the memory of a thread, page by page: the next one may not be there.
+/// Reads a path from the memory of a thread, page by page: the next page may not be mapped.
 fn read_path(thread: u32, at: u64) -> Option<Vec<u8>> {
     let mut path = Vec::new();
     while path.len() < PATH_BYTES_MAX {
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_read_up_to_its_end() {
+    fn a_path_is_read_up_to_its_terminating_nul() {
         let text = [&[b'x'; 5000][..], b"/name\0more"].concat();
         let read = |at: usize| read_path(std::process::id(), text[at..].as_ptr() as u64);
         assert_eq!(read(4990).as_deref(), Some(&b"xxxxxxxxxx/name"[..]));

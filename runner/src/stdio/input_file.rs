@@ -1,9 +1,10 @@
-//! A regular file as stdin: what the command does not read stays unread.
+//! A regular file as stdin: input that the command does not read stays unread.
 //!
-//! Init opens the file again through a detached read-only mount, at the caller's offset. When the command has ended the
-//! caller's offset is set to where the command stopped. Init cannot open a file that has no path (any more), such as a
-//! here-document of a shell, or one that the caller could not open by itself: then the command gets a pipe. The thread
-//! that fills it reads ahead without moving the caller's offset, and counts at the end what is left in the pipe.
+//! Init reopens the file through a detached read-only mount, at the caller's offset. After the command has ended, the
+//! caller's offset is set to where the command stopped. Init cannot open a file that has no path (any more), such as
+//! a shell's here-document, or one that the caller itself could not open: then the command gets a pipe. The thread
+//! that fills the pipe reads ahead without moving the caller's offset, and finally subtracts the bytes left in the
+//! pipe.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,9 +19,9 @@ use avfs_hostfs::held::FileId;
 use super::pump::PUMP_BYTES;
 use crate::sys::Result;
 
-/// File systems whose files are interfaces of the kernel, as statfs(2) names them: proc, sysfs, nsfs, cgroup, cgroup2,
-/// debugfs, tracefs, securityfs, bpf, configfs, binfmt_misc, efivarfs, pstore, selinuxfs, smackfs. A descriptor of such a
-/// file can do more than be read.
+/// File systems whose files are kernel interfaces, by their statfs(2) magic: proc, sysfs, nsfs, cgroup, cgroup2,
+/// debugfs, tracefs, securityfs, bpf, configfs, binfmt_misc, efivarfs, pstore, selinuxfs, smackfs. A descriptor of
+/// such a file can be used for more than reading.
 const KERNEL_INTERFACES: [i64; 15] = [
     0x9fa0,
     0x6265_6572,
@@ -39,17 +40,17 @@ const KERNEL_INTERFACES: [i64; 15] = [
     0x4341_5d53,
 ];
 
-/// What init needs to open the file again.
+/// The data that init needs to reopen the file.
 pub struct InputFile {
-    /// Empty if there is none: no file has this path.
+    /// Empty if the file has no path: no file has the empty path.
     pub path: CString,
     pub id: FileId,
-    /// Where the caller has read to.
+    /// The caller's offset.
     pub offset: u64,
 }
 
 impl InputFile {
-    /// `None` for anything but a regular file that can be read from any offset.
+    /// `None` for anything except a regular file that can be read from any offset.
     pub fn of(fd: BorrowedFd<'_>) -> Option<Self> {
         let stat = fstat(fd).ok()?;
         let is_readable = fcntl_getfl(fd).is_ok_and(|flags| flags & OFlags::ACCMODE != OFlags::WRONLY);
@@ -66,21 +67,21 @@ impl InputFile {
     }
 }
 
-/// Sets the caller's offset to where the command stopped, if the command has moved at all: somebody else may read the file
-/// through the same descriptor.
+/// Sets the caller's offset to where the command stopped, but only if the command has moved it: another process may
+/// read the file through the same descriptor.
 pub fn leave_at(file: &OwnedFd, start: u64, end: u64) {
     if start != end
         && let Err(errno) = seek(file, SeekFrom::Start(end))
     {
-        tracing::warn!(%errno, "the offset of stdin is not where the command stopped");
+        tracing::warn!(%errno, "cannot set the offset of stdin to where the command stopped");
     }
 }
 
-/// A pipe in place of the file.
+/// A pipe instead of the file.
 pub struct InputPipe {
-    /// Refuses to wait.
+    /// Non-blocking.
     into: OwnedFd,
-    /// The command's end once more, to see what it has not read.
+    /// A duplicate of the command's end, to count the unread bytes.
     unread: OwnedFd,
 }
 
@@ -116,12 +117,14 @@ impl InputPipe {
                 }
             }
         }
-        // The command finds the end of its input.
+        // The command reads end of file.
         drop(into);
         while wait_for_end(stopped) {}
         match rustix::io::ioctl_fionread(&unread) {
             Ok(left) => leave_at(file, start, start + written.saturating_sub(left)),
-            Err(errno) => tracing::warn!(%errno, "the offset of stdin is not where the command stopped"),
+            Err(errno) => {
+                tracing::warn!(%errno, "cannot set the offset of stdin to where the command stopped")
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The command's streams: passed through where that is harmless, pumped where it is not, kept where asked.
+//! The command's streams: passed through if that is harmless, copied through a pipe if not, captured if requested.
 //!
-//! A descriptor of a file of the host is never given to the command: the command could open it again through /proc for
-//! writing, or change the mode of the file. A regular file as stdin is opened again through a read-only mount, see
-//! [`input_file`]. For every other file, and for a named pipe, whose mode fchmod(2) would change, the command gets a pipe,
-//! and a thread moves the bytes. A terminal of the host is replaced by a pseudo terminal, /dev/null by one that is opened
-//! inside. Pipes without a name are given as they are.
+//! A descriptor of a host file is never given to the command, which could reopen it for writing through /proc, or
+//! change the mode of the file. A regular file as stdin is reopened through a read-only mount, see [`input_file`].
+//! For every other file, and for a named pipe, whose mode fchmod(2) would change, the command gets a pipe, and a
+//! thread copies the data. A terminal of the host is replaced with a pseudo terminal, and /dev/null with one opened
+//! inside. Anonymous pipes are passed on unchanged.
 
 mod input_file;
 mod pump;
@@ -28,24 +28,24 @@ use self::screen::{Screen, is_foreground};
 use crate::init::{Stdio, Stream};
 use crate::sys::Result;
 
-/// The file system of pipes without a name, as statfs(2) gives it.
+/// The file system magic of anonymous pipes in statfs(2).
 const PIPEFS_MAGIC: i64 = 0x5049_5045;
 
-/// What the command's side of a stream is.
+/// The command's side of a stream.
 enum Inner {
-    /// Our own, as it is.
+    /// Our own stream, unchanged.
     Ours(OwnedFd),
     /// The end of a pipe that a thread serves.
     Piped(OwnedFd),
-    /// A regular file that init opens again, or the end of a pipe where init cannot.
+    /// A regular file that init reopens, or the end of a pipe if init cannot.
     File(InputFile, OwnedFd),
-    /// The same as the stream with this number.
+    /// The same as the stream with this index.
     SameAs(usize),
     Terminal,
     Null,
 }
 
-/// What the bytes that are kept are.
+/// What the captured bytes represent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeptAs {
     OneStream,
@@ -53,26 +53,26 @@ enum KeptAs {
     Merged,
 }
 
-/// What has to be done on our side.
+/// The work on our side of a stream.
 enum Outer {
     Nothing,
-    /// From our stdin into a pipe.
+    /// Copy our stdin into a pipe.
     Feed {
         from: OwnedFd,
         into: OwnedFd,
     },
-    /// From a regular file into a pipe, where init cannot open the file again.
+    /// Copy a regular file into a pipe, if init cannot reopen the file.
     FeedFile {
         file: OwnedFd,
         offset: u64,
         pipe: InputPipe,
     },
-    /// From a pipe to a stream of ours.
+    /// Copy a pipe to one of our streams.
     Drain {
         from: OwnedFd,
         into: OwnedFd,
     },
-    /// From a pipe into memory, and to a stream of ours if there is one.
+    /// Capture a pipe in memory, and copy it to one of our streams, if given.
     Keep {
         from: OwnedFd,
         into: Option<OwnedFd>,
@@ -87,9 +87,9 @@ enum Outer {
 pub struct Streams {
     inner: Vec<Inner>,
     outer: Vec<Outer>,
-    /// How much is kept of what goes to a terminal.
+    /// The limit for captured terminal output.
     screen_bytes_max: Option<usize>,
-    /// Where output that does not fit in memory is kept.
+    /// The directory for captured output that does not fit in memory.
     spool_dir: Option<PathBuf>,
 }
 
@@ -115,12 +115,12 @@ impl Streams {
         for number in [1, 2] {
             let (inner, outer) = match mode {
                 avfs_request::Streams::Captured { bytes_max } => kept(None, bytes_max, KeptAs::OneStream)?,
-                // Two pipes for one file would mix up the order of what is written.
+                // Two pipes for one file would lose the order of the writes.
                 avfs_request::Streams::Passed if number == 2 && is_one_pumped(host[1], host[2]) => {
                     (Inner::SameAs(1), Outer::Nothing)
                 }
                 avfs_request::Streams::Passed => output(host[number])?,
-                // Kept as one, in order.
+                // Captured as one stream, in order.
                 avfs_request::Streams::Teed { bytes_max, merged: MergedOutput::Kept }
                     if is_passed && (is_one_pumped(host[1], host[2]) || is_one_pipe(host[1], host[2])) =>
                 {
@@ -129,8 +129,9 @@ impl Streams {
                         _ => kept(Some(own(host[number])?), bytes_max, KeptAs::Merged)?,
                     }
                 }
-                // The same for one pipe, which is passed on as it is: what is in order cannot be told apart. But whose
-                // input is empty is to be remembered, and that matters more than order between streams, or a terminal.
+                // The same for one shared file or pipe, which is passed through: streams in order cannot be
+                // separated. But a run with empty input is one whose result will be remembered, and capturing matters
+                // more than the order between streams, or a terminal.
                 avfs_request::Streams::Teed { .. } if is_passed && is_one_pumped(host[1], host[2]) => {
                     match number {
                         2 => (Inner::SameAs(1), Outer::Nothing),
@@ -158,12 +159,12 @@ impl Streams {
         self.outer.iter().any(|outer| matches!(outer, Outer::Terminal { .. }))
     }
 
-    /// True if init reports whether it has opened stdin again.
+    /// True if init reports whether it has reopened stdin.
     pub fn wants_input(&self) -> bool {
         self.outer.iter().any(|outer| matches!(outer, Outer::FeedFile { .. }))
     }
 
-    /// The command's side, for init.
+    /// The command's side of the streams, for init.
     pub fn inner(&self) -> Stdio<'_> {
         let stream = |number: usize| match &self.inner[number] {
             Inner::Ours(fd) | Inner::Piped(fd) => Stream::Fd(fd.as_fd()),
@@ -192,14 +193,14 @@ impl Streams {
         }
     }
 
-    /// Lets go of the command's ends, so that their end can be seen.
+    /// Closes the command's ends, so that end of file can be seen.
     pub fn close_inner(&mut self) {
         for inner in &mut self.inner {
             *inner = Inner::Terminal;
         }
     }
 
-    /// Starts the threads. `input` is stdin as init has opened it again.
+    /// Starts the threads. `input` is the stdin that init has reopened.
     pub fn start(self, terminal: Option<OwnedFd>, input: Option<OwnedFd>) -> Result<Flow> {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut flow = Flow {
@@ -249,13 +250,13 @@ impl Streams {
     }
 }
 
-/// A thread, where the limit on processes (`ulimit -u`) leaves one.
+/// Starts a thread, which fails at the limit on processes (`ulimit -u`).
 fn thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
     let began = std::thread::Builder::new().spawn(work);
     began.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::AGAIN))
 }
 
-/// Whether two streams are one file, named pipe or socket, to which a thread moves the bytes.
+/// Whether two streams are the same file, named pipe or socket, to which a thread copies the data.
 fn is_one_pumped(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     matches!(kind(one), Kind::Other) && is_one(one, other)
 }
@@ -269,17 +270,17 @@ fn is_one(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// A pipe whose other end is kept, and passed on to a stream of ours if there is one.
+/// A pipe whose other end is captured, and copied to one of our streams, if given.
 fn kept(ours: Option<OwnedFd>, bytes_max: usize, kept_as: KeptAs) -> Result<(Inner, Outer)> {
     let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
     Ok((Inner::Piped(into), Outer::Keep { from, into: ours, bytes_max, kept_as }))
 }
 
-/// What one of our own streams is, as far as it matters.
+/// The relevant types of our own streams.
 enum Kind {
     Terminal,
     Null,
-    /// Without a name.
+    /// Anonymous.
     Pipe,
     Other,
     Closed,
@@ -307,7 +308,7 @@ fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
 
 fn input(fd: BorrowedFd<'_>, mode: avfs_request::Streams) -> Result<(Inner, Outer)> {
     Ok(match (kind(fd), mode) {
-        // With captured output there is no screen for a terminal.
+        // With captured output, a terminal would have no display.
         (Kind::Terminal, avfs_request::Streams::Captured { .. }) | (Kind::Closed | Kind::Null, _) => {
             (Inner::Null, Outer::Nothing)
         }
@@ -341,9 +342,9 @@ fn output(fd: BorrowedFd<'_>) -> Result<(Inner, Outer)> {
     })
 }
 
-/// Everything that moves while the command runs.
+/// The running threads of a command's streams.
 pub struct Flow {
-    /// Closed to stop who waits for input that nobody wants any more.
+    /// Closed to stop threads that wait for input that is no longer needed.
     stop: Option<OwnedFd>,
     feeders: Vec<JoinHandle<()>>,
     drains: Vec<JoinHandle<std::io::Result<()>>>,
@@ -358,18 +359,18 @@ pub struct Flow {
 struct Reopened {
     /// Shares its offset with the caller's descriptor.
     file: OwnedFd,
-    /// Of `file`, when the command was started.
+    /// The offset of `file` when the command was started.
     offset: u64,
     /// Shares its offset with the command's descriptor.
     again: OwnedFd,
 }
 
-/// What the streams gave.
+/// The captured output.
 pub struct Flowed {
-    /// Nothing where it was not kept.
+    /// `None` if it was not captured.
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
-    /// Both as one, where that was to be kept.
+    /// Both streams as one, if that was requested.
     pub merged: Option<Output>,
     /// Why some of the output did not reach our own streams.
     pub undelivered: Option<std::io::Error>,
@@ -381,28 +382,28 @@ impl Flow {
         self.screen.is_some()
     }
 
-    /// Gives the real terminal back, as it was found, with everything on it that the command has written.
+    /// Restores the real terminal to its previous state, after all output of the command was written to it.
     pub fn leave_terminal(&mut self) {
         if let Some(screen) = &mut self.screen {
             screen.leave();
         }
     }
 
-    /// Takes the real terminal again, if it is ours.
+    /// Takes the real terminal again, if we are in the foreground.
     pub fn take_terminal(&mut self) {
         if let Some(screen) = &mut self.screen {
             screen.take();
         }
     }
 
-    /// Tells the pseudo terminal the size of the real one.
+    /// Sets the size of the pseudo terminal to that of the real one.
     pub fn resize(&self) {
         if let Some(screen) = &self.screen {
             screen.resize();
         }
     }
 
-    /// Waits for what is still on its way; everybody who could write more is dead.
+    /// Waits for data in transit; every process that could write more is dead.
     pub fn finish(mut self) -> Flowed {
         let mut undelivered = None;
         for drain in self.drains.drain(..) {

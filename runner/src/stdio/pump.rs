@@ -1,4 +1,4 @@
-//! Threads that move the bytes of a stream.
+//! Threads that copy the data of a stream.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use avfs_engine::{Output, OutputBuffer};
 
 pub const PUMP_BYTES: usize = 64 * 1024;
 
-/// What was kept of a stream, if it is known; and why some of it was not passed on.
+/// The captured output of a stream, if known, and why some of it was not passed on.
 pub type KeptOutput = (Option<Output>, std::io::Result<()>);
 
-/// Moves our input until it ends, the command is gone, or `stopped` is closed.
+/// Copies our input until it ends, the command is gone, or `stopped` is closed.
 pub fn feed(from: OwnedFd, into: OwnedFd, stopped: &OwnedFd) {
     let mut into = File::from(into);
     let mut buffer = vec![0; PUMP_BYTES];
@@ -31,7 +31,7 @@ pub fn feed(from: OwnedFd, into: OwnedFd, stopped: &OwnedFd) {
         match rustix::io::read(&from, &mut buffer) {
             Err(rustix::io::Errno::INTR) => {}
             Ok(0) | Err(_) => return,
-            // The command does not want more.
+            // The command accepts no more input.
             Ok(length) => {
                 if into.write_all(&buffer[..length]).is_err() {
                     return;
@@ -41,8 +41,8 @@ pub fn feed(from: OwnedFd, into: OwnedFd, stopped: &OwnedFd) {
     }
 }
 
-/// Moves the command's output until its end. If it cannot be written the command finds its pipe broken, unless it
-/// has ended by then: so the failure is told. That nobody reads any more is the reader's right.
+/// Copies the command's output until it ends. If writing fails, the command gets EPIPE, unless it has already ended,
+/// so the failure is returned. A reader that closes the pipe is not an error.
 pub fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
     let (mut from, mut into) = (File::from(from), File::from(into));
     let mut buffer = vec![0; PUMP_BYTES];
@@ -59,8 +59,9 @@ pub fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
     }
 }
 
-/// Keeps the command's output until its end, and passes it on first: who reads along sets the pace. If it cannot be
-/// passed on the command finds its pipe broken, as in [`drain`], and how much came by then is chance: nothing is known.
+/// Captures the command's output until it ends, after passing it on: a reader of our stream sets the pace. If passing
+/// it on fails, the command gets EPIPE, as in [`drain`], and the amount captured by then is arbitrary, so no output
+/// is returned.
 pub fn keep(from: OwnedFd, into: Option<OwnedFd>, mut output: OutputBuffer) -> KeptOutput {
     let mut from = File::from(from);
     let mut into = into.map(File::from);
@@ -82,7 +83,7 @@ pub fn keep(from: OwnedFd, into: Option<OwnedFd>, mut output: OutputBuffer) -> K
     }
 }
 
-/// Writes everything, also where whoever gave us the stream has made it refuse to wait.
+/// Writes all bytes, even to a stream that is non-blocking.
 fn deliver(into: &mut File, mut bytes: &[u8]) -> std::io::Result<()> {
     while !bytes.is_empty() {
         match into.write(bytes) {

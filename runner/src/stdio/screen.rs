@@ -1,4 +1,4 @@
-//! The terminal of the host while the command has a pseudo terminal in its place.
+//! The terminal of the host while the command uses a pseudo terminal instead.
 
 use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
@@ -17,26 +17,26 @@ use super::pump::{drain, feed, keep};
 use super::{Flow, thread};
 use crate::sys::Result;
 
-/// Whether the terminal is ours: in the background it belongs to somebody else.
+/// Whether we are in the foreground: in the background, the terminal belongs to another process group.
 pub fn is_foreground(terminal: &OwnedFd) -> bool {
     tcgetpgrp(terminal).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// How long the pseudo terminal has to be quiet before the real one is given back.
+/// How long the pseudo terminal must be idle before the real one is restored.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// How long the thread that reads from the terminal may take to end, each time that is looked at.
+/// The interval for checking whether the thread that reads from the terminal has ended.
 const STOPPING: Duration = Duration::from_millis(5);
-/// How often that is tried: a command that is not stopped could write for ever.
+/// The maximum number of checks: a command that is not stopped could write forever.
 const QUIET_TRIES_MAX: usize = 100;
 
-/// The real terminal, raw while the command has a pseudo terminal in its place.
+/// The real terminal, in raw mode while the command uses a pseudo terminal.
 pub struct Screen {
     main: OwnedFd,
     host: OwnedFd,
-    /// The terminal that is typed on, if it is our stdin.
+    /// The terminal for input, if it is our stdin.
     stdin: Option<OwnedFd>,
     before: Option<Termios>,
-    /// What moves the input; closing the descriptor stops it.
+    /// The thread that copies the input; closing the descriptor stops it.
     typing: Option<(OwnedFd, JoinHandle<()>)>,
 }
 
@@ -52,7 +52,7 @@ impl Screen {
         flow: &mut Flow,
     ) -> Result<Self> {
         let [stdin, stdout, stderr] = hosts;
-        // Where the pseudo terminal shows what it echoes and what the command writes.
+        // The stream that shows the pseudo terminal's echo and the command's output.
         let shown_on = [&stdout, &stderr, &stdin].into_iter().flatten().next();
         let Some(shown_on) = shown_on else { return Err(Errno::NOTTY) };
         let (from, into, host) = (clone(&main)?, clone(shown_on)?, clone(shown_on)?);
@@ -74,7 +74,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Makes the terminal raw and moves what is typed, if the terminal is ours.
+    /// Sets the terminal to raw mode and copies its input, if we are in the foreground.
     fn type_on(&mut self) -> Result<()> {
         let Some(stdin) = self.stdin.as_ref().filter(|stdin| self.typing.is_none() && is_foreground(stdin))
         else {
@@ -87,7 +87,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Waits until nobody reads from the terminal any more.
+    /// Waits until our thread no longer reads from the terminal.
     pub fn stop_typing(&mut self) {
         if let Some((stop, typing)) = self.typing.take() {
             drop(stop);
@@ -95,18 +95,19 @@ impl Screen {
         }
     }
 
-    /// Gives the terminal back once everything is on it that was written.
+    /// Restores the terminal once all output is written to it.
     pub fn leave(&mut self) {
         for _ in 0..QUIET_TRIES_MAX {
             match poll(&mut [PollFd::new(&self.main, PollFlags::IN)], Some(&QUIET)) {
                 Ok(0) => break,
-                // The thread that shows it has to have its turn.
+                // The output thread needs time to run.
                 Ok(_) | Err(_) => std::thread::yield_now(),
             }
         }
         if let Some((stop, typing)) = self.typing.take() {
             drop(stop);
-            // Two that read would take input from each other. One that is held up by a command that does not read is left.
+            // Two readers would take input from each other. A thread that is blocked by a command that does not read
+            // is left alone.
             for _ in 0..QUIET_TRIES_MAX {
                 if typing.is_finished() {
                     break;
@@ -121,7 +122,7 @@ impl Screen {
     pub fn take(&mut self) {
         self.resize();
         if let Err(errno) = self.type_on() {
-            tracing::warn!(%errno, "what is typed does not reach the command");
+            tracing::warn!(%errno, "terminal input does not reach the command");
         }
     }
 
