@@ -290,7 +290,7 @@ fn what_is_refused_is_told_to_the_program_and_once_to_its_caller() {
     let env = TestEnv::with_project();
     let request = "GET http://evil.example:8080/ HTTP/1.1\r\n\r\n";
     let (said, _) = talk(&env, "a.example", request);
-    assert!(said.contains("evil.example:8080 is refused: it is not in the list"), "{said}");
+    assert!(said.contains("evil.example:8080 is refused: it is not in the allow list"), "{said}");
     assert!(said.contains("--net allow=a.example,evil.example:8080"), "{said}");
     let twice = format!(
         "python3 -c '{TALK}' whole 127.0.0.1 {request} {request} >/dev/null",
@@ -299,7 +299,10 @@ fn what_is_refused_is_told_to_the_program_and_once_to_its_caller() {
     let answer = env.shell(&["--net", "allow=a.example"], &twice).expect(0);
     let told: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("evil.example")).collect();
     let [refused, flag] = told.as_slice() else { panic!("{answer:?}") };
-    assert!(refused.ends_with("evil.example:8080 was refused: it is not in the list (2 times)"), "{refused}");
+    assert!(
+        refused.ends_with("evil.example:8080 was refused: it is not in the allow list (2 times)"),
+        "{refused}"
+    );
     assert!(flag.ends_with("--net allow=a.example,evil.example:8080"), "{flag}");
 }
 
@@ -469,10 +472,10 @@ fn names_that_lead_to_private_addresses_are_refused_whatever_the_resolver_says()
         ("meta.example", "169.254.169.254", "a link-local address"),
         ("private.example", "10.0.0.1", "a private address"),
         ("home.example", "127.0.0.1", "a loopback address"),
-        ("nobody.example", "0.0.0.0", "an address of no host"),
+        ("nobody.example", "0.0.0.0", "the unspecified address"),
         ("unique.example", "fd00::1", "a private address"),
         ("mapped.example", "::ffff:127.0.0.1", "a loopback address"),
-        ("tunnel.example", "2002:7f00:1::1", "a tunnel to an address that is not public"),
+        ("tunnel.example", "2002:7f00:1::1", "a tunnel to a non-public address"),
     ];
     let lines = places.map(|(name, address, _)| format!("{address} {name}\n"));
     std::fs::write(&hosts, lines.concat()).unwrap();

@@ -1,27 +1,27 @@
-//! Addresses that are not the public network's: a name that leads to one is refused, whoever says so in DNS.
+//! Addresses that are not public: a name that resolves to one is refused, no matter which DNS server returned it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use avfs_request::is_within;
 
-/// What an address is instead of a public one.
+/// The kind of an address that is not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     Unspecified,
     Loopback,
     Private,
-    /// Between a provider and its customers.
+    /// Carrier-grade NAT, between a provider and its customers.
     Shared,
-    /// The metadata services of clouds are among them.
+    /// Includes the metadata services of clouds.
     LinkLocal,
     Multicast,
     Broadcast,
     Documentation,
     Benchmark,
     Reserved,
-    /// An IPv4 address in the clothes of an IPv6 one.
+    /// An IPv4-mapped or translated IPv6 address.
     Translated,
-    /// An IPv6 address that leads to an IPv4 one of these kinds.
+    /// An IPv6 address that tunnels to an IPv4 address of one of these kinds.
     Tunnelled,
 }
 
@@ -29,7 +29,7 @@ impl Special {
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Unspecified => "an address of no host",
+            Self::Unspecified => "the unspecified address",
             Self::Loopback => "a loopback address",
             Self::Private => "a private address",
             Self::Shared => "a shared address of a provider",
@@ -39,8 +39,8 @@ impl Special {
             Self::Documentation => "an address for documentation",
             Self::Benchmark => "an address for benchmarks",
             Self::Reserved => "a reserved address",
-            Self::Translated => "an IPv4 address written as IPv6",
-            Self::Tunnelled => "a tunnel to an address that is not public",
+            Self::Translated => "an IPv4 address in IPv6 form",
+            Self::Tunnelled => "a tunnel to a non-public address",
         }
     }
 }
@@ -64,7 +64,7 @@ const V4: [(Ipv4Addr, u8, Special); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, Special::Reserved),
 ];
 
-/// Before the rule that only 2000::/3 is given out at all.
+/// Checked before the rule that only 2000::/3 is allocated at all.
 const V6: [(Ipv6Addr, u8, Special); 15] = [
     (Ipv6Addr::UNSPECIFIED, 128, Special::Unspecified),
     (Ipv6Addr::LOCALHOST, 128, Special::Loopback),
@@ -83,7 +83,7 @@ const V6: [(Ipv6Addr, u8, Special); 15] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, Special::Documentation),
 ];
 
-/// Why an address is not a public one; nothing if it is.
+/// Why an address is not public; `None` if it is public.
 #[must_use]
 pub fn special(address: IpAddr) -> Option<Special> {
     match address {
@@ -109,7 +109,7 @@ fn special_v6(address: Ipv6Addr) -> Option<Special> {
     hidden.then_some(Special::Tunnelled)
 }
 
-/// IPv4 addresses that packets to an IPv6 address may end up at.
+/// The IPv4 addresses at which packets to an IPv6 address may arrive.
 fn tunnelled(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let part = address.segments();
     let at = |index: usize| {
@@ -119,7 +119,7 @@ fn tunnelled(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     match part {
         // 6to4.
         [0x2002, ..] => [Some(at(1)), None],
-        // Teredo: the server, and the client with every bit turned over.
+        // Teredo: the server, and the client with all bits inverted.
         [0x2001, 0, ..] => [Some(at(2)), Some(Ipv4Addr::from_bits(!at(6).to_bits()))],
         // ISATAP.
         [_, _, _, _, 0 | 0x200, 0x5efe, ..] => [Some(at(6)), None],
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_are_nothing_special() {
+    fn public_addresses_are_not_special() {
         for public in ["1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "172.15.0.1"]
             .into_iter()
             .chain(["172.32.0.1", "192.167.1.1", "198.17.0.1", "198.20.0.1", "223.255.255.255", "11.0.0.1"])
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_has_a_name() {
+    fn non_public_addresses_are_classified() {
         use Special::*;
         for (address, expected) in [
             ("0.0.0.0", Unspecified),

@@ -1,25 +1,25 @@
-//! The body of a request: told apart from whatever follows it, and written anew.
+//! The body of a request: separated from the data that follows it, and re-encoded.
 //!
-//! Chunks are taken apart and made again, so that nobody further on can see another end of the body than we do.
-//! Extensions and trailers are left behind.
+//! Chunks are decoded and encoded again, so that no later parser can see another end of the body than we do.
+//! Extensions and trailers are dropped.
 
-/// A line of chunked coding, its extensions included.
+/// The length of a line of chunked coding, including its extensions.
 const LINE_BYTES_MAX: usize = 1024;
 const TRAILER_BYTES_MAX: usize = 8 * 1024;
-/// Hexadecimal digits of a chunk's size.
+/// The number of hexadecimal digits in a chunk size.
 const SIZE_DIGITS_MAX: usize = 15;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    #[error("a chunk has no proper size")]
+    #[error("invalid chunk size")]
     Size,
-    #[error("a chunk does not end where it should")]
+    #[error("a chunk does not end at its size")]
     End,
     #[error("a line between chunks is malformed or too long")]
     Line,
 }
 
-/// How much of a body is still to come.
+/// The rest of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Length(u64),
@@ -38,7 +38,7 @@ pub struct Chunked {
 enum At {
     Size,
     Data(u64),
-    /// The line end after a chunk's data; how much of it was seen.
+    /// The line end after a chunk's data.
     DataEnd,
     Trailer,
 }
@@ -59,7 +59,7 @@ impl Body {
         matches!(self, Self::Done)
     }
 
-    /// Takes what belongs to the body from the front of `bytes` and writes it out; how much that was.
+    /// Moves the part of `bytes` that belongs to the body to `out`; returns its length.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, BodyError> {
         match self {
             Self::Done => Ok(0),
@@ -110,7 +110,7 @@ impl Chunked {
         Ok((bytes.len() - rest.len(), false))
     }
 
-    /// A whole line without its end, from what is left of earlier bytes and these.
+    /// A whole line without its end, from the buffered bytes and these.
     fn line(&mut self, rest: &mut &[u8]) -> Result<Option<Vec<u8>>, BodyError> {
         while let Some((byte, after)) = rest.split_first() {
             *rest = after;
@@ -119,7 +119,7 @@ impl Chunked {
                     self.line.pop();
                     return Ok(Some(std::mem::take(&mut self.line)));
                 }
-                // A line ends in both or not at all.
+                // A line must end in CR LF.
                 (b'\n' | 0, _) | (_, Some(b'\r')) => return Err(BodyError::Line),
                 (byte, _) if self.line.len() < LINE_BYTES_MAX => self.line.push(byte),
                 _ => return Err(BodyError::Line),
@@ -128,7 +128,7 @@ impl Chunked {
         Ok(None)
     }
 
-    /// True when the body is over.
+    /// True if the body is complete.
     fn next(&mut self, line: &[u8]) -> Result<bool, BodyError> {
         match self.at {
             At::Size => {
@@ -177,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_written_anew_and_their_ornaments_dropped() {
+    fn chunks_are_reencoded_without_extensions_and_trailers() {
         let sent = b"3;name=\"x\"\r\nabc\r\n000A\r\n0123456789\r\n0\r\nX-Trailer: y\r\n\r\nGET /";
         let came = b"3\r\nabc\r\na\r\n0123456789\r\n0\r\n\r\n".to_vec();
         assert_eq!(take(Body::chunked(), sent), Ok((came, sent.len() - 5, true)));
     }
 
     #[test]
-    fn what_two_readers_could_read_differently_is_refused() {
+    fn ambiguous_chunks_are_rejected() {
         for (bad, why) in [
             (&b"3\nabc\r\n0\r\n\r\n"[..], BodyError::Line),
             (b"3\r\nabcd\r\n", BodyError::End),
@@ -209,9 +209,9 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut on their way, the same body comes out and the same bytes are left over.
+        /// The way the bytes are split does not change the body or the remaining bytes.
         #[test]
-        fn cuts_change_nothing(
+        fn splits_do_not_change_the_result(
             chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..40), 0..6),
             cuts in proptest::collection::vec(1_usize..9, 0..200),
         ) {
@@ -231,7 +231,7 @@ mod tests {
             }
             prop_assert!(body.is_done());
             prop_assert_eq!(at, length);
-            // What was written is chunked itself, and holds the same.
+            // The output is itself chunked, with the same content.
             let mut read = Vec::new();
             let mut rest = &out[..];
             loop {
@@ -248,7 +248,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut out = Vec::new();
             if let Ok(taken) = Body::chunked().take(&bytes, &mut out) {
                 prop_assert!(taken <= bytes.len());

@@ -1,10 +1,11 @@
-//! The head of an HTTP request to a proxy: CONNECT, or a method with a whole http:// address.
+//! The head of an HTTP request to a proxy: CONNECT, or a method with an absolute http:// URL.
 //!
-//! Strict where two readers could differ: line ends, lengths, folded lines. What goes on to the server is written anew
-//! and says where it goes; nothing that was meant for this hop is in it.
+//! Strict where two parsers could disagree: line ends, lengths, folded lines. The head sent to the server is rebuilt
+//! with the target as its Host, and without hop-by-hop fields.
 //!
-//! Not read by httparse: it takes lines that end in LF alone, empty lines before the first, and targets that are not
-//! ASCII, so that every check here would stay; and it gives fields without the blanks that are passed on as they came.
+//! Does not use httparse: it accepts bare LF line ends, empty lines before the request line, and targets that are not
+//! ASCII, so that every check here would still be needed; and it strips blanks in fields, which are forwarded
+//! verbatim.
 
 use crate::body::Body;
 use crate::target::{HostError, Target, shown};
@@ -15,7 +16,7 @@ const METHOD_BYTES_MAX: usize = 32;
 const LENGTH_DIGITS_MAX: usize = 18;
 const HTTP_PORT: u16 = 80;
 
-/// Fields that are for this hop, or are written anew.
+/// Fields that are hop-by-hop, or are rebuilt.
 const DROPPED: [&str; 13] = [
     "host",
     "connection",
@@ -32,30 +33,30 @@ const DROPPED: [&str; 13] = [
     "proxy-authentication-info",
 ];
 
-/// What is wrong with a head.
+/// Why a head is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     #[error("the head is longer than {HEAD_BYTES_MAX} bytes")]
     TooLong,
-    #[error("a line does not end in CR LF, or has a byte that none may have")]
+    #[error("a line does not end in CR LF, or contains an invalid byte")]
     Line,
     #[error("the request line is malformed")]
     RequestLine,
-    #[error("this is a proxy: ask for a whole http:// address, or CONNECT")]
+    #[error("this is a proxy: use an absolute http:// URL, or CONNECT")]
     NotForAProxy,
-    #[error("only http:// is fetched; use CONNECT for anything else")]
+    #[error("only http:// is supported; use CONNECT for anything else")]
     Scheme,
     #[error("a header field is malformed or folded")]
     Field,
     #[error("there are more than {FIELDS_MAX} header fields")]
     Fields,
-    #[error("the length of the body is said twice, or not as it may be")]
+    #[error("duplicate or invalid Content-Length or Transfer-Encoding")]
     Length,
-    #[error("more than one host is named")]
+    #[error("more than one Host field")]
     Hosts,
 }
 
-/// How the end of a request's body is told.
+/// How the end of a request's body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     None,
@@ -74,12 +75,12 @@ impl Framing {
     }
 }
 
-/// What is asked for.
+/// The kind of request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HttpAsk {
     /// A tunnel.
     Connect,
-    /// One answer: the head to send on, and how the body ends.
+    /// One response: the head to forward, and the framing of the body.
     Fetch { onward: Vec<u8>, framing: Framing },
 }
 
@@ -89,7 +90,7 @@ pub struct Head {
     /// The host as it was written.
     pub shown: String,
     pub ask: HttpAsk,
-    /// Bytes of the head; what follows is body, or belongs to the tunnel.
+    /// The length of the head; the data after it is the body, or belongs to the tunnel.
     pub length: usize,
 }
 
@@ -100,7 +101,7 @@ struct Field<'a> {
 }
 
 impl Head {
-    /// The head, once all of it is there.
+    /// Parses the head; `None` if it is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, HeadError> {
         let Some(length) = end_of_head(bytes)? else { return Ok(None) };
         // Without the empty line and the line end before it.
@@ -116,7 +117,7 @@ impl Head {
             return Err(HeadError::Hosts);
         }
         if method == b"CONNECT" {
-            // A body here would be read as a part of the tunnel by some and not by others.
+            // Some parsers would read a body here as part of the tunnel, others would not.
             if framing != Framing::None && framing != Framing::Length(0) {
                 return Err(HeadError::Length);
             }
@@ -139,7 +140,7 @@ impl Head {
     }
 }
 
-/// Where the head ends. Looks at every byte: what comes before the end must be fit for a head.
+/// The end of the head. Checks every byte: the bytes before the end must be valid in a head.
 fn end_of_head(bytes: &[u8]) -> Result<Option<usize>, HeadError> {
     let mut before = 0;
     let mut line_start = 0;
@@ -149,7 +150,7 @@ fn end_of_head(bytes: &[u8]) -> Result<Option<usize>, HeadError> {
         }
         match (before, *byte) {
             (b'\r', b'\n') if at == line_start + 1 => {
-                // An empty line: the end, unless nothing came before it.
+                // An empty line: the end, unless it is the first line.
                 return if line_start == 0 { Err(HeadError::RequestLine) } else { Ok(Some(at + 1)) };
             }
             (b'\r', b'\n') => line_start = at + 1,
@@ -198,7 +199,7 @@ fn is_token(text: &[u8]) -> bool {
 }
 
 fn read_field(line: &[u8]) -> Result<Field<'_>, HeadError> {
-    // A line that goes on from the one before begins with a blank, which no name does.
+    // A folded line begins with a blank, which no name does.
     let at = line.iter().position(|byte| *byte == b':').ok_or(HeadError::Field)?;
     let (name, value) = (&line[..at], &line[at + 1..]);
     if !is_token(name) {
@@ -229,7 +230,7 @@ fn read_length(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()
 }
 
-/// Host and port, and the path that a server is asked for.
+/// Splits a URL into the authority and the path.
 fn read_address(address: &[u8]) -> Result<(&[u8], Vec<u8>), HeadError> {
     if address.starts_with(b"/") || address == b"*" {
         return Err(HeadError::NotForAProxy);
@@ -241,7 +242,7 @@ fn read_address(address: &[u8]) -> Result<(&[u8], Vec<u8>), HeadError> {
     }
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    // Names before an @ are for people to be mistaken about; what follows a # is not for servers.
+    // A user name before an @ serves to mislead people; a fragment after a # is not sent to servers.
     if authority.contains(&b'@') || path.contains(&b'#') {
         return Err(HeadError::RequestLine);
     }

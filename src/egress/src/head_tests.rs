@@ -1,4 +1,4 @@
-//! Heads that are read, and those that no two readers would read alike.
+//! Tests for heads that are accepted, and for ambiguous ones.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn parse(text: &str) -> Result<Option<Head>, HeadError> {
     Head::parse(text.as_bytes())
 }
 
-/// The head that goes on to the server.
+/// The head that is forwarded to the server.
 fn onward(text: &str) -> String {
     match parse(text).unwrap().unwrap().ask {
         HttpAsk::Fetch { onward, .. } => String::from_utf8(onward).unwrap(),
@@ -18,7 +18,7 @@ fn onward(text: &str) -> String {
 }
 
 #[test]
-fn connect_names_a_host_and_a_port_and_leaves_what_follows_alone() {
+fn connect_parses_host_and_port_and_leaves_the_rest() {
     let head =
         parse("CONNECT Example.com:443 HTTP/1.1\r\nHost: other:1\r\n\r\n\x16\x03\x01").unwrap().unwrap();
     assert_eq!(head.target.unwrap().to_string(), "example.com:443");
@@ -39,7 +39,7 @@ fn connect_names_a_host_and_a_port_and_leaves_what_follows_alone() {
 }
 
 #[test]
-fn a_fetch_goes_on_with_its_own_host_and_nothing_of_this_hop() {
+fn a_fetch_is_forwarded_with_its_target_host_and_without_hop_by_hop_fields() {
     let sent = "GET http://Example.com/a?b HTTP/1.1\r\nHost: evil.org\r\nAccept: */*\r\nProxy-Connection: Keep-Alive\r\n\
                 Proxy-Authorization: Basic eDp5\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\n\
                 TE: trailers\r\nCookie: \tc=d \r\n\r\n";
@@ -58,7 +58,7 @@ fn a_fetch_goes_on_with_its_own_host_and_nothing_of_this_hop() {
 }
 
 #[test]
-fn the_body_has_one_end() {
+fn the_framing_of_a_body_is_unambiguous() {
     let framing = |fields: &str| {
         let head = parse(&format!("POST http://a.org/ HTTP/1.1\r\n{fields}\r\n\r\n"))?;
         match head.unwrap().ask {
@@ -96,7 +96,7 @@ fn the_body_has_one_end() {
 }
 
 #[test]
-fn what_two_readers_could_read_differently_is_refused() {
+fn ambiguous_heads_are_rejected() {
     for (bad, why) in [
         ("GET http://a.org/ HTTP/1.1\n\n", HeadError::Line),
         ("GET http://a.org/ HTTP/1.1\r\nX: y\n\r\n\r\n", HeadError::Line),
@@ -129,7 +129,7 @@ fn what_two_readers_could_read_differently_is_refused() {
 }
 
 #[test]
-fn heads_have_bounds() {
+fn heads_are_bounded() {
     let start = "GET http://a.org/ HTTP/1.1\r\n";
     assert_eq!(parse(&format!("{start}X: {}", "y".repeat(HEAD_BYTES_MAX))), Err(HeadError::TooLong));
     assert_eq!(parse(&format!("{start}{}\r\n", "X: y\r\n".repeat(201))), Err(HeadError::Fields));
@@ -141,9 +141,9 @@ fn heads_have_bounds() {
 }
 
 proptest! {
-    /// No beginning is taken for the whole, and what follows changes nothing.
+    /// No prefix is treated as complete, and data after the head does not change the result.
     #[test]
-    fn a_head_ends_where_it_ends(path in "[a-z/?=&]{0,20}", value in "[ -~]{0,30}", more in any::<[u8; 8]>()) {
+    fn the_end_of_a_head_is_exact(path in "[a-z/?=&]{0,20}", value in "[ -~]{0,30}", more in any::<[u8; 8]>()) {
         let head = format!("GET http://a.org/{path} HTTP/1.1\r\nX-Y: {value}\r\n\r\n").into_bytes();
         for cut in 0..head.len() {
             prop_assert_eq!(Head::parse(&head[..cut]), Ok(None));
@@ -153,9 +153,9 @@ proptest! {
         prop_assert_eq!(Head::parse(&[&head[..], &more].concat()).unwrap().unwrap(), read);
     }
 
-    /// Whatever goes on is one head: no field of a client can end it early or add a second request.
+    /// The forwarded bytes are exactly one head: no field of a client can end it early or add a second request.
     #[test]
-    fn what_goes_on_is_one_head(bytes in proptest::collection::vec(
+    fn exactly_one_head_is_forwarded(bytes in proptest::collection::vec(
         prop_oneof![
             Just(b"\r\n".to_vec()), Just(b"\n".to_vec()), Just(b": ".to_vec()), Just(b"Host".to_vec()),
             Just(b"Content-Length: 3".to_vec()), Just(b"Transfer-Encoding: chunked".to_vec()),
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         if let Ok(Some(head)) = Head::parse(&bytes) {
             prop_assert!(head.length <= bytes.len());
         }

@@ -1,7 +1,7 @@
-//! From a target to addresses that may be dialled, or why there are none.
+//! Converts a target to the addresses that may be connected to, or the reason why not.
 //!
-//! A name is looked up once, here, and what is dialled is what was judged: an answer that changes later changes
-//! nothing. What cannot be found out is refused.
+//! A name is looked up once, here, and only the checked addresses are used: a later change of the DNS answer has no
+//! effect. If an address cannot be determined, the connection is refused.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,10 +11,10 @@ use avfs_request::{AllowList, HostRule, is_beneath, is_within};
 use crate::address::{Special, special};
 use crate::target::{Host, HostError, Target};
 
-/// Addresses of one name that are tried.
+/// The maximum number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// What has to be asked of the world, once for a connection.
+/// The external information needed for a connection.
 pub trait Outside {
     type Error;
 
@@ -24,7 +24,7 @@ pub trait Outside {
     fn own_addresses(&self) -> Result<Vec<IpAddr>, Self::Error>;
 }
 
-/// Addresses to dial, in the order they came in. Made by [`route`] only.
+/// The addresses to connect to, in the order of the lookup. Created only by [`route`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     addresses: Vec<SocketAddr>,
@@ -36,16 +36,16 @@ impl Route {
     }
 }
 
-/// Why the list does not let a connection through.
+/// Why the list does not allow a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("{0}")]
     Host(#[from] HostError),
-    #[error("it is not in the list")]
+    #[error("it is not in the allow list")]
     NotListed,
-    #[error("it is in the list for other ports only")]
+    #[error("the allow list has it for other ports only")]
     OtherPort,
-    #[error("an address is let through only where the list has addresses")]
+    #[error("an IP address must be in the allow list as an address")]
     Literal,
     #[error("it leads to {address}, {}", special.words())]
     Special { address: IpAddr, special: Special },
@@ -54,7 +54,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The address that was the trouble.
+    /// The address that was refused.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         match self {
@@ -63,7 +63,7 @@ impl Refusal {
         }
     }
 
-    /// What would have to stand in the list, beside what is there; nothing if nothing would help.
+    /// The entry to add to the list; `None` if no entry would help.
     #[must_use]
     pub fn remedy(&self, target: &Target) -> Option<String> {
         let host = match self {
@@ -75,19 +75,19 @@ impl Refusal {
     }
 }
 
-/// A host and a port as a place of the list.
+/// A host and a port as an entry of the list.
 #[must_use]
 pub fn place(host: &Host, port: u16) -> String {
     if WEB_PORTS.contains(&port) { host.to_string() } else { format!("{host}:{port}") }
 }
 
-/// Why nothing is dialled.
+/// Why no connection is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoRoute<E> {
     Refused(Refusal),
-    /// It may be reached, but where it is cannot be found out.
+    /// It is allowed, but the lookup failed.
     Failed(E),
-    /// It may be reached, but it has no address.
+    /// It is allowed, but it has no address.
     Nowhere,
 }
 
@@ -97,7 +97,7 @@ impl<E> From<Refusal> for NoRoute<E> {
     }
 }
 
-/// Finds out where a connection may go.
+/// Determines the addresses that a connection may use.
 pub fn route<O: Outside>(list: &AllowList, target: &Target, outside: &O) -> Result<Route, NoRoute<O::Error>> {
     let port = target.port;
     let name = match &target.host {
@@ -116,7 +116,7 @@ pub fn route<O: Outside>(list: &AllowList, target: &Target, outside: &O) -> Resu
         Listed::No => return Err(Refusal::NotListed.into()),
     }
     let found = outside.resolve(name).map_err(NoRoute::Failed)?;
-    // Asked for after the lookup, which may take its time: an address this machine has just got counts.
+    // After the lookup, which may take a while: an address that this machine has just received counts.
     let own = outside.own_addresses().map_err(NoRoute::Failed)?;
     let mut refused = None;
     let mut addresses = Vec::new();
@@ -134,7 +134,7 @@ pub fn route<O: Outside>(list: &AllowList, target: &Target, outside: &O) -> Resu
     }
 }
 
-/// An address that a name led to, in the form it is dialled in.
+/// Checks an address that a name resolved to; returns its canonical form.
 fn judge(list: &AllowList, address: IpAddr, port: u16, own: &[IpAddr]) -> Result<IpAddr, Refusal> {
     let plain = address.to_canonical();
     if listed_address(list, plain, port) == Listed::Yes {
@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers from a script, one line for each time it is asked.
+    /// Returns scripted answers, one line for each lookup.
     struct Scripted {
         answers: RefCell<Vec<Vec<IpAddr>>>,
         asked: Cell<usize>,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_needs_its_rule_and_the_ports_of_the_web_go_without_saying() {
+    fn a_name_needs_a_rule_and_web_ports_are_implied() {
         let public = || Scripted::new(&[&["93.184.216.34"]]);
         for (list, target) in [
             ("example.com", "example.com:443"),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_home_is_refused_unless_the_address_is_listed() {
+    fn a_name_that_resolves_to_a_local_address_is_refused_unless_listed() {
         for inside in
             ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "fd00::1", "::ffff:127.0.0.1", "0.0.0.0"]
         {
@@ -278,20 +278,20 @@ mod tests {
             let outside = Scripted::new(&[&[inside]]);
             assert!(ask(&format!("a.org,{place}"), "a.org:443", &outside).is_ok(), "{place}");
             let outside = Scripted::new(&[&[inside]]);
-            // Only on the port that it is listed for.
+            // Only on the listed port.
             assert!(ask(&format!("a.org:99,{place}"), "a.org:99", &outside).is_err(), "{place}");
         }
     }
 
     #[test]
-    fn only_what_was_judged_can_be_dialled() {
+    fn only_checked_addresses_are_returned() {
         let outside = Scripted::new(&[&["10.0.0.1", "93.184.216.34", "::1"]]);
         assert_eq!(ask("a.org", "a.org:80", &outside), Ok(vec!["93.184.216.34:80".to_owned()]));
         assert_eq!(outside.asked.get(), 1);
     }
 
     #[test]
-    fn an_answer_that_changes_is_judged_each_time_and_never_asked_for_twice() {
+    fn each_connection_checks_one_lookup() {
         let outside = Scripted::new(&[&["93.184.216.34"], &["127.0.0.1"], &["93.184.216.35"]]);
         assert_eq!(ask("a.org", "a.org:80", &outside), Ok(vec!["93.184.216.34:80".to_owned()]));
         assert_eq!(outside.asked.get(), 1);
@@ -301,19 +301,19 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_refused_by_every_address_it_has() {
+    fn every_address_of_this_machine_is_refused() {
         let mut outside = Scripted::new(&[&["93.184.216.34"], &["93.184.216.34"], &["93.184.216.34"]]);
         outside.own = Ok(vec!["::ffff:93.184.216.34".parse().unwrap()]);
         let address = "93.184.216.34".parse().unwrap();
         assert_eq!(refused("a.org", "a.org:80", &outside), Refusal::Own { address });
         assert!(ask("a.org,93.184.216.34", "a.org:80", &outside).is_ok());
-        // Not known is not public.
+        // Unknown addresses are not treated as public.
         outside.own = Err("no list");
         assert_eq!(ask("a.org", "a.org:80", &outside), Err(NoRoute::Failed("no list")));
     }
 
     #[test]
-    fn a_mapped_address_is_the_address_it_maps() {
+    fn a_mapped_address_is_treated_as_ipv4() {
         let outside = Scripted::new(&[]);
         assert_eq!(refused("::/0", "[::ffff:127.0.0.1]:80", &outside), Refusal::Literal);
         assert_eq!(ask("127.0.0.1", "[::ffff:127.0.0.1]:80", &outside), Ok(vec!["127.0.0.1:80".to_owned()]));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_addresses_than_can_be_tried() {
+    fn the_number_of_addresses_is_bounded() {
         let many: Vec<String> = (1..100).map(|number| format!("93.184.216.{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let outside = Scripted::new(&[&many, &[]]);
@@ -330,9 +330,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever DNS says, a name alone never leads to an address that is not public.
+        /// For any DNS answer, a listed name alone never leads to a non-public address.
         #[test]
-        fn a_name_alone_leads_to_public_addresses_only(
+        fn a_listed_name_leads_only_to_public_addresses(
             four in proptest::collection::vec(any::<u32>(), 0..6),
             six in proptest::collection::vec(any::<u128>(), 0..6),
         ) {

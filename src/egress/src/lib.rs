@@ -1,7 +1,7 @@
-//! What a command may reach through its proxy: how its requests are read, and how they are judged.
+//! The proxy of a command: parses its requests, and decides which of them are allowed.
 //!
-//! Pure: bytes and addresses in, a verdict out. Nothing here opens a socket, looks a name up or reads a clock; the
-//! only way to an address to dial leads through [`route`].
+//! Pure: bytes and addresses in, a verdict out. This crate opens no socket, looks up no name and reads no clock.
+//! [`route`] is the only way to get an address to connect to.
 //!
 //! ```
 //! use std::convert::Infallible;

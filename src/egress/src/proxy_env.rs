@@ -1,15 +1,15 @@
-//! How programs inside are told of the proxy: by variables that most of them look at.
+//! The environment variables that point programs inside to the proxy.
 
 use std::ffi::OsString;
 
 use avfs_request::{Environment, NetMode};
 
-/// Where it listens inside. Beyond the ports the kernel gives out by itself, so that nothing is in its way.
+/// The port of the proxy inside. Above the kernel's ephemeral ports, so that it is always free.
 pub const PROXY_PORT: u16 = 61_080;
-/// What is inside itself needs no proxy.
+/// Hosts inside the sandbox do not need the proxy.
 const DIRECT: &str = "localhost,127.0.0.1,::1";
 
-/// A command's variables; with an allow-list also those that lead to the proxy, where it has none of its own.
+/// A command's environment. With an allow list, the proxy variables are added unless the command sets them itself.
 #[must_use]
 pub fn with_proxy(environment: &Environment, net: &NetMode) -> Vec<(OsString, OsString)> {
     let mut pairs = environment.pairs();
@@ -23,7 +23,7 @@ pub fn with_proxy(environment: &Environment, net: &NetMode) -> Vec<(OsString, Os
     pairs
 }
 
-/// Both spellings: some programs look at one only, and curl takes HTTP_PROXY in capitals from nobody.
+/// Both spellings: some programs read only one, and curl ignores HTTP_PROXY in capitals.
 fn variables() -> [(&'static str, String); 8] {
     let http = format!("http://127.0.0.1:{PROXY_PORT}");
     let socks = format!("socks5h://127.0.0.1:{PROXY_PORT}");
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_brings_its_variables_and_the_users_own_win() {
+    fn an_allow_list_adds_variables_without_overriding_the_users() {
         let own = [EnvChoice::Set("NO_PROXY".into(), "a.org".into())];
         let environment = Environment::choose([], &own);
         let value = |net: &str, name: &str| {

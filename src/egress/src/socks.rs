@@ -1,6 +1,6 @@
-//! SOCKS5, as far as it is spoken here: no authentication, CONNECT only. RFC 1928.
+//! The supported part of SOCKS5: no authentication, CONNECT only. RFC 1928.
 //!
-//! Each reader takes the bytes there are and says nothing until there are enough; what follows is not touched.
+//! Each parser returns `None` until enough bytes are available; bytes after the message are not touched.
 
 use crate::target::{Host, HostError, Target, shown};
 
@@ -11,31 +11,31 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// What a greeting is answered with.
+/// The reply to a greeting.
 pub const GREETED: [u8; 2] = [VERSION, NO_AUTHENTICATION];
 pub const NO_METHOD: [u8; 2] = [VERSION, 0xff];
 
-/// Why bytes are not a request that can be answered with a connection.
+/// Why bytes are not a supported request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocksError {
     #[error("it is not SOCKS5")]
     Version,
-    #[error("the client does not do without authentication")]
+    #[error("the client requires authentication")]
     Method,
-    #[error("only CONNECT is known")]
+    #[error("only CONNECT is supported")]
     Command,
-    #[error("the kind of address is not known")]
+    #[error("unknown address type")]
     AddressKind,
     #[error("the request is malformed")]
     Malformed,
 }
 
-/// What a request is answered with.
+/// The reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Succeeded,
     Failed,
-    /// By the list.
+    /// Refused by the allow list.
     Refused,
     NetworkUnreachable,
     HostUnreachable,
@@ -46,7 +46,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The address in it is of no use to anybody.
+    /// The reply; the address in it is not used by clients.
     #[must_use]
     pub const fn bytes(self) -> [u8; 10] {
         let code = match self {
@@ -64,7 +64,7 @@ impl Reply {
     }
 }
 
-/// How many bytes the greeting takes, once it is there.
+/// The length of the greeting, once it is complete.
 pub fn greeting(bytes: &[u8]) -> Result<Option<usize>, SocksError> {
     let [version, rest @ ..] = bytes else { return Ok(None) };
     if *version != VERSION {
@@ -75,7 +75,7 @@ pub fn greeting(bytes: &[u8]) -> Result<Option<usize>, SocksError> {
     if methods.contains(&NO_AUTHENTICATION) { Ok(Some(2 + methods.len())) } else { Err(SocksError::Method) }
 }
 
-/// A request that was read: where to, as it was written, and how many bytes it takes.
+/// A parsed request: the target, the host as it was written, and the length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocksAsk {
     pub target: Result<Target, HostError>,
@@ -84,7 +84,7 @@ pub struct SocksAsk {
     pub length: usize,
 }
 
-/// The request, once it is there.
+/// Parses the request; `None` if it is incomplete.
 pub fn request(bytes: &[u8]) -> Result<Option<SocksAsk>, SocksError> {
     let Some((head, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let [version, command, reserved, kind] = *head;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn greetings_need_a_client_that_does_without_authentication() {
+    fn greetings_must_offer_no_authentication() {
         assert_eq!(greeting(&[5, 1, 0]), Ok(Some(3)));
         assert_eq!(greeting(&[5, 3, 2, 1, 0, 9]), Ok(Some(5)));
         assert_eq!(greeting(&[5, 1, 2]), Err(SocksError::Method));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_name_hosts_in_three_ways() {
+    fn requests_have_three_address_types() {
         let read = |bytes: &[u8]| request(bytes).unwrap().unwrap();
         let ask = read(&[5, 1, 0, IPV4, 127, 0, 0, 1, 0, 80]);
         assert_eq!((ask.target.unwrap().to_string().as_str(), ask.length), ("127.0.0.1:80", 10));
@@ -163,7 +163,7 @@ mod tests {
             (ask.target.unwrap().to_string().as_str(), ask.length),
             ("example.com:443", named.len() - 5)
         );
-        // A name may be an address too, and odd ones are no less odd.
+        // A name may be an address too, and ambiguous ones are rejected as well.
         assert_eq!(read(&name_request(b"::1", 1)).target.unwrap().to_string(), "[::1]:1");
         let ask = read(&name_request(b"0x7f.1", 1));
         assert_eq!((ask.target, ask.shown.as_str()), (Err(HostError::Odd), "0x7f.1"));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_are_refused_by_what_is_wrong() {
+    fn other_requests_are_rejected_with_a_reason() {
         assert_eq!(request(&[5, 2, 0, 1]), Err(SocksError::Command));
         assert_eq!(request(&[5, 3, 0, 1]), Err(SocksError::Command));
         assert_eq!(request(&[5, 1, 0, 2]), Err(SocksError::AddressKind));
@@ -181,9 +181,9 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes that come later change nothing about what was read, and no beginning is taken for the whole.
+        /// Later bytes do not change the result, and no prefix is treated as complete.
         #[test]
-        fn a_request_ends_where_it_ends(name in "[a-z.]{1,40}", port in 1_u16.., more in any::<[u8; 4]>()) {
+        fn the_end_of_a_request_is_exact(name in "[a-z.]{1,40}", port in 1_u16.., more in any::<[u8; 4]>()) {
             let whole = name_request(name.as_bytes(), port);
             for cut in 0..whole.len() {
                 prop_assert_eq!(request(&whole[..cut]), Ok(None));
@@ -194,7 +194,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = greeting(&bytes);
             if let Ok(Some(ask)) = request(&bytes) {
                 prop_assert!(ask.length <= bytes.len());

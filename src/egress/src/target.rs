@@ -1,22 +1,22 @@
-//! Where a connection is to lead, as a client writes it.
+//! The destination of a connection, as a client writes it.
 //!
-//! A host is a plain name or an address in its one usual form. Everything that a resolver might take for an address
-//! though it is not written like one is refused before anybody is asked.
+//! A host is a plain name or an address in its canonical form. Text that a resolver might interpret as an address,
+//! although it is not written as one, is rejected before any lookup.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The longest name there is.
+/// The maximum length of a name.
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
-/// Bytes of a host that are shown; nobody needs more of one that is refused.
+/// The maximum length of a host in messages.
 const SHOWN_BYTES_MAX: usize = NAME_BYTES_MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     Name(String),
-    /// Never an IPv4 address in the form of an IPv6 one.
+    /// Never an IPv4-mapped IPv6 address.
     Address(IpAddr),
 }
 
@@ -26,18 +26,20 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Why a text is not a host.
+/// Why a text is not a valid host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    #[error("no host is named")]
+    #[error("missing host")]
     Empty,
     #[error("the name is longer than {NAME_BYTES_MAX} bytes")]
     TooLong,
     #[error("the name is not ASCII; write it with xn--")]
     NotAscii,
-    #[error("it is a number that some take for an address; write an address as four numbers or in brackets")]
+    #[error(
+        "ambiguous number; write an IPv4 address as four decimal numbers, and an IPv6 address in brackets"
+    )]
     Odd,
-    #[error("it is neither a name nor an address")]
+    #[error("neither a name nor an address")]
     Malformed,
 }
 
@@ -80,7 +82,8 @@ impl Host {
     }
 }
 
-/// What inet_aton takes for an address ends in a number: 2130706433, 0x7f.1, 127.1, 0177.0.0.1. No domain does.
+/// True if the last label is a number, as in all forms that inet_aton(3) accepts as an address: 2130706433, 0x7f.1,
+/// 127.1, 0177.0.0.1. No domain ends in a number.
 fn ends_in_number(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     let hex = last.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -88,14 +91,14 @@ fn ends_in_number(name: &str) -> bool {
 }
 
 impl Target {
-    /// `HOST:PORT`; without a port the one that goes without saying, if there is one.
+    /// Parses `HOST:PORT`; `unsaid` is the default port, if there is one.
     pub fn parse(text: &[u8], unsaid: Option<u16>) -> Result<Self, HostError> {
         let (host, port) = match text.iter().rposition(|byte| *byte == b':') {
             // A colon of an address in brackets.
             Some(at) if !text[at..].contains(&b']') => (&text[..at], Some(&text[at + 1..])),
             Some(_) | None => (text, None),
         };
-        // Without brackets nobody can tell the port from a part of the address.
+        // Without brackets, the port cannot be distinguished from a part of the address.
         if host.contains(&b':') && !host.starts_with(b"[") {
             return Err(HostError::Malformed);
         }
@@ -113,7 +116,7 @@ fn read_port(digits: &[u8]) -> Option<u16> {
     (number > 0).then_some(number)
 }
 
-/// What a client wrote, fit to be printed and kept.
+/// Text of a client, sanitized for printing and storing.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES_MAX)]);
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_folded_and_addresses_have_one_form() {
+    fn names_are_lowercased_and_addresses_are_canonical() {
         for (text, read) in [
             ("Example.COM", "example.com"),
             ("example.com.", "example.com"),
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_ways_to_write_an_address_are_no_names() {
+    fn unusual_forms_of_addresses_are_rejected() {
         for odd in
             ["2130706433", "0x7f000001", "0x7f.1", "127.1", "0177.0.0.1", "127.0.0.1.", "0x", "1.2.3.4.5"]
                 .into_iter()
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_hosts_are_rejected() {
         for (bad, why) in [
             ("", HostError::Empty),
             (".", HostError::Malformed),
@@ -213,9 +216,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is read reads the same again, and no name is left that the system could take for an address.
+        /// Formatting and parsing round-trips, and no accepted name could be interpreted as an address by the system.
         #[test]
-        fn a_host_is_read_one_way(text in "[a-fx0-9.:\\[\\]_-]{0,20}") {
+        fn hosts_round_trip(text in "[a-fx0-9.:\\[\\]_-]{0,20}") {
             if let Ok(host) = Host::parse(text.as_bytes()) {
                 prop_assert_eq!(Host::parse(host.to_string().as_bytes()).unwrap(), host.clone());
                 if let Host::Name(name) = host {
@@ -226,7 +229,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = Target::parse(&bytes, Some(80));
         }
     }

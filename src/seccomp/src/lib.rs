@@ -1,7 +1,7 @@
-//! What the seccomp profiles refuse, and why: one table, from which the filters are built and which
-//! `avfs doctor --explain-denials` prints.
+//! The system calls that the seccomp profiles refuse, and why: one table, from which the filters are compiled and
+//! which `avfs doctor --explain-denials` prints.
 //!
-//! A crate of its own, because the runner's build script compiles the filters from it. It never installs a filter.
+//! A separate crate, because the runner's build script compiles the filters from it. It never installs a filter.
 //!
 //! ```
 //! use avfs_seccomp::{Answer, REFUSALS};
@@ -12,13 +12,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
-/// Calls that are refused for one reason.
+/// Calls that are refused for the same reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
     pub name: &'static str,
     pub calls: &'static [&'static str],
     pub when: When,
-    /// The same in words; empty if it is always.
+    /// The condition in words; empty if always refused.
     pub which: &'static str,
     pub answer: Answer,
     pub telling: Telling,
@@ -27,8 +27,8 @@ pub struct Refusal {
     pub why: &'static str,
 }
 
-/// Which of the calls are meant. Arguments are counted from 0 and compared by their low 32 bits, since the kernel
-/// looks at no more of these.
+/// The condition under which the calls are refused. Arguments are counted from 0 and compared by their low 32 bits,
+/// since the kernel ignores the rest of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Always,
@@ -37,7 +37,7 @@ pub enum When {
     NoneOf { argument: u8, values: &'static [u32] },
 }
 
-/// What the program sees.
+/// The errno that the program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     NotPermitted,
@@ -55,7 +55,7 @@ impl Answer {
         }
     }
 
-    /// The same on every architecture there are filters for.
+    /// The errno, which is the same on every architecture with filters.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -66,7 +66,7 @@ impl Answer {
     }
 }
 
-/// Whether a refusal is counted and shown. What every program tries as a matter of course is not.
+/// Whether a refusal is counted and shown. Calls that programs try routinely are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Telling {
     Told,
@@ -76,7 +76,7 @@ pub enum Telling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nesting {
     Unneeded,
-    /// Let through with `--allow-userns`.
+    /// Allowed with `--allow-userns`.
     Needed,
 }
 
@@ -88,12 +88,12 @@ const AF_NETLINK: u32 = 16;
 /// CLONE_NEW*: mount, cgroup, uts, ipc, user, pid, net.
 const NEW_NAMESPACES: &[u32] =
     &[0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
-/// The same and CLONE_NEWTIME, whose bit is part of the exit signal to clone(2).
+/// The same and CLONE_NEWTIME, whose bit is part of the exit signal in clone(2).
 const NEW_NAMESPACES_UNSHARED: &[u32] =
     &[0x80, 0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
 
-/// Calls that the supervisor hears of before the kernel carries them out, where it has something to prepare for them:
-/// overlayfs does not rename directories of a lower layer.
+/// Calls of which the supervisor is notified before the kernel executes them, because it may have to prepare for
+/// them: overlayfs does not rename directories of a lower layer.
 pub const WATCHED_CALLS: &[&str] = &["rename", "renameat", "renameat2"];
 
 /// Refused by `default` and by `strict`.
@@ -119,7 +119,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Needed,
-        why: "mounting parses images and options in the kernel, and would change what the command sees",
+        why: "mounting parses images and options in the kernel, and would change the command's view",
     },
     Refusal {
         name: "namespaces",
@@ -129,7 +129,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Needed,
-        why: "whoever enters or makes a user namespace is root in it, which opens much more of the kernel",
+        why: "a process that enters or creates a user namespace is root in it, which exposes much more of the kernel",
     },
     Refusal {
         name: "namespaces",
@@ -139,7 +139,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Needed,
-        why: "whoever enters or makes a user namespace is root in it, which opens much more of the kernel",
+        why: "a process that enters or creates a user namespace is root in it, which exposes much more of the kernel",
     },
     Refusal {
         name: "namespaces",
@@ -149,7 +149,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Needed,
-        why: "whoever enters or makes a user namespace is root in it, which opens much more of the kernel",
+        why: "a process that enters or creates a user namespace is root in it, which exposes much more of the kernel",
     },
     Refusal {
         name: "clone3",
@@ -159,7 +159,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NoSuchCall,
         telling: Telling::Untold,
         nesting: Nesting::Needed,
-        why: "its flags are in memory, where a filter cannot look; C libraries go on with clone",
+        why: "its flags are in memory, which a filter cannot read; C libraries fall back to clone",
     },
     Refusal {
         name: "other processes",
@@ -169,7 +169,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Unneeded,
-        why: "reading and steering other processes has let many out of sandboxes",
+        why: "inspecting and controlling other processes is a common sandbox escape",
     },
     Refusal {
         name: "programs in the kernel",
@@ -189,7 +189,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Unneeded,
-        why: "calls made through its rings pass no filter",
+        why: "calls made through its rings bypass the filter",
     },
     Refusal {
         name: "keys",
@@ -199,7 +199,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Unneeded,
-        why: "the kernel's keyrings are not kept apart by namespaces",
+        why: "the kernel's keyrings are not separated by namespaces",
     },
     Refusal {
         name: "kernel code",
@@ -219,7 +219,7 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Unneeded,
-        why: "opens files by number, past every directory that hides them",
+        why: "opens files by handle, bypassing the directories that hide them",
     },
     Refusal {
         name: "the machine",
@@ -264,18 +264,18 @@ pub const REFUSALS: &[Refusal] = &[
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Unneeded,
-        why: "old code in the kernel that programs of today do not call",
+        why: "obsolete kernel code that current programs do not call",
     },
     Refusal {
         name: "personalities",
         calls: &["personality"],
-        // Linux, 32 bits, an old version's name, both, fixed addresses, and the question which one it is.
+        // Linux, 32 bits, an old version's name, both, fixed addresses, and the query of the current value.
         when: When::NoneOf { argument: 0, values: &[0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, 0xffff_ffff] },
         which: "other than Linux, 32 bits, fixed addresses",
         answer: Answer::NotPermitted,
         telling: Telling::Told,
         nesting: Nesting::Unneeded,
-        why: "other systems' memory layouts switch protections off, such as the unmapped first page",
+        why: "memory layouts of other systems disable protections, such as the unmapped first page",
     },
     Refusal {
         name: "typing for others",
@@ -301,7 +301,7 @@ pub const REFUSALS: &[Refusal] = &[
     },
 ];
 
-/// In place of the rule for `socket` where sockets of the host are in sight, and its network is not the command's.
+/// Replaces the rule for `socket` if sockets of the host are visible and the command does not have its network.
 pub const UNIX_REFUSAL: Refusal = Refusal {
     name: "unix sockets",
     calls: &["socket"],
@@ -310,10 +310,10 @@ pub const UNIX_REFUSAL: Refusal = Refusal {
     answer: Answer::NoSuchFamily,
     telling: Telling::Told,
     nesting: Nesting::Unneeded,
-    why: "with --profile host the sockets of the host's services are in sight, and each is a way around --net",
+    why: "with --profile host the sockets of the host's services are visible, and each is a way around --net",
 };
 
-/// Refused by `strict`: everything that neither it nor [`REFUSALS`] names.
+/// Refused by `strict`: every call that neither its own list nor [`REFUSALS`] names.
 pub const STRICT_REFUSAL: Refusal = Refusal {
     name: "anything else",
     calls: &[],
@@ -322,10 +322,10 @@ pub const STRICT_REFUSAL: Refusal = Refusal {
     answer: Answer::NotPermitted,
     telling: Telling::Told,
     nesting: Nesting::Unneeded,
-    why: "strict is a list of what ordinary programs, compilers, interpreters and package managers call",
+    why: "strict allows only calls that ordinary programs, compilers, interpreters and package managers make",
 };
 
-/// What `strict` lets through. Calls of [`REFUSALS`] that depend on an argument are let through where that allows.
+/// The calls that `strict` allows. Those of [`REFUSALS`] that depend on an argument are allowed if the argument is.
 #[rustfmt::skip]
 pub const STRICT_CALLS: &[&str] = &[
     // Files.
@@ -351,7 +351,7 @@ pub const STRICT_CALLS: &[&str] = &[
     "getcpu", "getpriority", "setpriority", "ioprio_get", "ioprio_set", "getrlimit", "setrlimit", "prlimit64", "getrusage", "times",
     "prctl", "arch_prctl", "set_thread_area", "get_thread_area", "setpgid", "getpgid", "getpgrp", "setsid", "getsid", "pidfd_open",
     "pidfd_send_signal", "uretprobe",
-    // Users. Without capabilities only to themselves.
+    // Users. Without capabilities, these only affect the process itself.
     "getuid", "getgid", "geteuid", "getegid", "setuid", "setgid", "setreuid", "setregid", "getgroups", "setgroups", "setresuid",
     "getresuid", "setresgid", "getresgid", "setfsuid", "setfsgid", "capget", "capset",
     // Signals and time.
@@ -359,11 +359,11 @@ pub const STRICT_CALLS: &[&str] = &[
     "rt_sigsuspend", "sigaltstack", "restart_syscall", "signalfd", "signalfd4", "pause", "alarm", "getitimer", "setitimer", "nanosleep",
     "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "time", "timer_create", "timer_settime", "timer_gettime",
     "timer_getoverrun", "timer_delete", "timerfd_create", "timerfd_settime", "timerfd_gettime",
-    // Waiting and talking.
+    // Waiting and communication.
     "poll", "ppoll", "select", "pselect6", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2",
     "eventfd", "eventfd2", "connect", "accept", "accept4", "bind", "listen", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg",
     "recvmmsg", "shutdown", "getsockname", "getpeername", "setsockopt", "getsockopt", "semget", "semop", "semtimedop", "semctl",
     "msgget", "msgsnd", "msgrcv", "msgctl",
-    // The system as it shows itself; more confinement.
+    // System information, and further confinement.
     "uname", "sysinfo", "getrandom", "seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
 ];
