@@ -113,8 +113,7 @@ fn a_full_screen_program_without_a_terminal_is_refused_at_once() {
         assert!(refused["error"]["hint"].as_str().unwrap().starts_with("run it on a terminal"), "{refused}");
     }
     let told = env.run(&["--", "vim", "f"]).expect(122).stderr;
-    let reason =
-        "avfs-run: denied: `vim` fills a terminal and waits for keys, and there is no terminal\nhint: ";
+    let reason = "avfs-run: denied: `vim` is a full-screen program, and there is no terminal\nhint: ";
     assert!(told.starts_with(reason), "{told}");
     for line in [
         "vim -es f",

@@ -1,4 +1,4 @@
-//! Caps: what no request may go beyond, whatever it runs. Those of all layers hold together.
+//! Caps: limits that no request may exceed, for any command. The caps of all layers apply together.
 
 use std::path::{Component, Path};
 
@@ -12,30 +12,30 @@ use crate::reading::Asked;
 use crate::rules::Pattern;
 use crate::verdict::{Placed, RulePlace, Verdict};
 
-/// The caps of one file; where it says nothing there is none.
+/// The caps of one file; a missing key sets no cap.
 #[derive(Clone, Debug, Default)]
 pub struct Caps {
     pub net: Option<Placed<NetMode>>,
-    /// Host paths that may be asked for with `--rw`.
+    /// Host paths that may be requested with `--rw`.
     pub rw: Option<Placed<Vec<Pattern>>>,
-    /// Names of secrets that may be given.
+    /// Names of secrets that may be passed.
     pub secrets: Option<Placed<Vec<Pattern>>>,
     pub profile: Option<Placed<Profile>>,
     pub timeout: Option<Placed<ExecutionTimeout>>,
-    /// The weakest confinement that may be asked for.
+    /// The weakest confinement that may be requested.
     pub seccomp: Option<Placed<SeccompProfile>>,
     pub landlock: Option<Placed<LandlockMode>>,
     pub userns: Option<Placed<NestedUserns>>,
     pub openings: Vec<(OpeningKind, Placed<OpeningCap>)>,
-    /// What a command may use at most, cpus in thousandths.
+    /// The maximum resource limits, cpus in thousandths.
     pub limits: Vec<(LimitKind, Placed<u64>)>,
 }
 
-/// How far an opening may go.
+/// The limit on an opening.
 #[derive(Clone, Debug)]
 pub enum OpeningCap {
     Allowed(bool),
-    /// To these paths.
+    /// Allowed for these paths.
     Paths(Vec<Pattern>),
 }
 
@@ -56,7 +56,7 @@ impl OpeningCap {
     }
 }
 
-/// An opening as a key of the file.
+/// The key of an opening in the file.
 #[must_use]
 pub const fn opening_key(kind: OpeningKind) -> &'static str {
     match kind {
@@ -73,19 +73,19 @@ pub const fn opening_key(kind: OpeningKind) -> &'static str {
     }
 }
 
-/// One cap as it is told.
+/// One cap, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cap {
     /// `caps.net`
     pub key: &'static str,
     pub value: String,
     pub place: RulePlace,
-    /// What is said of a request that goes beyond it.
+    /// The verdict, if the request exceeds the cap.
     pub broken: Option<Verdict>,
 }
 
 impl Caps {
-    /// Each cap there is, and whether the request goes beyond it.
+    /// Each cap, and whether the request exceeds it.
     #[must_use]
     pub fn hold(&self, asked: &Asked<'_>) -> Vec<Cap> {
         let net = self.net.as_ref().map(|cap| {
@@ -121,11 +121,11 @@ impl Caps {
         });
         let landlock = self.landlock.as_ref().map(|cap| {
             let option = format!("--landlock {}", held.landlock);
-            let beyond = (held.landlock < cap.value).then(|| ("less of Landlock".to_owned(), option));
+            let beyond = (held.landlock < cap.value).then(|| ("weaker Landlock rules".to_owned(), option));
             told("caps.landlock", cap.value.to_string(), &cap.place, beyond)
         });
         let userns = self.userns.as_ref().map(|cap| {
-            let what = || ("user namespaces of its own".to_owned(), "--allow-userns".to_owned());
+            let what = || ("nested user namespaces".to_owned(), "--allow-userns".to_owned());
             told("caps.userns", cap.value.to_string(), &cap.place, (held.userns > cap.value).then(what))
         });
         let openings = self.openings.iter().map(|(kind, cap)| {
@@ -133,7 +133,7 @@ impl Caps {
             let broken = of_kind.find_map(|opening| self.refuses(opening));
             Cap { key: opening_key(*kind), value: cap.value.shown(), place: cap.place.clone(), broken }
         });
-        // A longer time is lowered, not refused; so is a higher limit.
+        // A longer timeout is lowered, not refused; so is a higher limit.
         let timeout =
             self.timeout.as_ref().map(|cap| told("caps.timeout", cap.value.to_string(), &cap.place, None));
         let limits = self
@@ -144,7 +144,7 @@ impl Caps {
         single.into_iter().chain(limits).flatten().chain(openings).collect()
     }
 
-    /// Why an opening is beyond its cap.
+    /// Why an opening exceeds its cap.
     #[must_use]
     pub fn refuses(&self, opening: &Opening) -> Option<Verdict> {
         let (kind, cap) = self.openings.iter().find(|(kind, _)| *kind == opening.kind())?;
@@ -152,14 +152,14 @@ impl Caps {
         cap_of(opening_key(*kind), cap.value.shown(), &cap.place, beyond).broken
     }
 
-    /// The highest limits that these caps leave.
+    /// The highest limits that these caps allow.
     #[must_use]
     pub fn limits_max(&self) -> Limits {
         self.limits.iter().fold(Limits::default(), |limits, (kind, cap)| limits.with(*kind, Some(cap.value)))
     }
 }
 
-/// A limit as a key of the file.
+/// The key of a limit in the file.
 #[must_use]
 pub const fn limit_key(kind: LimitKind) -> &'static str {
     match kind {
@@ -172,7 +172,7 @@ pub const fn limit_key(kind: LimitKind) -> &'static str {
     }
 }
 
-/// The shorter of two times.
+/// The shorter of two timeouts.
 #[must_use]
 pub fn shorter(one: ExecutionTimeout, other: ExecutionTimeout) -> ExecutionTimeout {
     match (one.millis(), other.millis()) {
@@ -182,7 +182,7 @@ pub fn shorter(one: ExecutionTimeout, other: ExecutionTimeout) -> ExecutionTimeo
     }
 }
 
-/// What of a network goes beyond a cap, and what to drop.
+/// The part of a network that exceeds a cap, and the option to drop.
 fn network_beyond(cap: &NetMode, asked: &NetMode) -> (String, String) {
     match (cap, asked) {
         (NetMode::Allow(cap), NetMode::Allow(list)) => {
@@ -195,7 +195,7 @@ fn network_beyond(cap: &NetMode, asked: &NetMode) -> (String, String) {
     }
 }
 
-/// A path that climbs is not where it seems to be.
+/// A path with `..` is never within a pattern, since it may lead elsewhere.
 fn is_within(path: &Path, patterns: &[Pattern]) -> bool {
     let plain = path.components().all(|part| part != Component::ParentDir);
     plain && patterns.iter().any(|pattern| pattern.matches(&path.to_string_lossy()))
@@ -206,17 +206,17 @@ fn list(patterns: &[Pattern]) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-/// A cap, and what goes beyond it with the option to drop.
+/// A cap, and the excess with the option to drop.
 fn told(key: &'static str, value: String, place: &RulePlace, beyond: Option<(String, String)>) -> Cap {
     cap_of(key, value, place, beyond.map(|(what, flag)| (what, format!("drop {flag}"))))
 }
 
-/// A cap, and what goes beyond it with a hint.
+/// A cap, and the excess with a hint.
 fn cap_of(key: &'static str, value: String, place: &RulePlace, beyond: Option<(String, String)>) -> Cap {
     let broken = beyond.map(|(what, hint)| Verdict {
         action: Action::Deny,
         rule: key.to_owned(),
-        reason: format!("{place} does not allow it: {what} ({key} is {value})"),
+        reason: format!("{place} does not allow {what} ({key} is {value})"),
         hint: Some(hint),
     });
     Cap { key, value, place: place.clone(), broken }

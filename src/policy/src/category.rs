@@ -1,23 +1,23 @@
-//! What kinds of things a command may do.
+//! The kinds of effects a command may have.
 
 use std::fmt;
 
 use avfs_types::words;
 
 words!(
-    /// One kind of thing a command may do; several may hold.
+    /// One kind of effect of a command; several may apply.
     Category, "category", {
-        /// It only looks. Never together with `mutating`.
+        /// It only reads. Never together with `mutating`.
         ReadOnly = "read_only",
         /// It may write to the workspace.
         Mutating = "mutating",
-        /// It may delete or overwrite what is there; always `mutating` too.
+        /// It may delete or overwrite existing files; always `mutating` too.
         Destructive = "destructive",
-        /// It does its work over the network.
+        /// It needs the network.
         Networked = "networked",
-        /// It is made to reach beyond the sandbox: another user, the host's services, files outside.
+        /// It is meant to reach beyond the sandbox: another user, the host's services, files outside.
         HostEscapeRisk = "host_escape_risk",
-        /// It talks with a person at a terminal.
+        /// It interacts with a user at a terminal.
         Interactive = "interactive",
     }
 );
@@ -28,7 +28,7 @@ pub struct Categories(u8);
 
 impl Categories {
     pub const NONE: Self = Self(0);
-    /// Every one.
+    /// All categories.
     pub const ALL: Self = {
         let (mut all, mut at) = (Self::NONE, 0);
         while at < Category::ALL.len() {
@@ -73,7 +73,7 @@ impl Categories {
         Category::ALL.iter().copied().filter(move |category| self.contains(*category))
     }
 
-    /// What holds of several commands together: they only look if each of them only looks.
+    /// The categories of several commands together: they are read-only if each of them is.
     #[must_use]
     pub fn together(all: impl IntoIterator<Item = Self>) -> Self {
         let union = all.into_iter().fold(Self::NONE, Self::union);

@@ -1,4 +1,4 @@
-//! What was decided about a request before anything was done for it.
+//! The decision about a request before anything is executed.
 
 use avfs_request::{ExecutionTimeout, Limits, NetMode};
 use avfs_types::words;
@@ -6,7 +6,7 @@ use avfs_types::words;
 use crate::category::{Categories, Category};
 
 words!(
-    /// What may happen, the laxest first.
+    /// The possible actions, least strict first.
     Action, "action", {
         Allow = "allow",
         AllowWithCheckpoint = "allow_with_checkpoint",
@@ -16,11 +16,11 @@ words!(
 );
 
 words!(
-    /// What becomes of a run that was said to look only, and wrote.
-    OnViolation, "way to deal with a violation", {
-        /// It is told, and the changes are kept.
+    /// What to do with a run that was classified as read-only and wrote.
+    OnViolation, "reaction to a violation", {
+        /// The violation is reported, and the changes are kept.
         Keep = "keep",
-        /// It is told, and the changes are dropped.
+        /// The violation is reported, and the changes are dropped.
         Discard = "discard",
     }
 );
@@ -29,29 +29,29 @@ words!(
 pub struct ExecutionDecision {
     pub action: Action,
     pub categories: Categories,
-    /// The rule that decided; nothing where none did.
+    /// The rule that decided, if any.
     pub rule: Option<String>,
     pub reason: String,
     /// What the caller can do about it.
     pub hint: Option<String>,
-    /// Rules in TOML with which the user's own file would let a denied request through.
+    /// Rules in TOML that would allow a denied request, for the user's own policy file.
     pub allow_rule: Option<String>,
     pub on_violation: OnViolation,
-    /// No command may run for longer, whatever was asked.
+    /// The maximum timeout of the command.
     pub timeout_max: ExecutionTimeout,
-    /// Nor may it use more of anything.
+    /// The maximum resource limits of the command.
     pub limits_max: Limits,
-    /// How long an approval may be waited for and used.
+    /// How long an approval is valid, both pending and approved.
     pub approval_seconds: i64,
-    /// The network it has in place of the one it asked for: by a rule, or by whoever approved it.
+    /// The network that replaces the requested one: by a rule, or by the approver.
     pub net: Option<NetMode>,
 }
 
 impl ExecutionDecision {
-    /// How long an approval may be waited for and used where nobody said otherwise.
+    /// The default validity of an approval.
     pub const APPROVAL_SECONDS: i64 = 24 * 60 * 60;
 
-    /// True if nothing of it is to be changed, as far as can be told.
+    /// True if the command is classified as read-only.
     #[must_use]
     pub fn looks_only(&self) -> bool {
         self.categories.contains(Category::ReadOnly)

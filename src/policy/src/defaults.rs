@@ -1,5 +1,5 @@
-//! What holds where no file says anything: the sandbox confines already, so only what it cannot take back or
-//! cannot give is asked about or refused.
+//! The built-in defaults: the sandbox already confines commands, so a command needs approval or is denied only for
+//! effects that the sandbox cannot undo, or for access that it does not give.
 
 use avfs_request::{NetMode, Terminal};
 
@@ -8,16 +8,16 @@ use crate::decision::Action;
 use crate::reading::{Asked, Judged, Screen};
 use crate::verdict::{Verdict, shown};
 
-/// The flag that gives a command the network.
+/// The option that gives a command network access.
 pub const NET_FLAG: &str = "--net allow=DOMAIN,… or --net host";
 
-/// The rule that refuses a full-screen program where there is no terminal.
+/// The rule that denies a full-screen program without a terminal.
 pub const NO_TERMINAL: &str = "builtin.no_terminal";
 
-/// The rule that refuses what reaches beyond the sandbox.
+/// The rule that denies commands that reach beyond the sandbox.
 pub const HOST_ESCAPE: &str = "builtin.host_escape_risk";
 
-/// The one that explains most comes first among those that are equally strict.
+/// Among equally strict verdicts, the first of these categories explains most.
 const TOLD_FIRST: [Category; 6] = [
     Category::HostEscapeRisk,
     Category::Networked,
@@ -27,20 +27,20 @@ const TOLD_FIRST: [Category; 6] = [
     Category::ReadOnly,
 ];
 
-/// What is said of a command for those of its categories that nobody else has answered for.
+/// The verdict on a command for those of its categories that no rule has answered.
 #[must_use]
 pub fn baseline(asked: &Asked<'_>, command: &Judged, unanswered: Categories) -> Option<Verdict> {
     let of = |category: &Category| by_category(asked, command, *category);
     TOLD_FIRST.iter().filter(|category| unanswered.contains(**category)).map(of).reduce(Verdict::stricter)
 }
 
-/// A command of which nothing is known may do what the sandbox lets it do.
+/// A command without findings may do anything that the sandbox allows.
 #[must_use]
 pub fn categories_of(command: &Judged) -> Categories {
     if command.categories.is_empty() { Categories::of(Category::Mutating) } else { command.categories }
 }
 
-/// Nobody can tell what will be run.
+/// The verdict if it cannot be determined what will run.
 #[must_use]
 pub fn doubt(doubts: &[String]) -> Verdict {
     let reason = match doubts {
@@ -52,16 +52,16 @@ pub fn doubt(doubts: &[String]) -> Verdict {
         action: Action::RequireApproval,
         rule: "builtin.doubt".to_owned(),
         reason,
-        hint: Some("write the commands out in plain words, without what only the shell can know".to_owned()),
+        hint: Some("write the commands out literally, without shell expansions".to_owned()),
     }
 }
 
-/// A program that draws on a terminal that is not there would only wait, until its time is over.
+/// A program that draws on a missing terminal would only wait, until it times out.
 fn without_terminal(Screen { program, instead }: &Screen) -> Verdict {
     Verdict {
         action: Action::Deny,
         rule: NO_TERMINAL.to_owned(),
-        reason: format!("`{program}` fills a terminal and waits for keys, and there is no terminal"),
+        reason: format!("`{program}` is a full-screen program, and there is no terminal"),
         hint: Some(format!("run it on a terminal and without --json, or use {instead}")),
     }
 }
@@ -76,12 +76,12 @@ fn by_category(asked: &Asked<'_>, command: &Judged, category: Category) -> Verdi
         finding.map_or_else(|| format!("{} {otherwise}", shown(command)), |finding| finding.why.clone())
     };
     let (action, reason, hint) = match category {
-        Category::ReadOnly => (Action::Allow, why("only looks"), None),
+        Category::ReadOnly => (Action::Allow, why("is read-only"), None),
         Category::Mutating => (Action::AllowWithCheckpoint, why("may write to the workspace"), None),
         Category::Destructive => {
-            (Action::AllowWithCheckpoint, why("may delete or overwrite what is there"), None)
+            (Action::AllowWithCheckpoint, why("may delete or overwrite existing files"), None)
         }
-        Category::Interactive => (Action::AllowWithCheckpoint, why("talks with a person"), None),
+        Category::Interactive => (Action::AllowWithCheckpoint, why("is interactive"), None),
         Category::Networked => match asked.net {
             NetMode::None => (
                 Action::RequireApproval,
@@ -95,7 +95,7 @@ fn by_category(asked: &Asked<'_>, command: &Judged, category: Category) -> Verdi
         Category::HostEscapeRisk => (
             Action::Deny,
             why("reaches beyond the sandbox"),
-            Some("do this outside of the sandbox, or allow it by a rule in your own policy.toml".to_owned()),
+            Some("run it outside of the sandbox, or allow it with a rule in your own policy.toml".to_owned()),
         ),
     };
     Verdict { action, rule: format!("builtin.{category}"), reason, hint }

@@ -1,6 +1,6 @@
-//! The decision: every simple command is judged by itself, layer after layer, and the strictest of all wins.
+//! The decision: every simple command is judged separately, layer by layer, and the strictest verdict wins.
 //!
-//! Total and deterministic: every request gets a decision, and the same one each time.
+//! Total and deterministic: every request gets a decision, and always the same one.
 
 use avfs_request::choices::PolicyProfile;
 use avfs_request::{ExecutionTimeout, Limits, NetMode};
@@ -24,14 +24,15 @@ pub struct Policy {
     layers: Vec<Layer>,
 }
 
-/// Whether the system layer has said anything of a command.
+/// Whether the system layer has a rule about a command.
 #[derive(Clone, Copy)]
 enum System {
     Silent,
     Spoke,
 }
 
-/// What a layer may do: loosen the defaults, but not what a mightier one has said; the project's never.
+/// The authority of a layer: it may loosen the defaults, but not the verdict of a higher layer. The project's layer
+/// never loosens.
 fn may(tier: Tier, system: System) -> Authority {
     match (tier, system) {
         (Tier::System, _) | (Tier::User, System::Silent) => Authority::Replace,
@@ -40,13 +41,13 @@ fn may(tier: Tier, system: System) -> Authority {
 }
 
 impl Policy {
-    /// What holds where there are no files.
+    /// The defaults, without any files.
     #[must_use]
     pub fn builtin() -> Self {
         Self::default()
     }
 
-    /// With what the files of a tier say, in place of what was there for it.
+    /// Adds a layer, replacing the previous one of the same tier.
     #[must_use]
     pub fn with(mut self, layer: Layer) -> Self {
         self.layers.retain(|other| other.tier != layer.tier);
@@ -55,7 +56,7 @@ impl Policy {
         self
     }
 
-    /// With a profile that the caller has named: it counts like one of the user's own file.
+    /// Adds a profile named by the caller, as if the user's own file had it.
     #[must_use]
     pub fn with_profile(mut self, profile: PolicyProfile) -> Self {
         let at = self.layers.iter().position(|layer| layer.tier == Tier::User);
@@ -64,7 +65,7 @@ impl Policy {
         self.with(user)
     }
 
-    /// With every profile that a request brings along.
+    /// Adds every profile of a request.
     #[must_use]
     pub fn with_profiles(self, profiles: &[PolicyProfile]) -> Self {
         profiles.iter().fold(self, |policy, profile| policy.with_profile(*profile))
@@ -87,7 +88,7 @@ impl Policy {
         explanation
     }
 
-    /// Why an opening is refused before anything else of its request is looked at; nothing if it may be.
+    /// Why an opening is denied, before the rest of its request is examined; `None` if it is allowed.
     #[must_use]
     pub fn refuses(&self, opening: &Opening) -> Option<Verdict> {
         let by_cap = self.layers.iter().find_map(|layer| layer.caps.refuses(opening));
@@ -96,12 +97,12 @@ impl Policy {
         by_cap.or(by_profile)
     }
 
-    /// The decision about a command that has been read, and the way to it.
+    /// The decision about a parsed command, and how it was reached.
     #[must_use]
     pub fn judge(&self, asked: &Asked<'_>, reading: Reading) -> Explanation {
         let in_doubt = (!reading.doubts.is_empty() || reading.commands.is_empty())
             .then(|| self.judge_doubts(asked, &reading.doubts));
-        // Who cannot tell what will be run cannot tell that it only looks.
+        // If it is uncertain what will run, it cannot be classified as read-only.
         let categories = match in_doubt {
             Some(_) => reading.categories().without(Categories::of(Category::ReadOnly)),
             None => reading.categories(),
@@ -118,7 +119,7 @@ impl Policy {
         let said = commands.iter().chain(&in_doubt).map(|explained| &explained.verdict);
         let broken = caps.iter().filter_map(|(_, cap)| cap.broken.as_ref());
         let strictest = said.chain(&handed_over).chain(broken).cloned().reduce(Verdict::stricter);
-        // Without a command there is a doubt: something was said.
+        // Without a command there is a doubt, so there is always a verdict.
         let strictest = profiles.answered(strictest.unwrap_or_else(|| defaults::doubt(&reading.doubts)));
         let mut decision = self.decision(strictest, categories);
         if decision.action <= Action::AllowWithCheckpoint {
@@ -131,20 +132,20 @@ impl Policy {
     fn judge_command(&self, asked: &Asked<'_>, command: Judged) -> Explained {
         let all = defaults::categories_of(&command);
         let baseline = defaults::baseline(asked, &command, all);
-        // A command always has a category to say something of.
+        // A command always has a category, so there is a verdict.
         let baseline = baseline.unwrap_or_else(|| defaults::doubt(&[]));
         self.hear_layers(asked, command, baseline, may)
     }
 
-    /// Only rules that are about any command whatsoever fit one without words, and they may only tighten: nobody
-    /// can have meant to allow what cannot be read.
+    /// Only rules that apply to every command match one without words, and they may only tighten: no rule can be
+    /// meant to allow a command that cannot be parsed.
     fn judge_doubts(&self, asked: &Asked<'_>, doubts: &[String]) -> Explained {
         let nothing =
             Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new(), screen: None };
         self.hear_layers(asked, nothing, self.doubt(doubts), |_, _| Authority::Tighten)
     }
 
-    /// What the files have done where nobody can tell what will be run: the same layers may loosen it as elsewhere.
+    /// The verdict on doubts according to the files. The same layers may loosen it as for commands.
     fn doubt(&self, doubts: &[String]) -> Verdict {
         let (mut stands, mut system) = (defaults::doubt(doubts), System::Silent);
         for layer in &self.layers {
@@ -178,7 +179,7 @@ impl Policy {
         Explained { command, baseline, said, verdict: stands }
     }
 
-    /// Those of all layers together.
+    /// The profiles of all layers together.
     fn profiles(&self) -> Profiles {
         self.layers.iter().flat_map(|layer| layer.profiles.iter()).collect()
     }
@@ -205,8 +206,8 @@ impl Policy {
         }
     }
 
-    /// The network that rules give to a request which asks for none: only if they give the same one to every command
-    /// that does more than look, and every cap leaves room for it.
+    /// The network that rules grant to a request without one: only if they grant the same one to every command that
+    /// is not read-only, and every cap allows it.
     fn granted_net(&self, asked: &Asked<'_>, commands: &[Explained]) -> Option<NetMode> {
         if *asked.net != NetMode::None {
             return None;
@@ -221,19 +222,19 @@ impl Policy {
         (same && caps.all(|cap| cap.value.covers(net))).then(|| net.clone())
     }
 
-    /// The project's file gives nobody a network.
+    /// The project's file cannot grant a network.
     fn net_of_rule(&self, asked: &Asked<'_>, command: &Judged) -> Option<&NetMode> {
         let own = self.layers.iter().filter(|layer| layer.tier != Tier::Vault);
         let allowing = own.flat_map(|layer| &layer.rules).filter(|rule| {
             rule.action <= Action::AllowWithCheckpoint && rule.when.fit(asked, command) == Fit::Sure
         });
         let nets = allowing.filter_map(|rule| rule.when.net.as_ref());
-        // Of several the narrowest: whoever narrowed it later meant that.
+        // The narrowest of several: a later rule that narrows it takes precedence.
         nets.reduce(|one, other| if one.covers(other) { other } else { one })
             .filter(|net| **net != NetMode::None)
     }
 
-    /// The system and the user may give more time than the default; the project may only take some away.
+    /// The system and the user may extend the default; the project may only shorten it.
     fn approval_seconds(&self) -> i64 {
         let said = |layer: &&Layer| layer.approval_seconds;
         let (vault, own): (Vec<&Layer>, Vec<&Layer>) =

@@ -1,4 +1,4 @@
-//! What is wrong with a policy file.
+//! Errors in a policy file.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use avfs_types::toml_source::{Fault, Problem};
 use crate::examples::FailedExample;
 use crate::verdict::RulePlace;
 
-/// A file that is refused as a whole: half a policy would be a looser one.
+/// A file with an error is rejected as a whole: half a policy would be less strict.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PolicyError {
     #[error(transparent)]
     File(#[from] Fault),
-    #[error("{place}: the rule has no key {key}")]
+    #[error("{place}: the rule lacks the key {key}")]
     Missing { place: RulePlace, key: &'static str },
     #[error(transparent)]
     Example(#[from] FailedExample),

@@ -1,5 +1,5 @@
-//! The examples of a rule: commands that it must, or must not, be about. They are checked whenever the file is
-//! read, so that a rule which does not mean what its author meant never decides anything.
+//! The examples of a rule: commands that it must, or must not, match. They are checked whenever the file is read, so
+//! that a rule that differs from its author's intention never decides anything.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::reading::{Asked, Reading};
 use crate::rules::Rule;
 use crate::verdict::{Fit, RulePlace};
 
-/// Where examples run.
+/// The paths in examples.
 const WORKSPACE: &str = "/workspace";
 const HOME: &str = "/home/user";
 
@@ -23,7 +23,7 @@ pub enum Wanted {
     NotMatch,
 }
 
-/// A line for the shell, and what the rule is to make of it.
+/// A shell command line, and whether the rule must match it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
     pub text: String,
@@ -41,15 +41,15 @@ pub struct FailedExample {
     pub fault: ExampleFault,
 }
 
-/// What is wrong with an example.
+/// Why an example fails.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ExampleFault {
     #[error("does not match")]
     NoMatch,
     #[error("matches")]
     Match,
-    /// It proves nothing, whatever was wanted.
-    #[error("cannot be tried ({0}) on")]
+    /// The example proves nothing, either way.
+    #[error("cannot be checked ({0}) with")]
     Unreadable(String),
 }
 
@@ -63,8 +63,8 @@ impl fmt::Display for Wanted {
 }
 
 impl Rule {
-    /// The examples that fail. Where the command runs, and on which fork, an example does not tell: those
-    /// conditions count as met.
+    /// The examples that fail. An example does not include the working directory or the fork: those conditions count
+    /// as met.
     #[must_use]
     pub fn failed_examples(&self, read: fn(&Asked<'_>) -> Reading) -> Vec<FailedExample> {
         self.examples.iter().filter_map(|example| self.failed(example, read)).collect()
@@ -75,7 +75,7 @@ impl Rule {
         let reading = read(&asked(&command));
         let is_met = reading.commands.iter().any(|command| match self.when.fit_command(command) {
             Fit::No => false,
-            // As in a decision: what only may be meant loosens nothing.
+            // As in a decision: a possible match does not loosen anything.
             Fit::May => self.action > Action::Allow,
             Fit::Sure => true,
         });

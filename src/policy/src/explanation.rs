@@ -1,4 +1,4 @@
-//! How a decision came to be: everything that was said on the way to it.
+//! How a decision was reached: every verdict that contributed.
 
 use avfs_request::choices::PolicyProfile;
 use avfs_types::words;
@@ -9,54 +9,54 @@ use crate::reading::Judged;
 use crate::verdict::{Fit, RulePlace, Tier, Verdict};
 
 words!(
-    /// What came of something that was said.
+    /// The effect of a verdict.
     Effect, "effect", {
-        /// It stood when its layer had spoken.
+        /// It was the layer's result.
         Counts = "counts",
-        /// Something stricter, or earlier and as strict, was said in the same layer.
+        /// Another verdict in the same layer was stricter, or earlier and as strict.
         Outweighed = "outweighed",
-        /// Its layer may only tighten here, and it is no stricter than what stood.
+        /// Its layer may only tighten here, and it is not stricter than the previous verdict.
         MayNotLoosen = "may_not_loosen",
-        /// It only may be about this command, and is no stricter than what stood.
+        /// It is only a possible match, and is not stricter than the previous verdict.
         Unsure = "unsure",
     }
 );
 
-/// What one rule or profile said of one command.
+/// The verdict of one rule or profile on one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub tier: Tier,
     pub rule: String,
-    /// Nothing for what a profile says.
+    /// `None` for a profile.
     pub place: Option<RulePlace>,
     pub action: Action,
     pub fit: Fit,
     pub effect: Effect,
 }
 
-/// One simple command, and what was said of it.
+/// One simple command, and all verdicts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     pub command: Judged,
-    /// What holds where no file says anything.
+    /// The verdict of the defaults.
     pub baseline: Verdict,
     /// In the order of the layers.
     pub said: Vec<Said>,
     pub verdict: Verdict,
 }
 
-/// The whole way to a decision.
+/// The complete explanation of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// One for each simple command, in the order they are written.
     pub commands: Vec<Explained>,
     pub doubts: Vec<String>,
-    /// What was said of the doubts, if there are any.
+    /// The verdicts on the doubts, if there are any.
     pub in_doubt: Option<Explained>,
     pub profiles: Vec<PolicyProfile>,
-    /// What the profiles say of what the request hands over.
+    /// The verdicts of the profiles on the privileges that the request passes to the command.
     pub handed_over: Vec<Verdict>,
     pub caps: Vec<(Tier, Cap)>,
-    /// The strictest of all of these, the first of equals.
+    /// The strictest of all verdicts, the first of equals.
     pub decision: ExecutionDecision,
 }

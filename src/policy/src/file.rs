@@ -1,4 +1,4 @@
-//! From `policy.toml` to a layer: every key is known, every value has its type, every example holds.
+//! Parses `policy.toml` into a layer: every key is known, every value has its type, every example passes.
 
 use std::path::Path;
 
@@ -64,14 +64,14 @@ const CAPS: &[&str] = &[
 const TRUTH: &[&str] = &["violated"];
 const APPROVAL: &[&str] = &["expires"];
 
-/// What the names of everything begin with that is no rule of a file.
+/// Prefixes of names that a rule in a file must not have.
 const RESERVED: [&str; 3] = ["builtin.", "profile.", "caps."];
 const NAME_CHARS_MAX: usize = 64;
-/// The sentence may be a stranger's: it is not to drown what is said beside it.
+/// The text may be untrusted: it must not crowd out the rest of a message.
 const REASON_CHARS_MAX: usize = 300;
 
 impl Layer {
-    /// Reads a file. One whose own examples fail is refused as a whole.
+    /// Parses a file. A file whose own examples fail is rejected as a whole.
     pub fn parse(
         tier: Tier,
         file: &Path,
@@ -85,7 +85,7 @@ impl Layer {
         }
     }
 
-    /// Reads a file without looking at its examples.
+    /// Parses a file without checking its examples.
     pub fn parse_unchecked(tier: Tier, file: &Path, text: &str) -> Result<Self, PolicyError> {
         let source = Source { file, text };
         let document = source.document()?;
@@ -141,7 +141,7 @@ fn caps(found: &TomlValue<'_>) -> Result<Caps, Fault> {
     Ok(caps)
 }
 
-/// Paths where the opening is about one; true or false otherwise.
+/// Paths if the opening is about a path; otherwise true or false.
 fn opening_cap(field: &TomlValue<'_>, kind: OpeningKind) -> Result<OpeningCap, Fault> {
     match kind {
         OpeningKind::Vault
@@ -168,7 +168,7 @@ fn truth(found: &TomlValue<'_>) -> Result<Option<OnViolation>, Fault> {
 fn approval(found: &TomlValue<'_>) -> Result<Option<i64>, Fault> {
     let fields = found.source.fields(found.table()?, "approval.", APPROVAL)?;
     let seconds = |field: &TomlValue<'_>| {
-        const WANTED: &str = "a duration such as 24h, longer than nothing";
+        const WANTED: &str = "a duration longer than zero, such as 24h";
         let Span(seconds) = field.parse(WANTED)?;
         if seconds > 0 { Ok(seconds) } else { Err(field.bad(field.value, "0", WANTED)) }
     };
@@ -176,21 +176,19 @@ fn approval(found: &TomlValue<'_>) -> Result<Option<i64>, Fault> {
 }
 
 fn timeout(field: &TomlValue<'_>) -> Result<ExecutionTimeout, Fault> {
-    const WANTED: &str = "a duration such as 10m, longer than nothing, or none";
+    const WANTED: &str = "a duration longer than zero, such as 10m, or none";
     match field.parse(WANTED)? {
         ExecutionTimeout::Millis(0) => Err(field.bad(field.value, "0", WANTED)),
         timeout @ (ExecutionTimeout::Millis(_) | ExecutionTimeout::None) => Ok(timeout),
     }
 }
 
-/// A limit's value, which is never nothing: a cap of none is no cap.
+/// The value of a limit, which is never zero or none: that would not be a cap.
 fn amount(field: &TomlValue<'_>, kind: LimitKind) -> Result<u64, Fault> {
     let wanted = match kind {
         LimitKind::Cpus => "a number of processors such as 2 or 0.5",
-        LimitKind::Pids | LimitKind::Files => "a number of more than nothing",
-        LimitKind::Memory | LimitKind::Disk | LimitKind::FileSize => {
-            "a size such as 2GiB, of more than nothing"
-        }
+        LimitKind::Pids | LimitKind::Files => "a number greater than zero",
+        LimitKind::Memory | LimitKind::Disk | LimitKind::FileSize => "a size greater than zero, such as 2GiB",
     };
     let value = field.value.get_ref();
     let number = value.as_integer().map(ToString::to_string);
@@ -247,7 +245,7 @@ fn read_rule(found: &TomlValue<'_>) -> Result<Rule, PolicyError> {
     Ok(Rule { name, place, when, action, reason, examples })
 }
 
-/// A rule that bears the name of a default could pass for it.
+/// A rule with the name of a default could be mistaken for it.
 fn rule_name(field: &TomlValue<'_>) -> Result<String, Fault> {
     const WANTED: &str = "a name of up to 64 characters that does not begin with builtin., profile. or caps.";
     let name = line_of_text(field)?;
@@ -263,7 +261,7 @@ fn rule_reason(field: &TomlValue<'_>) -> Result<String, Fault> {
     Err(field.bad(field.value, &reason, "a sentence of up to 300 characters"))
 }
 
-/// What is shown to people cannot move their cursor.
+/// Text shown to people must not contain control characters.
 fn line_of_text(field: &TomlValue<'_>) -> Result<String, Fault> {
     let text = field.text(field.value)?;
     if text.trim().is_empty() || text.chars().any(char::is_control) {
@@ -333,7 +331,7 @@ fn glob(field: &TomlValue<'_>, pattern: Result<Pattern, globset::Error>) -> Resu
     pattern.or_else(|_| Err(field.bad(field.value, field.text(field.value)?, "a glob")))
 }
 
-/// The items of a list, or the one value that stands for a list of one.
+/// The items of a list; a single value counts as a list of one.
 fn one_or_more<'a>(field: &TomlValue<'a>) -> Result<Vec<TomlValue<'a>>, Fault> {
     if field.value.get_ref().is_str() {
         return Ok(vec![TomlValue { source: field.source, key: field.key.clone(), value: field.value }]);
@@ -357,7 +355,7 @@ mod tests {
     use super::*;
     use crate::reading::{Judged, Word};
 
-    /// Splits at blanks: what the examples of these tests need of a shell.
+    /// Splits at blanks, which is enough for the examples of these tests.
     fn read(asked: &Asked<'_>) -> Reading {
         let word = |text: &str| match text.contains('$') {
             true => Word::Unknown(text.to_owned()),
@@ -436,7 +434,7 @@ expires = "2h"
 "#;
 
     #[test]
-    fn everything_that_can_be_said_is_read() {
+    fn all_keys_are_parsed() {
         let layer = parse(WHOLE).unwrap();
         assert_eq!(
             layer.doubt.as_ref().map(|doubt| (doubt.value, doubt.place.line)),
@@ -450,7 +448,7 @@ expires = "2h"
         assert!(first.when.fork.as_ref().unwrap().matches("release-1"));
         assert!(first.when.cwd.is_some() && first.when.workspace.is_some());
         assert_eq!(first.reason.as_deref(), Some("history is shared"));
-        // A rule without a name goes by its line.
+        // A rule without a name is identified by its line.
         assert_eq!((second.name.as_str(), second.when.prefix.len()), ("/p.toml:18", 0));
         let caps = layer.caps;
         let limits = Limits {
@@ -474,7 +472,7 @@ expires = "2h"
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_file_line_and_key() {
+    fn errors_name_the_file_line_and_key() {
         for (text, code, message) in [
             (
                 "[[rule]]\nacton = 'deny'",
@@ -541,9 +539,9 @@ expires = "2h"
             (
                 "[approval]\nexpires = '0s'",
                 "policy.bad_value",
-                "/p.toml:2: approval.expires: invalid value \"0\": expected a duration such as 24h, longer than nothing",
+                "/p.toml:2: approval.expires: invalid value \"0\": expected a duration longer than zero, such as 24h",
             ),
-            ("[[rule]]\nname = 'x'", "policy.missing_key", "/p.toml:1: the rule has no key action"),
+            ("[[rule]]\nname = 'x'", "policy.missing_key", "/p.toml:1: the rule lacks the key action"),
             (
                 "[[rule]]\nname = 'x'\naction = 'deny'\nprefix = ['git']\nmatch = [\n'git a',\n'got b']",
                 "policy.example",
@@ -552,7 +550,7 @@ expires = "2h"
             (
                 "[[rule]]\nprefix = ['git']\naction = 'deny'\nnot_match = ' '",
                 "policy.example",
-                "/p.toml:4: the rule /p.toml:1 cannot be tried (it is empty) on the example \" \"",
+                "/p.toml:4: the rule /p.toml:1 cannot be checked (it is empty) with the example \" \"",
             ),
             (
                 "[[rule]]\naction = 'deny'\nnot_match = 'git a'",
@@ -569,7 +567,7 @@ expires = "2h"
     }
 
     #[test]
-    fn an_example_of_what_may_be_meant_counts_as_in_a_decision() {
+    fn a_possible_match_of_an_example_counts_as_in_a_decision() {
         let rule = |action: &str| {
             parse(&format!("[[rule]]\nprefix = ['git', 'push']\naction = '{action}'\nmatch = 'git $x'"))
         };
@@ -578,7 +576,7 @@ expires = "2h"
     }
 
     #[test]
-    fn the_whole_file_has_every_key() {
+    fn the_test_file_has_every_key() {
         for key in [TOP, RULE, CAPS, TRUTH, APPROVAL].concat() {
             let is_said = WHOLE.lines().any(|line| {
                 let line = line.trim_matches(['[', ']']);

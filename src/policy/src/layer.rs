@@ -1,4 +1,4 @@
-//! One layer: what the files of one tier say, and what becomes of what stood before it spoke.
+//! One layer: the rules of one tier, and their effect on the previous verdict.
 
 use crate::caps::Caps;
 use crate::category::{Categories, Category};
@@ -11,7 +11,7 @@ use crate::rego::Script;
 use crate::rules::Rule;
 use crate::verdict::{Fit, Placed, RulePlace, Tier, Verdict, shown};
 
-/// What the files of one tier say.
+/// The contents of the files of one tier.
 #[derive(Clone, Debug)]
 pub struct Layer {
     pub tier: Tier,
@@ -21,18 +21,18 @@ pub struct Layer {
     pub profiles: Profiles,
     pub on_violation: Option<OnViolation>,
     pub approval_seconds: Option<i64>,
-    /// What is to be done where nobody can tell what will be run.
+    /// The action for doubts: commands that cannot be determined.
     pub doubt: Option<Placed<Action>>,
 }
 
-/// What a layer may do to what stood before it.
+/// What a layer may do to the previous verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authority {
     Replace,
     Tighten,
 }
 
-/// Something that was said of a command, by a rule.
+/// The verdict of a rule on a command.
 struct Voice {
     verdict: Verdict,
     place: RulePlace,
@@ -40,11 +40,11 @@ struct Voice {
     answers_for: Categories,
 }
 
-/// What stands after a layer has spoken.
+/// The result of a layer.
 pub struct Heard {
     pub stands: Verdict,
     pub said: Vec<Said>,
-    /// Whether it has, or may have, something to say of the command.
+    /// Whether a rule matches, or may match, the command.
     pub spoke: bool,
 }
 
@@ -63,7 +63,7 @@ impl Layer {
         }
     }
 
-    /// What stands after this layer, where `stood` did before.
+    /// The verdict after this layer, given the previous one.
     pub fn hear(&self, asked: &Asked<'_>, command: &Judged, stood: Verdict, authority: Authority) -> Heard {
         let voices = self.voices(asked, command);
         let sure = strictest(&voices, Fit::Sure);
@@ -71,7 +71,7 @@ impl Layer {
         let answered = answered.fold(Categories::NONE, |all, voice| all.union(voice.answers_for));
         let mut effects: Vec<Effect> = voices.iter().map(|_| Effect::Outweighed).collect();
         let mut stands = stood;
-        // Also where a word that only the shell knows keeps it from counting: written out, it would have counted.
+        // Also if an unknown word makes the match uncertain: written out, it would have counted.
         let mut spoke = !voices.is_empty();
         if let Some(at) = sure {
             let theirs = voices[at].verdict.clone();
@@ -95,7 +95,7 @@ impl Layer {
             said.push(self.profile_said(&theirs, &stands));
             stands = stands.stricter(theirs);
         }
-        // What only may be meant comes last: it can do nothing but tighten.
+        // Possible matches come last: they can only tighten.
         if let Some(at) = strictest(&voices, Fit::May) {
             let theirs = &voices[at].verdict;
             effects[at] = if theirs.action > stands.action { Effect::Counts } else { Effect::Unsure };
@@ -127,17 +127,17 @@ impl Layer {
         heard.chain(self.script_voice(asked, command)).collect()
     }
 
-    /// What the script of the layer says counts like a rule about this one command.
+    /// The verdict of the layer's script counts like a rule about this one command.
     fn script_voice(&self, asked: &Asked<'_>, command: &Judged) -> Option<Voice> {
         let script = self.script.as_ref()?;
         let verdict = script.say(asked, command)?;
-        // It saw how such a word is written, not what it will be.
+        // The script saw the text of such a word, not its value.
         let is_known = command.words.iter().all(|word| word.known().is_some());
         let fit = if is_known { Fit::Sure } else { Fit::May };
         Some(Voice { verdict, place: script.place(), fit, answers_for: Categories::ALL })
     }
 
-    /// A rule about the command, or about the network, answers in place of the layer's own profile.
+    /// A rule about the command, or about the network, takes precedence over the layer's own profile.
     fn profile_voice(&self, asked: &Asked<'_>, command: &Judged, answered: Categories) -> Option<Verdict> {
         if answered.contains(Category::Networked) {
             return None;
@@ -152,7 +152,7 @@ impl Layer {
     }
 }
 
-/// The strictest voice of a fit, the first of equals.
+/// The strictest verdict of a fit, the first of equals.
 fn strictest(voices: &[Voice], fit: Fit) -> Option<usize> {
     let of_fit = voices.iter().enumerate().filter(|(_, voice)| voice.fit == fit);
     let (at, _) = of_fit.rev().max_by_key(|(_, voice)| voice.verdict.action)?;
@@ -162,14 +162,14 @@ fn strictest(voices: &[Voice], fit: Fit) -> Option<usize> {
 fn ruled(rule: &Rule, command: &Judged, fit: Fit) -> Verdict {
     let reason = match (&rule.reason, fit) {
         (Some(reason), Fit::Sure | Fit::No) => reason.clone(),
-        (None, Fit::Sure | Fit::No) => format!("{} is what the rule {} is about", shown(command), rule.name),
-        (Some(reason), Fit::May) => format!("{} may be what a rule is about: {reason}", shown(command)),
-        (None, Fit::May) => format!("{} may be what the rule {} is about", shown(command), rule.name),
+        (None, Fit::Sure | Fit::No) => format!("{} matches the rule {}", shown(command), rule.name),
+        (Some(reason), Fit::May) => format!("{} may match a rule: {reason}", shown(command)),
+        (None, Fit::May) => format!("{} may match the rule {}", shown(command), rule.name),
     };
     let hint = match fit {
-        Fit::Sure | Fit::No => "see every rule that was heard with: avfs policy explain".to_owned(),
+        Fit::Sure | Fit::No => "list all matching rules with: avfs policy explain".to_owned(),
         Fit::May => {
-            "write the program without its directory, and each word as the shell would pass it on".to_owned()
+            "write the program without its directory, and each word without shell expansions".to_owned()
         }
     };
     Verdict { action: rule.action, rule: rule.name.clone(), reason, hint: Some(hint) }

@@ -1,7 +1,7 @@
-//! What may run: what a command does as far as its text shows it, and what the rules say of it.
+//! The policy: classifies a command by its text, and decides by rules whether it may run.
 //!
-//! Pure: nothing here looks at files, the environment, the clock or processes, so that the same request always
-//! gets the same decision.
+//! Pure: never reads files, the environment, the clock or processes, so that the same request always gets the same
+//! decision.
 //!
 //! ```
 //! use std::path::Path;

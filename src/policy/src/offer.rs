@@ -1,6 +1,6 @@
-//! The rules that would let a denied request through, for a person to paste into their own `policy.toml`.
+//! The rules that would allow a denied request, for users to paste into their own `policy.toml`.
 //!
-//! Offered only if they do: the request is decided once more with them.
+//! Offered only if they work: the request is decided again with them.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::layer::Layer;
 use crate::reading::{Asked, Judged};
 use crate::verdict::Tier;
 
-/// More is not read by anybody before it is pasted.
+/// Nobody reads more than this before pasting it.
 const RULES_BYTES_MAX: usize = 4096;
 
 /// Rules about exactly the commands that the defaults deny.
@@ -42,10 +42,10 @@ pub fn rules_for(policy: &Policy, asked: &Asked<'_>, explanation: &Explanation) 
     (after.action < Action::Deny).then_some(text)
 }
 
-/// A rule about these words and no others.
+/// A rule about exactly these words.
 fn rule_for(command: &Judged) -> Option<String> {
     let words: Option<Vec<String>> = command.words.iter().map(|word| word.known().map(quoted)).collect();
-    // What only the shell knows no rule can be sure of; without arguments it would be about all of them.
+    // A rule cannot be sure of an unknown word; without arguments it would match all of them.
     let words = words.filter(|words| !words.is_empty())?;
     Some(format!(
         "[[rule]]\nprefix = [{}]\nargs = [\"!*\"]\naction = \"{}\"\n",
@@ -54,7 +54,7 @@ fn rule_for(command: &Judged) -> Option<String> {
     ))
 }
 
-/// A basic string of TOML, on one line and without anything that a terminal would hide.
+/// A TOML basic string, on one line and without characters that a terminal would hide.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_those_of_toml() {
+    fn strings_are_quoted_for_toml() {
         for text in ["plain", "a \"b\" \\c", "line\nbreak \u{1}", "\u{202e}\u{e0001}"] {
             let parsed: toml::Table = format!("x = {}", quoted(text)).parse().unwrap();
             assert_eq!(parsed["x"].as_str(), Some(text));

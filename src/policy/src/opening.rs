@@ -1,7 +1,7 @@
-//! Openings: what a request asks for that gives its command more than it has by default, or takes less care of it.
+//! Openings: options of a request that give its command more access than the default, or make the run less safe.
 //!
-//! Each is a way in which a caller could widen what it gets. The profile `agent` asks about every one of them, and a
-//! cap can forbid it.
+//! A caller could use each of them to widen its access. The profile `agent` asks for approval of every one, and a cap
+//! can forbid it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::decision::Action;
 use crate::verdict::Verdict;
 
 words!(
-    /// The kinds of openings, as they are named in rules (`profile.agent.ro`) and caps (`caps.ro`).
+    /// The kinds of openings, as named in rules (`profile.agent.ro`) and caps (`caps.ro`).
     OpeningKind, "opening", {
         Vault = "vault",
         NewVault = "new_vault",
@@ -32,15 +32,15 @@ words!(
 /// One opening of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// `--vault` names another vault than the one that would be found.
+    /// `--vault` names a vault other than the default one.
     Vault(NamedVault),
-    /// There is no vault yet, and the run would make one.
+    /// No vault exists yet, and the run would create one.
     NewVault,
     Apply,
-    /// Really there: no link leads to it.
+    /// The canonical path, without symlinks.
     Ro(PathBuf),
     EnvFile(PathBuf),
-    /// The workspace is shown at another place.
+    /// The workspace is mounted at another path.
     At(PathBuf),
     Degraded,
     /// `--tmpfs` or `--hide` over `/proc`, `/dev` or the whole workspace.
@@ -50,16 +50,16 @@ pub enum Opening {
     },
     /// `--preset`: directories that persist from run to run.
     Preset(Preset),
-    /// `--home persistent` or `--keep-tmp`: what one run leaves there acts in the next.
+    /// `--home persistent` or `--keep-tmp`: files that one run leaves there affect the next.
     Persist {
         option: &'static str,
     },
 }
 
-/// What the words of a request name by which it may get more.
+/// The options of a request that may widen its access.
 pub struct Widening<'a> {
     pub vault: Option<NamedVault>,
-    /// Real paths of `--ro` and `--env-file`.
+    /// Canonical paths of `--ro` and `--env-file`.
     pub ro: &'a [PathBuf],
     pub env_files: &'a [PathBuf],
     pub retention: Retention,
@@ -70,7 +70,7 @@ pub struct Widening<'a> {
     /// `--tmpfs` and `--hide`, each with its path.
     pub covers: &'a [(&'static str, &'a Path)],
     pub presets: &'a [Preset],
-    /// Where the workspace is shown, and its own directory.
+    /// The path of the workspace inside, and its directory on the host.
     pub workspace: &'a Path,
     pub project: &'a Path,
 }
@@ -136,7 +136,7 @@ impl Opening {
         }
     }
 
-    /// What it would give, for a sentence.
+    /// What it would give, as part of a sentence.
     #[must_use]
     pub fn shown(&self) -> String {
         let path = self.path().map(|path| path.display().to_string()).unwrap_or_default();
@@ -148,7 +148,7 @@ impl Opening {
             Self::EnvFile(_) => format!("the variables in {path}"),
             Self::At(_) => format!("the workspace shown at {path}"),
             Self::Degraded => "a run with less isolation".to_owned(),
-            Self::Cover { path, .. } => format!("a cover over {}", path.display()),
+            Self::Cover { path, .. } => format!("{} covered", path.display()),
             Self::Preset(preset) => {
                 format!("caches that persist between runs: {}", preset.data().caches.join(", "))
             }
@@ -163,7 +163,7 @@ impl Opening {
         let drop = |option: &str, path: &Path| format!("drop {option} {}", shell_word(path.as_os_str()));
         match self {
             Self::Vault(NamedVault { path, .. }) => drop("--vault", path),
-            Self::NewVault => "have the vault made first: avfs init".to_owned(),
+            Self::NewVault => "create the vault first with: avfs init".to_owned(),
             Self::Apply => "drop --apply, and review the run with avfs diff and avfs apply".to_owned(),
             Self::Ro(path) => drop("--ro", path),
             Self::EnvFile(path) => drop("--env-file", path),
@@ -175,7 +175,7 @@ impl Opening {
         }
     }
 
-    /// What the profile `agent` says. Where an approval could not be kept in a vault of the user, it is a no.
+    /// The verdict of the profile `agent`. It is a denial if an approval could not be stored in a vault of the user.
     #[must_use]
     pub fn for_an_agent(&self) -> Verdict {
         let action = match self {

@@ -1,4 +1,4 @@
-//! Profiles: sets of stricter habits that a file or a caller takes on by name. They only ever add strictness.
+//! Profiles: named sets of stricter rules that a file or a caller can select. They only ever add strictness.
 
 use avfs_request::choices::PolicyProfile;
 use avfs_request::{NetMode, Profile};
@@ -10,7 +10,7 @@ use crate::opening::Opening;
 use crate::reading::{Asked, Judged};
 use crate::verdict::{Verdict, shown};
 
-/// The profiles that somebody has named.
+/// The selected profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profiles(Vec<PolicyProfile>);
 
@@ -33,7 +33,7 @@ impl Profiles {
         self.0.iter().copied()
     }
 
-    /// What they say of the network one command has. A rule about the command may answer for it.
+    /// The verdict on the network access of one command. A rule about the command may take precedence.
     #[must_use]
     pub fn network(&self, asked: &Asked<'_>, command: &Judged) -> Option<Verdict> {
         if !self.contains(PolicyProfile::Agent) {
@@ -43,14 +43,14 @@ impl Profiles {
         let reason = match (networked, asked.net) {
             (false, NetMode::None) => return None,
             (true, NetMode::None | NetMode::Allow(_) | NetMode::Host) => {
-                format!("{} needs the network, which an agent has only by approval", shown(command))
+                format!("{} needs the network, which an agent gets only by approval", shown(command))
             }
             (false, NetMode::Allow(_) | NetMode::Host) => {
-                format!("{} would have the network, which an agent has only by approval", shown(command))
+                format!("{} would have network access, which an agent gets only by approval", shown(command))
             }
         };
         let hint = match (networked, asked.net) {
-            // Without the flag an approved command would still find no network.
+            // Without the option, an approved command would still have no network.
             (_, NetMode::None) => Some(format!("add {NET_FLAG}, then have it approved")),
             (false, net @ (NetMode::Allow(_) | NetMode::Host)) => {
                 Some(format!("drop --net {net} if it is not needed"))
@@ -60,8 +60,8 @@ impl Profiles {
         Some(Verdict { action: Action::RequireApproval, rule: "profile.agent.net".to_owned(), reason, hint })
     }
 
-    /// What they say of what the request hands over, whatever the command. No rule answers for that: it says
-    /// what may run, not with what.
+    /// The verdicts on the privileges that the request passes to any command. No rule takes precedence: rules decide
+    /// which commands may run, not with which privileges.
     #[must_use]
     pub fn handed_over(&self, asked: &Asked<'_>) -> Vec<Verdict> {
         if !self.contains(PolicyProfile::Agent) {
@@ -69,7 +69,7 @@ impl Profiles {
         }
         let mut said = Vec::new();
         if let Some(name) = asked.secrets.first() {
-            let reason = format!("the value of {name} would be given to an agent");
+            let reason = format!("the value of {name} would be passed to an agent");
             said.push(ask("profile.agent.secrets", reason, format!("drop --secret {name} or --env {name}")));
         }
         if let Some(path) = asked.rw.first() {
@@ -80,19 +80,19 @@ impl Profiles {
         match asked.profile {
             Profile::Strict => {}
             Profile::Host => {
-                let reason = "an agent would see every file of the host that its user may read".to_owned();
+                let reason = "an agent would see every file of the host that its user can read".to_owned();
                 said.push(ask("profile.agent.profile", reason, "drop --profile host".to_owned()));
             }
         }
         if let Some(flag) = asked.confinement.opened_by() {
-            let reason = format!("an agent would have more of the kernel to attack ({flag})");
+            let reason = format!("more of the kernel would be exposed to an agent ({flag})");
             said.push(ask("profile.agent.confinement", reason, format!("drop {flag}")));
         }
         said.extend(asked.openings.iter().map(Opening::for_an_agent));
         said
     }
 
-    /// Where nobody is there to be asked, what would be asked is refused.
+    /// With the profile `ci`, nobody can be asked, so a required approval becomes a denial.
     #[must_use]
     pub fn answered(&self, verdict: Verdict) -> Verdict {
         if !self.contains(PolicyProfile::Ci) || verdict.action != Action::RequireApproval {

@@ -1,4 +1,4 @@
-//! What is asked, and what a reading of its command says: every simple command in it, and what is in doubt.
+//! The input of a decision, and the result of parsing its command: every simple command in it, and the doubts.
 
 use std::path::Path;
 
@@ -9,19 +9,18 @@ use avfs_types::ids::ForkName;
 use crate::category::{Categories, Category};
 use crate::opening::Opening;
 
-/// Everything a decision depends on. Plain values: nothing is looked up for them.
+/// Everything a decision depends on. Plain values: nothing else is looked up.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     pub command: &'a CommandLine,
-    /// Nothing for a fork of the run's own.
+    /// `None` for an ephemeral fork.
     pub fork: Option<&'a ForkName>,
-    /// Where the command runs, and the directory whose files are versioned; as the command sees them.
+    /// The working directory of the command and the workspace, as the command sees them.
     pub cwd: &'a Path,
     pub workspace: &'a Path,
-    /// The host's directory that the workspace is a copy of: where it is seen inside is for the request to choose,
-    /// this is not.
+    /// The host directory of the workspace. Unlike the path inside, the request cannot choose it.
     pub project: &'a Path,
-    /// What `~` stands for.
+    /// The expansion of `~`.
     pub home: Option<&'a Path>,
     pub net: &'a NetMode,
     pub confinement: Confinement,
@@ -29,26 +28,26 @@ pub struct Asked<'a> {
     pub timeout: ExecutionTimeout,
     /// Host paths the command may write to.
     pub rw: &'a [&'a Path],
-    /// Names of the secrets it is given.
+    /// Names of the secrets passed to it.
     pub secrets: &'a [&'a str],
-    /// Variables that the request itself brings, with their values.
+    /// Variables that the request itself sets, with their values.
     pub variables: &'a [(&'a str, &'a str)],
     pub openings: &'a [Opening],
     /// Whether its input and output are a terminal.
     pub terminal: Terminal,
 }
 
-/// One word of a command as the shell would pass it on.
+/// One word of a command as the shell would pass it to the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     Known(String),
-    /// Only the shell will know: it holds a variable, a glob or the output of a command. The text as it is
-    /// written, for people.
+    /// Known only to the shell: it contains a variable, a glob or a command substitution. Holds the source text, for
+    /// display.
     Unknown(String),
 }
 
 impl Word {
-    /// Its value, if it can be told.
+    /// Its value, if known.
     #[must_use]
     pub fn known(&self) -> Option<&str> {
         match self {
@@ -57,7 +56,7 @@ impl Word {
         }
     }
 
-    /// As it is shown.
+    /// The text for display.
     #[must_use]
     pub fn shown(&self) -> &str {
         match self {
@@ -66,7 +65,7 @@ impl Word {
     }
 }
 
-/// Why a category holds.
+/// Why a category applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub category: Category,
@@ -74,11 +73,11 @@ pub struct Finding {
     pub why: String,
 }
 
-/// One simple command and what was found out about it.
+/// One simple command and its classification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// The program and its arguments; wrappers such as `env` and `timeout` are judged as commands of their own,
-    /// and so is what they run.
+    /// The program and its arguments. Wrappers such as `env` and `timeout` are judged as separate commands, and so is
+    /// the command they run.
     pub words: Vec<Word>,
     pub categories: Categories,
     pub findings: Vec<Finding>,
@@ -86,27 +85,27 @@ pub struct Judged {
     pub screen: Option<Screen>,
 }
 
-/// A program that cannot do anything without a terminal.
+/// A program that is useless without a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Screen {
     pub program: String,
-    /// A form of it, or another program, that needs no terminal.
+    /// A form of it, or another program, that does not need a terminal.
     pub instead: String,
 }
 
-/// A whole command, read.
+/// A whole parsed command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// In the order they are written; never empty unless there are doubts.
+    /// In source order; never empty unless there are doubts.
     pub commands: Vec<Judged>,
-    /// Why it cannot be told what will be run: bad syntax, a computed program, a construct that is not known.
+    /// Why it is uncertain what will run: a syntax error, a computed program name, an unknown construct.
     pub doubts: Vec<String>,
-    /// Variables whose values its texts for a shell use, but for those that the texts set themselves.
+    /// Variables whose values its shell texts use, except those that the texts set themselves.
     pub variables: Vec<String>,
 }
 
 impl Reading {
-    /// What holds of the whole.
+    /// The categories of the whole command.
     #[must_use]
     pub fn categories(&self) -> Categories {
         Categories::together(self.commands.iter().map(|command| command.categories))

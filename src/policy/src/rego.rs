@@ -1,7 +1,7 @@
 //! A policy as a Rego script: package `avfs`, one rule `decision` of the form `{"action": …, "reason": …}`.
 //!
-//! Evaluated in this process, without files, network or clock, and stopped when it takes too long: a script
-//! that fails denies.
+//! Evaluated in this process, without files, network or clock, and stopped when it takes too long. A script that
+//! fails denies.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::error::PolicyError;
 use crate::reading::{Asked, Judged, Word};
 use crate::verdict::{RulePlace, Verdict, shown};
 
-/// What a script answers with.
+/// The rule that a script must define.
 const DECISION: &str = "data.avfs.decision";
-/// How long it may take for one command.
+/// The time limit for one command.
 const EVALUATION_MILLIS_MAX: u64 = 100;
-/// Steps between two looks at the time.
+/// Steps between two checks of the time limit.
 const STEPS_BETWEEN_LOOKS: NonZeroU32 = NonZeroU32::new(64).unwrap();
 
-/// A script that has been read.
+/// A parsed script.
 #[derive(Clone, Debug)]
 pub struct Script {
     file: PathBuf,
@@ -43,7 +43,7 @@ impl Script {
             let told = format!("{error:#}");
             refused(line_of(&told), message_of(&told))
         })?;
-        // Asked once for what is never asked: a script without the rule is found here, and the rest is prepared.
+        // Evaluated once with an empty input: this detects a missing rule, and prepares the rest.
         engine.set_input(Value::new_object());
         match engine.eval_rule(DECISION.to_owned()) {
             Err(error) if error.to_string().contains("not a valid rule path") => {
@@ -59,20 +59,20 @@ impl Script {
         RulePlace { file: self.file.clone(), line: 1 }
     }
 
-    /// What it says of a command; nothing where its rule is undefined.
+    /// The verdict on a command; `None` if the rule is undefined.
     #[must_use]
     pub fn say(&self, asked: &Asked<'_>, command: &Judged) -> Option<Verdict> {
         let rule = self.file.display().to_string();
         match self.evaluate(asked, command) {
             Ok(None) => None,
             Ok(Some((action, reason))) => {
-                let reason = reason.unwrap_or_else(|| format!("{rule} says so of {}", shown(command)));
+                let reason = reason.unwrap_or_else(|| format!("{rule} decided so for {}", shown(command)));
                 Some(Verdict { action, rule, reason, hint: None })
             }
             Err(problem) => Some(Verdict {
                 action: Action::Deny,
-                reason: format!("{rule} cannot be asked: {problem}"),
-                hint: Some(format!("correct it, then try it with: avfs policy test {rule}")),
+                reason: format!("{rule} failed: {problem}"),
+                hint: Some(format!("fix it, then test it with: avfs policy test {rule}")),
                 rule,
             }),
         }
@@ -97,7 +97,7 @@ impl Script {
     }
 }
 
-/// What a script knows.
+/// The input of a script.
 fn input(asked: &Asked<'_>, command: &Judged) -> String {
     let unknown = command.words.iter().enumerate().filter(|(_, word)| word.known().is_none());
     let input = json!({
@@ -124,10 +124,10 @@ fn line_of(told: &str) -> usize {
     numbers.nth(1).and_then(|line| line.trim().parse().ok()).unwrap_or(1)
 }
 
-/// The sentence after the picture of the place.
+/// The message after the source excerpt.
 fn message_of(told: &str) -> String {
     let mut lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
-    let last = lines.next_back().unwrap_or("it fails");
+    let last = lines.next_back().unwrap_or("evaluation failed");
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
@@ -205,12 +205,12 @@ decision := {"action": "allow"} if {
     }
 
     #[test]
-    fn a_script_speaks_like_a_rule_of_its_layer() {
+    fn a_script_counts_like_a_rule_of_its_layer() {
         let script = parse(SCRIPT).unwrap();
         let (action, rule, reason) = decided(&script, Tier::User, "git push origin");
         assert_eq!((action, rule.as_str()), (Action::Deny, "/p/policy.rego"));
         assert_eq!(reason, "no pushes from here");
-        // Silent where its rule is undefined.
+        // No verdict if its rule is undefined.
         assert_eq!(decided(&script, Tier::User, "git log").1, "builtin.mutating");
         for (tier, expected) in [
             (Tier::System, Action::Allow),
@@ -219,12 +219,12 @@ decision := {"action": "allow"} if {
         ] {
             assert_eq!(decided(&script, tier, "touch x").0, expected, "{tier}");
         }
-        // What only the shell knows loosens nothing.
+        // An unknown word does not loosen anything.
         assert_eq!(decided(&script, Tier::System, "touch $x").0, Action::AllowWithCheckpoint);
     }
 
     #[test]
-    fn a_script_that_fails_or_never_ends_denies() {
+    fn a_script_that_fails_or_times_out_denies() {
         for (text, part) in [
             ("package avfs\ndecision := {\"action\": \"refuse\"}", "invalid action"),
             ("package avfs\ndecision := {\"reason\": \"x\"}", "its decision has no action"),
@@ -233,12 +233,12 @@ decision := {"action": "allow"} if {
         ] {
             let (action, _, reason) = decided(&parse(text).unwrap(), Tier::System, "x");
             assert_eq!(action, Action::Deny, "{text}: {reason}");
-            assert!(reason.contains("cannot be asked: ") && reason.contains(part), "{reason}");
+            assert!(reason.contains("policy.rego failed: ") && reason.contains(part), "{reason}");
         }
     }
 
     #[test]
-    fn a_bad_script_is_refused_with_its_line() {
+    fn a_bad_script_is_rejected_with_its_line() {
         for (text, message) in [
             ("package avfs\n\nx := { if", "/p/policy.rego:3: unexpected keyword `if`"),
             (
@@ -249,7 +249,7 @@ decision := {"action": "allow"} if {
             let error = parse(text).unwrap_err();
             assert_eq!((error.code(), error.to_string().as_str()), ("policy.rego", message));
         }
-        // Nothing of the host is within reach.
+        // The host is not accessible.
         for call in ["time.now_ns() > 0", "http.send({\"url\": \"http://x\"})", "opa.runtime() == {}"] {
             let text = format!("package avfs\ndecision := {{\"action\": \"allow\"}} if {call}");
             let action = parse(&text).map(|script| decided(&script, Tier::System, "x").0);

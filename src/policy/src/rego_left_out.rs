@@ -1,4 +1,4 @@
-//! Without Rego: a script that is there is refused, since passing it over would loosen what it tightens.
+//! Without Rego: an existing script is rejected, since ignoring it would loosen the policy.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::error::PolicyError;
 use crate::reading::{Asked, Judged};
 use crate::verdict::{RulePlace, Verdict};
 
-/// There is none.
+/// No script can exist.
 #[derive(Clone, Debug)]
 pub enum Script {}
 

@@ -1,7 +1,6 @@
-//! One rule: which commands it is about, and what it says of them.
+//! One rule: the commands it matches, and its verdict on them.
 //!
-//! A word that only the shell will know may be anything: such a match is [`Fit::May`], and the engine lets it
-//! tighten but never loosen.
+//! An unknown word may have any value: such a match is [`Fit::May`], and the engine lets it tighten but never loosen.
 
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -14,7 +13,7 @@ use crate::examples::Example;
 use crate::reading::{Asked, Judged, Word};
 use crate::verdict::{Fit, RulePlace};
 
-/// A glob, compiled once.
+/// A compiled glob.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -22,13 +21,13 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// For arguments and names: `*` stands for anything.
+    /// For arguments and names: `*` matches any text.
     pub fn of_text(text: &str) -> Result<Self, globset::Error> {
         let matcher = GlobBuilder::new(text).build()?.compile_matcher();
         Ok(Self { text: text.to_owned(), matchers: vec![matcher] })
     }
 
-    /// For paths: `*` stays within one directory, and `/srv/**` means `/srv` too.
+    /// For paths: `*` stays within one directory, and `/srv/**` matches `/srv` too.
     pub fn of_path(text: &str) -> Result<Self, globset::Error> {
         let top = text.strip_suffix("/**").filter(|top| !top.is_empty());
         let compile = |text: &str| glob::of_path(text).map(|glob| glob.compile_matcher());
@@ -47,27 +46,27 @@ impl Pattern {
     }
 }
 
-/// What `args` asks of the later arguments.
+/// A condition on the arguments after the prefix.
 #[derive(Clone, Debug)]
 pub enum ArgPattern {
     /// Some argument matches.
     Some(Pattern),
-    /// None does.
+    /// No argument matches.
     None(Pattern),
 }
 
-/// Everything that has to hold; what is empty holds always.
+/// The conditions of a rule; an empty one is always met.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     /// The alternatives for each of the first words.
     pub prefix: Vec<Vec<String>>,
     pub args: Vec<ArgPattern>,
-    /// All of them.
+    /// All of them must apply.
     pub categories: Categories,
     pub fork: Option<Pattern>,
     pub cwd: Option<Pattern>,
     pub workspace: Option<Pattern>,
-    /// The network that the request may ask for at most. A rule that allows gives it to a request that asks for none.
+    /// The widest network that the request may ask for. A rule that allows grants it to a request that asks for none.
     pub net: Option<NetMode>,
 }
 
@@ -81,11 +80,11 @@ pub struct Rule {
     pub examples: Vec<Example>,
 }
 
-/// How the first words of a command fit a prefix.
+/// How the first words of a command match a prefix.
 enum Start<'w> {
     Other,
-    /// One that only the shell knows is among them. It may be several words or none, so nothing after it has its
-    /// place.
+    /// One of them is unknown. It may expand to several words or none, so the positions of all later words are
+    /// unknown.
     Open,
     Meant {
         fit: Fit,
@@ -94,13 +93,13 @@ enum Start<'w> {
 }
 
 impl Conditions {
-    /// Whether a command that is asked for is meant.
+    /// Whether a command of a request matches.
     #[must_use]
     pub fn fit(&self, asked: &Asked<'_>, command: &Judged) -> Fit {
         if self.holds_around(asked) { self.fit_command(command) } else { Fit::No }
     }
 
-    /// Whether the command is meant, wherever it runs.
+    /// Whether the command matches, in any context.
     #[must_use]
     pub fn fit_command(&self, command: &Judged) -> Fit {
         if self.categories.iter().any(|category| !command.categories.contains(category)) {
@@ -121,7 +120,7 @@ impl Conditions {
         let fork = match (&self.fork, asked.fork) {
             (None, _) => true,
             (Some(pattern), Some(fork)) => pattern.matches(fork.as_str()),
-            // A fork of the run's own has no name that anybody could have meant.
+            // An ephemeral fork has no name that a rule could refer to.
             (Some(_), None) => false,
         };
         fork && self.net.as_ref().is_none_or(|net| net.covers(asked.net))
@@ -145,9 +144,9 @@ impl Conditions {
             }
         }
         match words.first() {
-            // Which word is the program, and which are its arguments, nobody can tell.
+            // It is unknown which word is the program, and which are its arguments.
             Some(Word::Unknown(_)) if !self.args.is_empty() => Start::Open,
-            // Without a prefix the program itself is still no argument.
+            // Without a prefix, the program itself is still not an argument.
             Some(_) | None => {
                 Start::Meant { fit, later: words.get(self.prefix.len().max(1)..).unwrap_or_default() }
             }
@@ -155,7 +154,7 @@ impl Conditions {
     }
 }
 
-/// The program may be written with its directory. Whether that is the one that was meant, only the host knows.
+/// The program may be written with its directory. Only the host knows whether that is the intended program.
 fn fit_word(at: usize, wanted: &str, word: &str) -> Fit {
     if wanted == word {
         return Fit::Sure;
@@ -188,7 +187,7 @@ impl ArgPattern {
 }
 
 impl Rule {
-    /// What it has an answer for. A rule about a kind of command says nothing of what else such a command does.
+    /// The categories that the rule decides. A rule about a category says nothing about other effects of a command.
     #[must_use]
     pub fn answers_for(&self) -> Categories {
         if self.when.categories.is_empty() { Categories::ALL } else { self.when.categories }

@@ -1,4 +1,4 @@
-//! What is said about a command, by whom and where.
+//! A verdict on a command, with its source.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use avfs_types::words;
 use crate::decision::Action;
 use crate::reading::Judged;
 
-/// Words of a command that a sentence about it shows.
+/// The maximum length of a command in a message.
 const SHOWN_CHARS_MAX: usize = 60;
 
 words!(
-    /// Who wrote a policy file, the mightiest first.
+    /// The author of a policy file, highest authority first.
     Tier, "layer", {
         System = "system",
         User = "user",
-        /// The project's own: it may come from anybody.
+        /// The project's own file, which may be untrusted.
         Vault = "vault",
     }
 );
@@ -42,16 +42,16 @@ pub struct Placed<T> {
 }
 
 words!(
-    /// Whether something is meant; ordered, so that the least of several holds of them together.
+    /// Whether a rule matches; ordered, so that the minimum applies to several conditions together.
     Fit, "fit", {
         No = "no",
-        /// A word that only the shell will know decides it.
+        /// It depends on an unknown word.
         May = "may",
         Sure = "sure",
     }
 );
 
-/// What may happen, and why.
+/// An action, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub action: Action,
@@ -70,7 +70,7 @@ impl Verdict {
     }
 }
 
-/// A command in a sentence: cut where it is long.
+/// A command for a message, shortened if it is long.
 #[must_use]
 pub fn shown(command: &Judged) -> String {
     let mut text = String::new();
@@ -83,7 +83,7 @@ pub fn shown(command: &Judged) -> String {
         }
         text.push_str(word.shown());
     }
-    // A line break would make two sentences of one.
+    // A line break would split the message.
     let text = text.replace(char::is_control, " ");
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("`{}…`", &text[..end]),

@@ -1,4 +1,4 @@
-//! What the rules mean, one semantic at a time, on readings made by hand.
+//! The semantics of rules, one at a time, on readings constructed by hand.
 
 mod properties;
 mod requests;
@@ -13,7 +13,7 @@ use avfs_types::ids::ForkName;
 use super::*;
 use crate::decision::{Action, ExecutionDecision, OnViolation};
 
-/// A request to run `true` in `/w`, with nothing around it.
+/// A request to run `true` in `/w`, without any options.
 #[derive(Debug)]
 struct Request {
     command: CommandLine,
@@ -77,7 +77,7 @@ impl Request {
     }
 }
 
-/// A simple command; a word with a `$` is one that only the shell knows.
+/// A simple command; a word with a `$` is unknown.
 fn command(text: &str, categories: &[Category]) -> Judged {
     let word = |text: &str| match text.contains('$') {
         true => Word::Unknown(text.to_owned()),

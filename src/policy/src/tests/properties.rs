@@ -1,4 +1,4 @@
-//! Policies, readings and requests of a few words, so that they meet.
+//! Policies, readings and requests built from a few words, so that matches are likely.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -81,9 +81,9 @@ proptest! {
         prop_assert_eq!(request.decided(&with, reading()), after);
     }
 
-    /// Whatever a word turns out to be, it was judged at least as strictly before that was known.
+    /// For any value of an unknown word, the command was judged at least as strictly before the value was known.
     #[test]
-    fn a_word_that_is_not_known_hides_nothing(
+    fn an_unknown_word_is_judged_at_least_as_strictly(
         request in any_request(),
         layers in (any_layer(Tier::System), any_layer(Tier::User), any_layer(Tier::Vault)),
         (before, hidden, after) in (words(), words(), words()),

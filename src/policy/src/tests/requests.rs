@@ -1,4 +1,4 @@
-//! What is said of a request, whatever its command: profiles, caps, times.
+//! Verdicts on a request that do not depend on its command: profiles, caps, timeouts.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use avfs_request::{LandlockMode, NestedUserns, Preset};
 use super::*;
 
 #[test]
-fn an_agent_asks_for_the_network_and_for_what_it_is_given() {
+fn an_agent_needs_approval_for_the_network_and_for_privileges() {
     let agent = Policy::builtin().with_profile(PolicyProfile::Agent);
     let (plain, net) = (Request::plain(), Request::with_net());
     assert_eq!(plain.decided(&agent, one("ls", READ)).action, Action::Allow);
     for (request, reading) in [
         (&plain, one("curl x", NETWORK)),
         (&net, one("curl x", NETWORK)),
-        // With the network at hand any program may use it.
+        // With network access, any program may use it.
         (&net, one("make", WRITE)),
     ] {
         let decision = request.decided(&agent, reading);
@@ -39,7 +39,7 @@ fn an_agent_asks_for_the_network_and_for_what_it_is_given() {
             assert_eq!((decision.action, decision.rule.as_deref()), (Action::RequireApproval, Some(*rule)));
         }
     }
-    // It never loosens what is stricter.
+    // It never loosens a stricter verdict.
     assert_eq!(
         net.decided(&agent, one("sudo curl", &[Category::Networked, Category::HostEscapeRisk])).action,
         Action::Deny
@@ -47,7 +47,7 @@ fn an_agent_asks_for_the_network_and_for_what_it_is_given() {
 }
 
 #[test]
-fn a_rule_answers_for_the_profile_of_its_own_layer_alone() {
+fn a_rule_overrides_only_the_profile_of_its_own_layer() {
     let net = Request::with_net();
     let allow = || rule(&["npm"], Action::Allow);
     let with = |tier, rules: Vec<Rule>, profile: Option<PolicyProfile>| Layer {
@@ -58,17 +58,17 @@ fn a_rule_answers_for_the_profile_of_its_own_layer_alone() {
     for (layers, expected) in [
         (vec![with(Tier::User, vec![allow()], agent)], Action::Allow),
         (vec![with(Tier::System, vec![allow()], agent)], Action::Allow),
-        // Who takes a profile on wants more care than others have.
+        // A user who selects a profile wants to be stricter than the system.
         (
             vec![with(Tier::System, vec![allow()], None), with(Tier::User, vec![], agent)],
             Action::RequireApproval,
         ),
-        // What the system has said of it, the user cannot take back.
+        // The user cannot override the verdict of the system.
         (
             vec![with(Tier::System, vec![], agent), with(Tier::User, vec![allow()], None)],
             Action::RequireApproval,
         ),
-        // What the project adds holds, whoever allowed it.
+        // The project's additions apply, regardless of who allowed the command.
         (
             vec![with(Tier::User, vec![allow()], None), with(Tier::Vault, vec![], agent)],
             Action::RequireApproval,
@@ -79,7 +79,7 @@ fn a_rule_answers_for_the_profile_of_its_own_layer_alone() {
 }
 
 #[test]
-fn in_ci_nobody_is_asked() {
+fn ci_denies_instead_of_asking() {
     let ci = Policy::builtin().with_profile(PolicyProfile::Ci);
     let decision = Request::plain().decided(&ci, one("curl x", NETWORK));
     assert_eq!((decision.action, decision.rule.as_deref()), (Action::Deny, Some("profile.ci")));
@@ -95,7 +95,7 @@ fn in_ci_nobody_is_asked() {
     assert_eq!(Request::with_net().decided(&both, one("curl x", NETWORK)).action, Action::Deny);
 }
 
-/// Every opening there is, in a request of its own.
+/// Every opening, each for a separate request.
 fn openings() -> Vec<Opening> {
     let path = PathBuf::from("/srv/x");
     let vault = |is_trusted| Opening::Vault(NamedVault { path: path.clone(), is_trusted });
@@ -115,7 +115,7 @@ fn openings() -> Vec<Opening> {
 }
 
 #[test]
-fn an_agent_is_asked_about_everything_that_widens_what_it_gets() {
+fn an_agent_needs_approval_for_every_opening() {
     let kinds: Vec<OpeningKind> = openings().iter().map(Opening::kind).collect();
     assert!(OpeningKind::ALL.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
     for opening in openings() {
@@ -134,7 +134,7 @@ fn an_agent_is_asked_about_everything_that_widens_what_it_gets() {
 }
 
 #[test]
-fn caps_hold_openings_and_confinement() {
+fn caps_apply_to_openings_and_confinement() {
     let caps = "[caps]\nvault = ['/srv/ok']\nnew_vault = false\napply = false\nro = ['/srv/ok']\n\
                 env_file = []\nat = ['/srv/ok']\ncover = []\ndegraded = false\npreset = false\npersist = false\nseccomp = 'default'\nlandlock = 'auto'\n\
                 userns = 'refused'";
@@ -181,7 +181,7 @@ fn variables_of_a_request_are_judged_like_assignments() {
 }
 
 #[test]
-fn caps_of_all_layers_hold_and_name_their_line_and_the_flag() {
+fn caps_of_all_layers_apply_and_name_their_line_and_option() {
     let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::of_path(text).unwrap()).collect();
     let capped = |tier, caps| Layer { caps, ..Layer::new(tier) };
     let system = Caps {
@@ -226,9 +226,9 @@ fn caps_of_all_layers_hold_and_name_their_line_and_the_flag() {
 }
 
 #[test]
-fn a_list_counts_as_a_network_and_is_held_by_a_cap_that_is_one() {
+fn an_allow_list_counts_as_a_network_and_can_be_capped_by_another() {
     let with = |net: &str| Request { net: net.parse().unwrap(), ..Request::plain() };
-    // It gives the network, as far as the defaults and an agent are concerned.
+    // For the defaults and for an agent, it counts as network access.
     let builtin = Policy::builtin();
     assert_eq!(with("allow=a.org").decided(&builtin, one("curl x", NETWORK)).action, Action::Allow);
     let agent = Policy::builtin().with_profile(PolicyProfile::Agent);
@@ -265,7 +265,7 @@ fn a_list_counts_as_a_network_and_is_held_by_a_cap_that_is_one() {
 }
 
 #[test]
-fn times_are_the_shortest_and_a_discard_holds() {
+fn the_shortest_times_and_any_discard_apply() {
     let timeout = |tier, millis| {
         let value = ExecutionTimeout::Millis(millis);
         let caps = Caps { timeout: Some(Placed { value, place: place(1) }), ..Caps::default() };
@@ -299,7 +299,7 @@ fn times_are_the_shortest_and_a_discard_holds() {
 }
 
 #[test]
-fn the_lowest_cap_of_a_limit_holds_and_nobody_is_refused_for_it() {
+fn the_lowest_cap_of_a_limit_applies_without_denying() {
     let layer = |tier, text: &str| {
         Layer::parse(tier, Path::new("policy.toml"), &format!("[caps]\n{text}"), read).unwrap()
     };
@@ -313,6 +313,6 @@ fn the_lowest_cap_of_a_limit_holds_and_nobody_is_refused_for_it() {
     assert_eq!(decision.action, Action::Allow);
     for bad in ["memory = 'none'", "memory = 0", "pids = -1", "cpus = 0", "disk = true", "file-size = 1"] {
         let read = Layer::parse(Tier::User, Path::new("p"), &format!("[caps]\n{bad}\n"), read);
-        assert!(read.is_err(), "{bad} was taken");
+        assert!(read.is_err(), "{bad} was accepted");
     }
 }

@@ -1,9 +1,9 @@
-//! Which rule counts: defaults, layers, doubts, words, places, kinds.
+//! Which rule takes precedence: defaults, layers, doubts, words, paths, categories.
 
 use super::*;
 
 #[test]
-fn the_defaults_protect_without_annoying() {
+fn the_defaults_ask_only_where_needed() {
     let builtin = Policy::builtin();
     let (plain, net) = (Request::plain(), Request::with_net());
     for (request, categories, action, rule) in [
@@ -20,7 +20,7 @@ fn the_defaults_protect_without_annoying() {
         (&net, NETWORK, Action::Allow, "builtin.networked"),
         (&net, &[Category::Networked, Category::Mutating], Action::AllowWithCheckpoint, "builtin.mutating"),
         (&net, ESCAPE, Action::Deny, "builtin.host_escape_risk"),
-        // Of what nothing is known the sandbox takes care.
+        // A command without findings is left to the sandbox.
         (&plain, &[], Action::AllowWithCheckpoint, "builtin.mutating"),
     ] {
         let decision = request.decided(&builtin, one("x", categories));
@@ -29,7 +29,7 @@ fn the_defaults_protect_without_annoying() {
     let refused = plain.decided(&builtin, one("curl x", NETWORK));
     assert_eq!(refused.hint.as_deref(), Some("add --net allow=DOMAIN,… or --net host"));
     assert_eq!(refused.reason, "it is networked, and the request does not ask for the network");
-    // What the caller hands over is no reason to ask by itself.
+    // Privileges passed by the caller alone do not require an approval.
     let open = Request { profile: Profile::Host, rw: vec![Path::new("/srv")], ..Request::plain() };
     assert_eq!(open.decided(&builtin, one("ls", READ)).action, Action::Allow);
 }
@@ -44,7 +44,7 @@ fn the_strictest_command_wins() {
 }
 
 #[test]
-fn of_one_layer_the_strictest_rule_counts() {
+fn within_a_layer_the_strictest_rule_counts() {
     for first in Action::ALL {
         for second in Action::ALL {
             let rules = [rule(&["x"], *first), rule(&[], *second)];
@@ -55,9 +55,9 @@ fn of_one_layer_the_strictest_rule_counts() {
     }
 }
 
-/// Every combination of what three layers can say over every default.
+/// Every combination of actions of three layers and every default.
 #[test]
-fn layers_loosen_and_tighten_as_their_place_allows() {
+fn layers_loosen_and_tighten_according_to_their_authority() {
     let say = || std::iter::once(None).chain(Action::ALL.iter().copied().map(Some));
     let defaults =
         [(READ, Action::Allow), (WRITE, Action::AllowWithCheckpoint), (NETWORK, Action::RequireApproval)];
@@ -86,7 +86,7 @@ fn layers_loosen_and_tighten_as_their_place_allows() {
 }
 
 #[test]
-fn the_order_in_which_layers_are_given_does_not_matter() {
+fn the_order_of_adding_layers_does_not_matter() {
     let layers = || {
         [
             layer(Tier::System, [rule(&["x"], Action::RequireApproval)]),
@@ -113,22 +113,22 @@ fn a_doubt_can_be_denied_but_never_allowed() {
     }
     let builtin = Policy::builtin();
     let unsure = plain.decided(&builtin, in_doubt([command("ls", READ)]));
-    assert!(!unsure.categories.contains(Category::ReadOnly), "nobody can tell that it only looks");
+    assert!(!unsure.categories.contains(Category::ReadOnly), "a doubt was classified as read-only");
     let decision = plain.decided(&builtin, in_doubt([]));
     assert_eq!(decision.rule.as_deref(), Some("builtin.doubt"));
     assert_eq!(decision.reason, "the program is computed");
-    // A rule about some program is not about what cannot be read.
+    // A rule about a program does not match a doubt.
     let denies_git = policy([layer(Tier::System, [rule(&["git"], Action::Deny)])]);
     assert_eq!(plain.decided(&denies_git, in_doubt([])).action, Action::RequireApproval);
-    // Nothing to run at all is a doubt too.
+    // An empty command is a doubt too.
     assert_eq!(plain.decided(&builtin, reading([])).action, Action::RequireApproval);
-    // And what is certain is still judged.
+    // The known commands are still judged.
     let denied = plain.decided(&builtin, in_doubt([command("sudo x", ESCAPE)]));
     assert_eq!(denied.action, Action::Deny);
 }
 
 #[test]
-fn what_to_do_in_doubt_is_the_administrators_and_the_users_to_say() {
+fn only_the_system_and_the_user_can_loosen_doubts() {
     let doubting = |tier: Tier, action: Action| Layer {
         doubt: Some(Placed { value: action, place: place(3) }),
         ..Layer::new(tier)
@@ -149,7 +149,7 @@ fn what_to_do_in_doubt_is_the_administrators_and_the_users_to_say() {
 }
 
 #[test]
-fn a_word_that_only_the_shell_knows_tightens_and_never_loosens() {
+fn an_unknown_word_tightens_and_never_loosens() {
     let plain = Request::plain();
     for action in Action::ALL {
         let policy = policy([layer(Tier::System, [rule(&["git", "push"], *action)])]);
@@ -163,12 +163,12 @@ fn a_word_that_only_the_shell_knows_tightens_and_never_loosens() {
             assert_eq!(at(text), Action::AllowWithCheckpoint, "{text} {action}");
         }
     }
-    // One that may be meant tightens what another one loosened.
+    // A possible match tightens a verdict that another rule loosened.
     let both = [rule(&["git"], Action::Allow), rule(&["git", "push"], Action::Deny)];
     let said = plain.explained(&policy([layer(Tier::User, both)]), one("git $x", WRITE));
     assert_eq!(said.decision.action, Action::Deny);
-    assert!(said.decision.reason.contains("may be what the rule"), "{}", said.decision.reason);
-    // The user cannot loosen what the system's rule may be about.
+    assert!(said.decision.reason.contains("may match the rule"), "{}", said.decision.reason);
+    // The user cannot loosen a command that the system's rule may match.
     let system = layer(Tier::System, [rule(&["git", "push"], Action::Deny)]);
     let user = layer(Tier::User, [rule(&["git"], Action::Allow)]);
     assert_eq!(plain.decided(&policy([system, user]), one("git $x", WRITE)).action, Action::Deny);
@@ -195,12 +195,12 @@ fn arguments_are_matched_by_globs() {
     assert!(!fits(force, Action::Deny, "git push $options --dry-run"));
     assert!(fits(&["!--force*"], Action::Allow, "git push origin"));
     assert!(!fits(&["!--force*"], Action::Allow, "git push $options"));
-    // The words of the prefix are no arguments.
+    // The words of the prefix are not arguments.
     assert!(!fits(&["push"], Action::Deny, "git push origin"));
 }
 
 #[test]
-fn the_place_is_matched_by_globs() {
+fn paths_and_forks_are_matched_by_globs() {
     let mut deny = rule(&[], Action::Deny);
     deny.when.cwd = Some(Pattern::of_path("/srv/**").unwrap());
     let by_cwd = policy([layer(Tier::System, [deny])]);
@@ -221,7 +221,7 @@ fn the_place_is_matched_by_globs() {
 }
 
 #[test]
-fn a_rule_about_a_kind_answers_for_that_kind_alone() {
+fn a_rule_about_a_category_decides_only_that_category() {
     let about = |category: Category| {
         let mut rule = rule(&[], Action::Allow);
         rule.when.categories = Categories::of(category);
@@ -233,10 +233,10 @@ fn a_rule_about_a_kind_answers_for_that_kind_alone() {
     assert_eq!(plain.decided(&writes, one("sudo touch x", ESCAPE)).action, Action::Deny);
     let both = policy([layer(Tier::User, [about(Category::Mutating), about(Category::HostEscapeRisk)])]);
     assert_eq!(plain.decided(&both, one("sudo touch x", ESCAPE)).action, Action::Allow);
-    // One that names the program answers for the whole of it.
+    // A rule that names the program decides all its categories.
     let named = policy([layer(Tier::User, [rule(&["sudo"], Action::Allow)])]);
     assert_eq!(plain.decided(&named, one("sudo touch x", ESCAPE)).action, Action::Allow);
-    // One that names both answers for what the program does of that kind.
+    // A rule that names both decides the program only for that category.
     let mut fetches = rule(&["curl"], Action::Allow);
     fetches.when.categories = Categories::of(Category::Networked);
     let fetches = policy([layer(Tier::User, [fetches])]);
@@ -246,7 +246,7 @@ fn a_rule_about_a_kind_answers_for_that_kind_alone() {
 }
 
 #[test]
-fn an_explanation_tells_what_came_of_each_rule() {
+fn an_explanation_shows_the_effect_of_each_rule() {
     let mut weaker = rule(&[], Action::AllowWithCheckpoint);
     weaker.name = "weaker".to_owned();
     let layers = [
@@ -268,5 +268,5 @@ fn an_explanation_tells_what_came_of_each_rule() {
     );
     assert_eq!(explained.commands[0].baseline.rule, "builtin.mutating");
     assert_eq!(explained.decision.rule.as_deref(), Some("says-deny"));
-    assert_eq!(explained.decision.reason, "`git push` is what the rule says-deny is about");
+    assert_eq!(explained.decision.reason, "`git push` matches the rule says-deny");
 }
