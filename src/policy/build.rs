@@ -1,6 +1,6 @@
-//! Turns `programs.toml` into static tables, so that no run has to parse it.
+//! Converts `programs.toml` to static tables, so that no run has to parse it.
 //!
-//! A key that is not known is an error: a misspelt one would make a program look harmless.
+//! An unknown key is an error: a misspelt one would make a program look harmless.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 const DATA: &str = "programs.toml";
 
-/// Keys whose value says what is done, and the effect each is.
+/// Keys that describe an effect, with the name of the effect.
 const EFFECTS: [(&str, &str); 12] = [
     ("writes", "Writes"),
     ("pipes", "Pipes"),
@@ -62,11 +62,11 @@ const CONDITIONS: [(&str, &str); 32] = [
     ("alone", "ArgsMax(0), When::Asks"),
 ];
 
-/// Keys of `verbs` that are lists of subcommands, and what those do.
+/// Keys of `verbs` that are lists of subcommands, with their effects.
 const VERBS: [(&str, &str); 5] = [
     ("looks", ""),
-    ("asks", r#"Does::Networks("asks over the network")"#),
-    ("networks", r#"Does::Networks("works over the network"), Does::Mutates("writes what it gets")"#),
+    ("asks", r#"Does::Networks("queries the network")"#),
+    ("networks", r#"Does::Networks("works over the network"), Does::Mutates("writes downloaded files")"#),
     ("destroys", r#"Does::Destroys("deletes files")"#),
     ("mutates", r#"Does::Mutates("can write")"#),
 ];
@@ -112,11 +112,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The names, sorted, in one text, with where each begins: neither pointers nor a search through all of them.
+/// The sorted names in one text, with the start of each: needs neither pointers nor a linear search.
 fn index(mut names: Vec<(String, u16)>) -> Result<String> {
     names.sort();
     if let Some(pair) = names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        return Err(format!("{DATA}: {} is there twice", pair[0].0).into());
+        return Err(format!("{DATA}: duplicate name {}", pair[0].0).into());
     }
     let (mut text, mut index) = (String::new(), String::new());
     for (name, program) in names {
@@ -140,7 +140,7 @@ fn program(entry: &mut Table) -> Result<String> {
     empty(&does)?;
     let verbs = match entry.remove("verbs") {
         Some(Value::Table(mut verbs)) => format!("Some(&{})", self::verbs(&mut verbs)?),
-        Some(_) => return Err("verbs is a table".into()),
+        Some(_) => return Err("verbs must be a table".into()),
         None => "None".to_owned(),
     };
     let operands = match text(entry, "operands")?.as_str() {
@@ -169,7 +169,7 @@ fn program(entry: &mut Table) -> Result<String> {
             empty(&screen)?;
             format!("Some(Screen {{ batch: {batch:?}, instead: {instead:?} }})")
         }
-        Some(_) => return Err("screen is not a table".into()),
+        Some(_) => return Err("screen must be a table".into()),
         None => "None".to_owned(),
     };
     let (any_option, options_first) = (flag(entry, "any_option")?, flag(entry, "options_first")?);
@@ -181,7 +181,7 @@ fn program(entry: &mut Table) -> Result<String> {
     ))
 }
 
-/// Options that do something come first: a long one that is cut short stands for the first that fits.
+/// Options with an effect come first: an abbreviated long option means the first match.
 fn options(entry: &mut Table) -> Result<String> {
     let mut options = String::new();
     for mut option in tables(entry, "options")? {
@@ -253,7 +253,7 @@ fn effects(table: &mut Table) -> Result<String> {
         match table.remove(key) {
             Some(Value::Boolean(true)) if effect == "Looks" => all.push(format!("Does::{effect}")),
             Some(Value::String(why)) => all.push(format!("Does::{effect}({why:?})")),
-            Some(_) => return Err(format!("{key} is not a text").into()),
+            Some(_) => return Err(format!("{key} must be a string").into()),
             None => {}
         }
     }
@@ -267,7 +267,7 @@ fn conditions(table: &mut Table) -> Result<String> {
             Some(Value::Boolean(true)) => all.push(format!("When::{condition}")),
             Some(Value::Integer(count)) => all.push(format!("When::{condition}({count})")),
             Some(Value::String(words)) => all.push(format!("When::{condition}({words:?})")),
-            Some(_) => return Err(format!("{key} is no condition").into()),
+            Some(_) => return Err(format!("{key} is not a valid condition").into()),
             None => {}
         }
     }
@@ -279,14 +279,14 @@ fn split(list: &str, at: char) -> Vec<String> {
 }
 
 fn empty(table: &Table) -> Result<()> {
-    table.keys().next().map_or(Ok(()), |key| Err(format!("the key {key} is not known").into()))
+    table.keys().next().map_or(Ok(()), |key| Err(format!("unknown key {key}").into()))
 }
 
-/// Takes a text out of a table; empty if it is not there. Lines become blanks.
+/// Removes a string from a table; empty if it is missing. Line breaks become blanks.
 fn text(table: &mut Table, key: &str) -> Result<String> {
     match table.remove(key) {
         Some(Value::String(text)) => Ok(text.split_whitespace().collect::<Vec<_>>().join(" ")),
-        Some(_) => Err(format!("{key} is not a text").into()),
+        Some(_) => Err(format!("{key} must be a string").into()),
         None => Ok(String::new()),
     }
 }
@@ -294,19 +294,19 @@ fn text(table: &mut Table, key: &str) -> Result<String> {
 fn flag(table: &mut Table, key: &str) -> Result<bool> {
     table
         .remove(key)
-        .map_or(Ok(false), |value| value.as_bool().ok_or_else(|| format!("{key} is not a bool").into()))
+        .map_or(Ok(false), |value| value.as_bool().ok_or_else(|| format!("{key} must be a boolean").into()))
 }
 
 fn number(table: &mut Table, key: &str) -> Result<i64> {
     table
         .remove(key)
-        .map_or(Ok(0), |value| value.as_integer().ok_or_else(|| format!("{key} is no number").into()))
+        .map_or(Ok(0), |value| value.as_integer().ok_or_else(|| format!("{key} must be a number").into()))
 }
 
 fn table(table: &mut Table, key: &str) -> Result<Table> {
     match table.remove(key) {
         Some(Value::Table(inner)) => Ok(inner),
-        Some(_) => Err(format!("{key} is not a table").into()),
+        Some(_) => Err(format!("{key} must be a table").into()),
         None => Ok(Table::new()),
     }
 }
@@ -314,7 +314,7 @@ fn table(table: &mut Table, key: &str) -> Result<Table> {
 fn tables(table: &mut Table, key: &str) -> Result<Vec<Table>> {
     let all = match table.remove(key) {
         Some(Value::Array(all)) => all,
-        Some(_) => return Err(format!("{key} is not a list").into()),
+        Some(_) => return Err(format!("{key} must be a list").into()),
         None => Vec::new(),
     };
     all.into_iter().map(|one| Table::try_from(one).map_err(Into::into)).collect()

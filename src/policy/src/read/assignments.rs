@@ -1,4 +1,4 @@
-//! Variables that make a program run something else, or run something it would not.
+//! Variables that can make a program run another program.
 
 use super::super::reading::Word;
 use super::findings::{Findings, shown};
@@ -6,17 +6,17 @@ use super::options::lists;
 use super::programs::data;
 use super::reader::Reader;
 
-/// Values that switch a pager or an editor off.
+/// Values that disable a pager or an editor.
 const OFF: &[&str] = &["", "cat", "true", ":", "less"];
 
-/// A variable that gets a value nobody knows: by `read`, a loop, `${x:=…}`.
+/// A variable that is assigned an unknown value: by `read`, a loop, `${x:=…}`.
 pub fn judge_name(name: &str, found: &mut Findings, reader: &mut Reader<'_>) {
     let name = name.split('[').next().unwrap_or("");
     judge(name, &Word::Unknown(String::new()), found, reader);
 }
 
-/// True for a variable that can send a connection elsewhere than the command line says: a proxy, or where settings
-/// are read from.
+/// True for a variable that can redirect a connection from the address on the command line: a proxy, or the location
+/// of settings.
 fn redirects(name: &str) -> bool {
     let is_proxy = name.len() > 6 && name.to_ascii_lowercase().ends_with("_proxy") && name != "NO_PROXY";
     is_proxy
@@ -38,15 +38,15 @@ pub fn judge(name: &str, value: &Word, found: &mut Findings, reader: &mut Reader
     if is_pager && value.known().is_some_and(|value| OFF.contains(&value)) {
         return;
     }
-    // Letters for how it looks; others name files, and after a `+` come commands.
+    // Display options only; other letters name files, and after a `+` come commands.
     if name == "LESS"
         && value.known().is_some_and(|value| value.bytes().all(|byte| b"-FRXSKMNiqr ".contains(&byte)))
     {
         return;
     }
-    // A field separator changes how words are split, and nothing else.
+    // A field separator only changes how words are split.
     if name == "IFS" && value.known().is_some() {
         return;
     }
-    found.mutates(format!("`{}` can make a program run something else", shown(name)));
+    found.mutates(format!("`{}` can make a program run another one", shown(name)));
 }

@@ -1,35 +1,35 @@
-//! What is found out about one simple command while it is judged.
+//! The findings about one simple command.
 
 use super::super::category::{Categories, Category};
 use super::super::reading::{Finding, Screen, Word};
 use super::limits::SHOWN_CHARS_MAX;
 
-/// A simple command as its judge sees it.
+/// A simple command to be judged.
 #[derive(Clone, Copy)]
 pub struct Call<'c> {
     /// The program without its directory.
     pub name: &'c str,
     pub args: &'c [Word],
     pub input: Input<'c>,
-    /// A variable can send its connections elsewhere than its arguments say.
+    /// A variable can redirect its connections from the addresses in its arguments.
     pub redirected: bool,
 }
 
-/// What a command is given to read.
+/// The standard input of a command.
 #[derive(Clone, Copy)]
 pub enum Input<'c> {
-    /// The caller's, perhaps a terminal.
+    /// The caller's, possibly a terminal.
     Inherited,
-    /// A pipe or a file: it is not known what is in it.
+    /// A pipe or a file with unknown content.
     Unknown,
-    /// One of the two.
+    /// Inherited or unknown.
     Either,
     /// This text.
     Text(&'c Word),
 }
 
 impl Call<'_> {
-    /// Whether a person may be at the other end.
+    /// Whether a user may type the input.
     pub fn may_ask(&self) -> bool {
         matches!(self.input, Input::Inherited | Input::Either)
     }
@@ -92,7 +92,7 @@ impl Findings {
         self.add(Category::Interactive, why);
     }
 
-    /// It draws on the whole terminal and waits for keys; `instead` is a form of it that does not.
+    /// The program draws on the whole terminal and waits for keys; `instead` is an alternative that does not.
     pub fn fills_screen(&mut self, name: &str, instead: &str) {
         let screen = || Screen { program: name.to_owned(), instead: instead.to_owned() };
         self.screen.get_or_insert_with(screen);
@@ -102,7 +102,7 @@ impl Findings {
         self.screen.clone()
     }
 
-    /// Adds what was found by another judge, but for some categories.
+    /// Adds the findings of another judge, except for some categories.
     pub fn take_over(&mut self, other: Self, but: Categories) {
         for Finding { category, why } in other.findings {
             if !but.contains(category) {
@@ -116,16 +116,16 @@ impl Findings {
         self.findings.is_empty()
     }
 
-    /// Everything, once nothing more will be found: what does not write only looks.
+    /// Returns everything at the end: a command that is not `mutating` is `read_only`.
     pub fn finish(mut self, name: &str) -> (Categories, Vec<Finding>) {
         if !self.categories.contains(Category::Mutating) {
-            self.note(Category::ReadOnly, format!("`{}` only looks", shown(name)));
+            self.note(Category::ReadOnly, format!("`{}` only reads", shown(name)));
         }
         (self.categories, self.findings)
     }
 }
 
-/// A word for a sentence.
+/// A word for a message.
 pub fn shown(text: &str) -> String {
     let short: String =
         text.chars().take(SHOWN_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,16 +1,16 @@
-//! How much of a command is read. Beyond a limit there is a doubt, never a guess.
+//! Limits on the size of a command. Exceeding a limit is a doubt, never a guess.
 
-/// Of a text for a shell, and of all words of a command together.
+/// The size of a shell text, and of all words of a command together.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// Lists in groups in substitutions in texts: how deep they may lie.
+/// The nesting depth of lists in groups in substitutions in texts.
 pub const NESTING_MAX: usize = 40;
 
-/// Simple commands of one reading.
+/// The number of simple commands in one reading.
 pub const COMMANDS_MAX: usize = 2_000;
 
-/// What one pair of braces may become.
+/// The number of words that one pair of braces may expand to.
 pub const BRACE_WORDS_MAX: usize = 64;
 
-/// How much of a word is shown in a sentence.
+/// The length of a word in a message.
 pub const SHOWN_CHARS_MAX: usize = 60;

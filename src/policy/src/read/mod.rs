@@ -1,7 +1,7 @@
-//! Reads a command: which programs it runs, and what each of them is found to do.
+//! Parses a command: which programs it runs, and what each of them does.
 //!
-//! Closed-world: what is not understood is a doubt, never passed over. Total and bounded: any text is read in time
-//! that grows with its length.
+//! Closed-world: anything that is not understood is a doubt, never skipped. Total and bounded: any text is parsed in
+//! time linear in its length.
 
 mod assignments;
 mod findings;
@@ -22,7 +22,7 @@ use super::reading::{Asked, Reading, Word};
 
 pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 
-/// The variables whose values the command's texts for a shell use, but for those that the texts set themselves.
+/// The variables whose values the command's shell texts use, except those that the texts set themselves.
 #[must_use]
 pub fn variables_of(command: &CommandLine) -> Vec<String> {
     let nowhere = Path::new("/");
@@ -46,7 +46,7 @@ pub fn variables_of(command: &CommandLine) -> Vec<String> {
     read(&asked).variables
 }
 
-/// Every simple command in it, judged.
+/// Judges every simple command of a request.
 #[must_use]
 pub fn read(asked: &Asked<'_>) -> Reading {
     let mut reader = reader::Reader::new(asked);

@@ -1,4 +1,4 @@
-//! Options of programs as data, and what of them stands in a command.
+//! Options of programs as data, and the options of a command.
 
 use super::super::reading::Word;
 use super::findings::{Findings, shown};
@@ -6,7 +6,7 @@ use super::path_location::PathLocation;
 use super::reader::Reader;
 use super::shell::Dialect;
 
-/// Whether an option has a value.
+/// Whether an option takes a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     Nothing,
@@ -16,33 +16,33 @@ pub enum Takes {
     Attached,
 }
 
-/// What an option, or a program without special ones, does. The text completes a sentence about it.
+/// The effect of an option, or of a program. The text completes a sentence about it.
 #[derive(Clone, Copy)]
 pub enum Does {
-    /// Nothing to speak of; it is there because of its value.
+    /// No effect; listed because of its value.
     Nothing,
-    /// With it the program only looks.
+    /// Makes the program read-only.
     Looks,
-    /// Its value is a file that is written.
+    /// The value is a file that is written.
     Writes(&'static str),
-    /// As `Writes`; but after `|` or `!` the value is run by a shell.
+    /// As `Writes`, but after `|` or `!` the value is run by a shell.
     Pipes(&'static str),
     Mutates(&'static str),
-    /// Changes what is in the working directory, which may be outside of the workspace.
+    /// Changes files in the working directory, which may be outside of the workspace.
     Changes(&'static str),
     Destroys(&'static str),
     Networks(&'static str),
     Escapes(&'static str),
-    /// Only asks, but beyond the sandbox.
+    /// Only queries, but beyond the sandbox.
     Reaches(&'static str),
     Talks(&'static str),
-    /// Its value is run by a shell.
+    /// The value is run by a shell.
     RunsText(&'static str),
-    /// It cannot be told what is run.
+    /// It is uncertain what will run.
     Doubts(&'static str),
 }
 
-/// Names without dashes, separated by blanks; one letter is short.
+/// Names without dashes, separated by blanks; a name of one letter is a short option.
 pub struct Opt(pub &'static str, pub Takes, pub Does);
 
 impl Opt {
@@ -60,20 +60,20 @@ pub fn lists(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == word)
 }
 
-/// An option that was found, with its value.
+/// An option of a command, with its value.
 pub struct Given<'c> {
     pub name: &'c str,
     pub value: Option<Word>,
 }
 
-/// The words of a command, taken apart.
+/// The parsed arguments of a command.
 #[derive(Default)]
 pub struct Parsed<'c> {
     pub given: Vec<Given<'c>>,
     pub operands: Vec<&'c Word>,
-    /// A word that only the shell knows and that may be an option.
+    /// An unknown word that may be an option.
     pub hidden: Option<&'c Word>,
-    /// How many arguments are before the first operand.
+    /// The number of arguments before the first operand.
     pub before_operands: usize,
 }
 
@@ -81,12 +81,12 @@ pub struct Parsed<'c> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     Any,
-    /// The first operand ends the options: what follows belongs to another program.
+    /// The first operand ends the options: the rest belongs to another program.
     OptionsFirst,
 }
 
 impl<'c> Parsed<'c> {
-    /// Whether one of these was given; names are separated by blanks.
+    /// Whether one of these options is given; names are separated by blanks.
     pub fn has(&self, names: &str) -> bool {
         self.given.iter().any(|given| lists(names, given.name))
     }
@@ -96,11 +96,11 @@ impl<'c> Parsed<'c> {
     }
 }
 
-/// Whether a word may turn out to be an option.
+/// Whether a word may expand to an option.
 pub fn may_be_option(word: &Word) -> bool {
     match word {
         Word::Known(text) => text.starts_with('-') && text != "-",
-        // `f$x` may become `f -o out`.
+        // `f$x` may expand to `f -o out`.
         Word::Unknown(written) => {
             written.trim_start_matches(['"', '\'', '\\']).starts_with(['-', '$', '`', '*', '?', '[', '{'])
                 || written.contains(['$', '`']) && may_split(word)
@@ -108,11 +108,11 @@ pub fn may_be_option(word: &Word) -> bool {
     }
 }
 
-/// Whether a word may turn out to be several.
+/// Whether a word may expand to several words.
 pub fn may_split(word: &Word) -> bool {
     match word {
         Word::Known(_) => false,
-        // Only one pair of quotes around everything is sure to hold it together, and not even that does `"$@"`.
+        // Only one pair of quotes around the whole word guarantees a single word, and not for `"$@"`.
         Word::Unknown(written) => {
             let inside = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
             inside.is_none_or(|inside| inside.contains(['"', '@']))
@@ -120,7 +120,7 @@ pub fn may_split(word: &Word) -> bool {
     }
 }
 
-/// Takes the arguments apart as getopt would. `opts` has the options with values; others are taken as they come.
+/// Parses the arguments as getopt(3) would. `opts` lists the options with values; other options are accepted.
 pub fn parse<'c>(args: &'c [Word], opts: &[Opt], order: Order) -> Parsed<'c> {
     let mut parsed = Parsed { before_operands: args.len(), ..Parsed::default() };
     let mut at = 0;
@@ -158,7 +158,7 @@ pub fn parse<'c>(args: &'c [Word], opts: &[Opt], order: Order) -> Parsed<'c> {
             Word::Known(_) | Word::Unknown(_) => {
                 if may_be_option(word) {
                     parsed.hidden.get_or_insert(word);
-                    // `--output=$x`: what it is can be told.
+                    // `--output=$x`: the option is known.
                     if let Some(name) = written_name(word) {
                         parsed.given.push(Given { name, value: Some(word.clone()) });
                         continue;
@@ -178,7 +178,7 @@ pub fn parse<'c>(args: &'c [Word], opts: &[Opt], order: Order) -> Parsed<'c> {
     parsed
 }
 
-/// The name of a long option whose value is not known.
+/// The name of a long option with an unknown value.
 fn written_name(word: &Word) -> Option<&str> {
     let Word::Unknown(written) = word else { return None };
     let body = written.trim_start_matches('"').strip_prefix("--")?;
@@ -186,7 +186,7 @@ fn written_name(word: &Word) -> Option<&str> {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-').then_some(name)
 }
 
-/// Short options in one word. How many more words were taken.
+/// Parses short options in one word. Returns the number of additional words consumed.
 fn cluster<'c>(text: &'c str, next: Option<&Word>, opts: &[Opt], parsed: &mut Parsed<'c>) -> usize {
     for (index, letter) in text.char_indices().skip(1) {
         let end = index + letter.len_utf8();
@@ -209,7 +209,7 @@ fn cluster<'c>(text: &'c str, next: Option<&Word>, opts: &[Opt], parsed: &mut Pa
     0
 }
 
-/// The option a name stands for: long ones may be cut short as long as it is clear which is meant.
+/// The option with this name. Long options may be abbreviated if that is unambiguous.
 pub fn find<'o>(opts: &'o [Opt], name: &str) -> Option<&'o Opt> {
     let is_cut = |known: &str| known.len() > 1 && name.len() > 1 && known.starts_with(name);
     opts.iter()
@@ -217,7 +217,7 @@ pub fn find<'o>(opts: &'o [Opt], name: &str) -> Option<&'o Opt> {
         .or_else(|| opts.iter().find(|opt| opt.0.split_ascii_whitespace().any(is_cut)))
 }
 
-/// A long option that was cut short, as it is in the table; others as they are.
+/// The full name of an abbreviated long option; other names unchanged.
 fn full_name<'n>(opts: &[Opt], name: &'n str) -> &'n str {
     let names = || opts.iter().flat_map(|opt| opt.0.split_ascii_whitespace());
     if name.len() < 2 || names().any(|known| known == name) {
@@ -226,7 +226,7 @@ fn full_name<'n>(opts: &[Opt], name: &'n str) -> &'n str {
     names().find(|known| known.starts_with(name)).unwrap_or(name)
 }
 
-/// Notes what `what` does; `value` is that of an option.
+/// Records the effect of `what`; `value` is that of an option.
 pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Findings, reader: &mut Reader<'_>) {
     match does {
         Does::Nothing | Does::Looks => {}
@@ -237,7 +237,7 @@ pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Findings,
             value => apply(Does::Writes(why), what, value, found, reader),
         },
         Does::Writes(why) => match value {
-            // `-o -` and `-o /dev/null` are nothing.
+            // `-o -` and `-o /dev/null` have no effect.
             Some(Word::Known(path)) if path == "-" => {}
             Some(word) => {
                 if reader.paths.of(word) != PathLocation::Stream {
@@ -266,21 +266,21 @@ pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Findings,
             found.mutates(format!("{what} {why}"));
             match value {
                 Some(text) => reader.text(text, Dialect::Sh),
-                None => reader.doubt(format!("{what} {why}, and it is not known what")),
+                None => reader.doubt(format!("{what} {why} that is not known")),
             }
         }
         Does::Doubts(why) => reader.doubt(format!("{what} {why}")),
     }
 }
 
-/// A file that is written: what matters is where it lies.
+/// Records a written file: its location matters.
 pub fn writes(what: &str, word: &Word, found: &mut Findings, reader: &Reader<'_>) {
     match reader.paths.of(word) {
         PathLocation::Inside | PathLocation::Unknown => {
             found.mutates(format!("{what} writes `{}`", shown(word.shown())))
         }
         PathLocation::Stream => {}
-        PathLocation::Network => found.networks(format!("`{}` is a connection", shown(word.shown()))),
+        PathLocation::Network => found.networks(format!("`{}` opens a connection", shown(word.shown()))),
         PathLocation::Outside => {
             let why = format!("{what} writes `{}`, outside of the workspace", shown(word.shown()));
             found.mutates(why.clone());

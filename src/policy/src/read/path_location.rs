@@ -1,32 +1,32 @@
-//! Where a path lies, by its name alone.
+//! The location of a path, by its name alone.
 //!
-//! Nothing is looked up: a link in the workspace that leads out of it is the sandbox's to stop.
+//! Nothing is looked up: stopping a symlink that leads out of the workspace is the sandbox's job.
 
 use std::path::Path;
 
 use super::super::reading::{Asked, Word};
 
-/// Where a path lies.
+/// The location of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathLocation {
-    /// Where writing is what the workspace is for.
+    /// In the workspace or in scratch directories, where writing is expected.
     Inside,
     /// `/dev/null`, the command's own streams.
     Stream,
-    /// `/dev/tcp/…`, which bash makes a connection of.
+    /// `/dev/tcp/…`, for which bash opens a connection.
     Network,
     Outside,
-    /// It cannot be told.
+    /// It cannot be determined.
     Unknown,
 }
 
-/// Directories that are the command's own, whatever is written there.
+/// Private directories of the command, where any write is harmless.
 const SCRATCH: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
-/// How a word begins that names a file in a directory for temporary files.
+/// Prefixes of words that name a temporary file.
 const SCRATCH_WORDS: &[&str] = &["$TMPDIR", "${TMPDIR", "$(mktemp", "`mktemp"];
 
-/// Files that are streams or nothing.
+/// Devices that are streams, or discard their input.
 const STREAMS: &[&str] =
     &["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"];
 
@@ -34,7 +34,7 @@ const STREAMS: &[&str] =
 pub struct PathLocator<'a> {
     asked: &'a Asked<'a>,
     pub home: Option<String>,
-    /// The working directory of the command being judged, of the texts around it beneath. Nothing if it is not known.
+    /// The working directory of the command being judged, on top of those of the enclosing texts. `None` if unknown.
     cwds: Vec<Option<String>>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> PathLocator<'a> {
         }
     }
 
-    /// Of a word that is not known, as far as its beginning tells.
+    /// The location of an unknown word, as far as its beginning shows.
     fn of_written(&self, written: &str) -> PathLocation {
         let written = written.strip_prefix('"').unwrap_or(written);
         if SCRATCH_WORDS.iter().any(|word| written.starts_with(word)) {
@@ -117,7 +117,7 @@ impl<'a> PathLocator<'a> {
             return PathLocation::Outside;
         }
         let plain = written.split(['$', '`', '*', '?', '[', '{', '"', '\'', '\\']).next().unwrap_or("");
-        // The part up to the last slash is certain.
+        // The part up to the last slash is known.
         match plain.rsplit_once('/') {
             Some(("", _)) => PathLocation::Outside,
             Some((directory, _)) => self.of_path(directory),

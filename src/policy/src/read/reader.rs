@@ -1,4 +1,4 @@
-//! Walks a command: every simple command in it is judged, whatever runs it.
+//! Walks a command: judges every simple command in it, including those run by other programs.
 
 use std::ffi::OsStr;
 
@@ -19,11 +19,11 @@ pub struct Reader<'a> {
     pub paths: PathLocator<'a>,
     reading: Reading,
     depth: usize,
-    /// Functions that are certain to be defined.
+    /// Functions that are certainly defined.
     functions: Vec<String>,
-    /// Variables that were given a value so far.
+    /// Variables that have been assigned so far.
     assigned: Vec<String>,
-    /// One of them can send a connection elsewhere than the command line says.
+    /// One of them can redirect a connection from the address on the command line.
     redirected: bool,
 }
 
@@ -54,19 +54,19 @@ impl<'a> Reader<'a> {
         self.reading
     }
 
-    /// A variable gets a value.
+    /// Records an assignment to a variable.
     pub fn assign(&mut self, name: &str) {
         if self.assigned.len() < COMMANDS_MAX && !self.assigned.iter().any(|known| known == name) {
             self.assigned.push(name.to_owned());
         }
     }
 
-    /// From here on an address on the command line need not be where a program connects to.
+    /// From here on, a program may connect to another address than the one on its command line.
     pub fn redirect_connections(&mut self) {
         self.redirected = true;
     }
 
-    /// It cannot be told what will be run.
+    /// Records why it is uncertain what will run.
     pub fn doubt(&mut self, why: impl Into<String>) {
         let why = why.into();
         if !self.reading.doubts.contains(&why) && self.reading.doubts.len() < COMMANDS_MAX {
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `unset`: from here on no name is certain to be a function.
+    /// `unset`: from here on, no name is certain to be a function.
     pub fn forget_functions(&mut self) {
         self.functions.clear();
     }
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
     pub fn os_text(&mut self, text: &OsStr, dialect: Dialect) {
         match text.to_str() {
             Some(text) => self.known_text(text, dialect),
-            // A shell would go by the bytes.
+            // A shell would use the bytes.
             None => self.doubt("the text is not UTF-8"),
         }
     }
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         match text {
             Word::Known(text) => self.known_text(text, dialect),
             Word::Unknown(written) => {
-                self.doubt(format!("what is run is only known when it runs: `{}`", shown(written)));
+                self.doubt(format!("the command is known only at run time: `{}`", shown(written)));
             }
         }
     }
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         let home = self.paths.home.clone();
         let script = shell::parse(text, Setting { dialect, home: home.as_deref(), depth: self.depth });
         self.depth += 1;
-        // Another shell knows none of this one's functions.
+        // Another shell does not have this one's functions.
         let functions = std::mem::take(&mut self.functions);
         self.paths.enter();
         self.script(script, dialect);
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         self.depth -= 1;
     }
 
-    /// Notes the variables that a text for a shell has values in.
+    /// Records the variables whose values a shell text uses.
     fn mention(&mut self, text: &str) {
         if text.len() > TEXT_BYTES_MAX {
             return;
@@ -149,9 +149,9 @@ impl<'a> Reader<'a> {
         let mut found = Findings::default();
         for assignment in &simple.assignments {
             assignments::judge(&assignment.name, &assignment.value, &mut found, self);
-            // `x='a[$(rm f)]'; echo $((x))`: bash runs it where a number is wanted.
+            // `x='a[$(rm f)]'; echo $((x))`: bash runs it when it evaluates a number.
             if assignment.value.known().is_some_and(holds_running_index) {
-                self.doubt(format!("`{}` may run what is in the index of an array", assignment.name));
+                self.doubt(format!("`{}` may run a command in the index of an array", assignment.name));
             }
         }
         for redirect in &simple.redirects {
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         };
         match simple.words.first() {
             Some(Word::Known(name)) if dialect == Dialect::Zsh && name.starts_with('=') => {
-                self.doubt(format!("`{}` stands for a path in zsh", shown(name)));
+                self.doubt(format!("`{}` expands to a path in zsh", shown(name)));
             }
             Some(Word::Known(name)) if self.functions.contains(name) => {
                 let name = name.clone();
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
             }
             Some(Word::Known(name)) if lists(data::EXPAND_SUBSCRIPTS, name) => {
                 if simple.words.iter().filter_map(Word::known).any(holds_running_index) {
-                    self.doubt(format!("`{name}` may run what is in the index of an array"));
+                    self.doubt(format!("`{name}` may run a command in the index of an array"));
                 }
             }
             Some(_) | None => {}
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A variable that the request brings: judged as an assignment in front of the command would be.
+    /// A variable set by the request: judged like an assignment before the command.
     pub fn given(&mut self, name: &str, value: &str) {
         let mut found = Findings::default();
         assignments::judge(name, &Word::Known(value.to_owned()), &mut found, self);
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Of most names nothing is to be said.
+    /// Most names have no findings.
     fn assigned(&mut self, name: &str) {
         let mut found = Findings::default();
         assignments::judge_name(name, &mut found, self);
@@ -215,11 +215,11 @@ impl<'a> Reader<'a> {
         match redirect.direction {
             Direction::Read => {
                 if self.paths.of(&redirect.target) == PathLocation::Network {
-                    found.networks(format!("`{}` is a connection", shown(redirect.target.shown())));
+                    found.networks(format!("`{}` opens a connection", shown(redirect.target.shown())));
                 }
             }
             Direction::Duplicate if redirect.target.known().is_some_and(is_descriptor) => {}
-            // To a process substitution, whose commands are judged where they stand.
+            // To a process substitution, whose commands are judged separately.
             Direction::Write | Direction::ReadWrite if redirect.target.shown().starts_with(">(") => {}
             Direction::Write | Direction::ReadWrite | Direction::Duplicate => {
                 options::writes("a redirection", &redirect.target, found, self);
@@ -227,23 +227,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A command that another one runs, known by its words.
+    /// A command that another one runs, given as words.
     pub fn inner(&mut self, words: &[Word], input: Input<'_>) {
         if let Some(word) = words.first() {
             if may_split(word) && word.known().is_none() {
-                self.doubt(format!("the program is only known when it runs: `{}`", shown(word.shown())));
+                self.doubt(format!("the program is known only at run time: `{}`", shown(word.shown())));
             }
             self.command(words.to_vec(), input, Findings::default());
         }
     }
 
-    /// One simple command; `found` has what its assignments and redirections do.
+    /// One simple command; `found` has the effects of its assignments and redirections.
     fn command(&mut self, words: Vec<Word>, input: Input<'_>, mut found: Findings) {
         if self.reading.commands.len() >= COMMANDS_MAX || self.depth >= NESTING_MAX {
             self.doubt(format!("it has more than {COMMANDS_MAX} commands, or they are nested too deep"));
             return;
         }
-        // Its place is before what it runs.
+        // It is listed before the commands it runs.
         let place = self.reading.commands.len();
         let waiting =
             Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new(), screen: None };
@@ -256,12 +256,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Judges by the program; gives its name.
+    /// Judges a command by its program; returns the program's name.
     fn program(&mut self, words: &[Word], input: Input<'_>, found: &mut Findings) -> String {
         let Some((program, args)) = words.split_first() else { return String::new() };
         let Word::Known(program) = program else {
-            self.doubt(format!("the program is only known when it runs: `{}`", shown(program.shown())));
-            found.mutates("it is not known what program this is");
+            self.doubt(format!("the program is known only at run time: `{}`", shown(program.shown())));
+            found.mutates("the program is not known");
             return program.shown().to_owned();
         };
         let (directory, name) =
@@ -280,15 +280,15 @@ impl<'a> Reader<'a> {
         }
         let call = Call { name, args, input, redirected: self.redirected };
         match programs::find(name) {
-            None => found.mutates(format!("it is not known what `{}` does", shown(name))),
+            None => found.mutates(format!("the program `{}` is not known", shown(name))),
             Some(_) if is_question(args) => {}
             Some(program) => programs::judge(program, &call, found, self),
         }
         name.to_owned()
     }
 
-    /// `.venv/bin/pip` does what `pip` does. But a script of the workspace that is called `mount` is not the one that
-    /// changes the host, and no file is a builtin of a shell.
+    /// `.venv/bin/pip` does what `pip` does. But a script of the workspace that is named `mount` is not the program
+    /// that changes the host, and no file is a shell builtin.
     fn of_workspace(&mut self, name: &str, args: &[Word], input: Input<'_>, found: &mut Findings) {
         let known = programs::find(name).filter(|_| !lists(data::BUILTINS, name) && !is_question(args));
         let Some(program) = known else { return };
@@ -305,17 +305,17 @@ fn judged(words: Vec<Word>, found: Findings, name: &str) -> Judged {
     Judged { words, categories, findings, screen }
 }
 
-/// Whether a text may be an element of an array whose index is a command.
+/// Whether a text may be an array element whose index contains a command.
 fn holds_running_index(text: &str) -> bool {
     text.contains('[') && (text.contains("$(") || text.contains('`'))
 }
 
-/// `--version` or `--help` alone.
+/// Only `--version` or `--help`.
 fn is_question(args: &[Word]) -> bool {
     matches!(args, [Word::Known(only)] if only == "--version" || only == "--help")
 }
 
-/// What stands for a command that has no program.
+/// The words that represent a command without a program.
 fn bare_words(assignments: &[Assignment], redirects: &[Redirect]) -> Vec<Word> {
     let assigned = assignments.iter().map(|assignment| match &assignment.value {
         Word::Known(value) => Word::Known(format!("{}={value}", assignment.name)),

@@ -1,8 +1,8 @@
-//! Which variables a text for a shell uses.
+//! The variables that a shell text uses.
 //!
-//! By quotes and backslashes alone: it is for a note to people, and nothing is decided by it.
+//! Considers only quotes and backslashes: the result is used in a note to people, not in a decision.
 
-/// Variables that a shell sets itself, wherever it starts.
+/// Variables that every shell sets itself.
 const OWN: [&str; 17] = [
     "PWD",
     "OLDPWD",
@@ -23,7 +23,7 @@ const OWN: [&str; 17] = [
     "PS1",
 ];
 
-/// The names after `$` and `${`, in the order they are written; those that a shell sets itself are left out.
+/// The names after `$` and `${`, in source order, except those that a shell sets itself.
 pub fn mentioned(text: &str) -> impl Iterator<Item = &str> {
     let mut at = 0;
     let mut in_double_quotes = false;
@@ -63,7 +63,7 @@ mod tests {
     use super::mentioned;
 
     #[test]
-    fn names_follow_a_dollar_outside_of_single_quotes() {
+    fn names_are_found_after_a_dollar_outside_of_single_quotes() {
         let names = |text: &'static str| mentioned(text).collect::<Vec<_>>().join(" ");
         assert_eq!(names("echo $A ${B} \"$C-${D:-x}\" ${#E} ${!F}"), "A B C D E F");
         assert_eq!(names("echo '$A' \\$B \"it's $C\" $1 $? $$ $PWD $(echo $D)"), "C D");

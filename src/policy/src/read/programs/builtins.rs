@@ -1,4 +1,4 @@
-//! What shells do themselves and a table cannot say.
+//! Shell builtins that a table cannot describe.
 
 use super::Program;
 use super::shells::names_script;
@@ -12,7 +12,7 @@ use crate::reading::Word;
 pub fn declare(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let is_reference = |word: &Word| word.shown().starts_with('-') && word.shown().contains('n');
     if call.name != "export" && call.args.iter().any(is_reference) {
-        found.mutates(format!("`{} -n` makes a name stand for another variable", call.name));
+        found.mutates(format!("`{} -n` makes a name refer to another variable", call.name));
     }
     for word in call.args {
         let Some((name, value)) = word.shown().split_once('=') else { continue };
@@ -56,10 +56,10 @@ pub fn cd(_: &'static Program, call: &Call<'_>, _: &mut Findings, reader: &mut R
 
 pub fn source(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     found.mutates(format!("`{}` runs a script", call.name));
-    // What is in a script of the workspace is not read: it counts as writing, as any program of the workspace does.
+    // A script of the workspace is not parsed: it counts as writing, as any program of the workspace does.
     match call.args.first() {
         Some(file) if names_script(file) => {}
-        _ => reader.doubt(format!("it is not known what `{}` is given to run", call.name)),
+        _ => reader.doubt(format!("the script that `{}` runs is not known", call.name)),
     }
 }
 
@@ -78,7 +78,7 @@ pub fn alias(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader:
             Word::Known(text) => {
                 let Some((name, value)) = text.split_once('=') else { continue };
                 reader.text(&Word::Known(value.to_owned()), Dialect::Sh);
-                found.mutates(format!("`alias` makes `{}` run something else", shown(name)));
+                found.mutates(format!("`alias` makes `{}` run another command", shown(name)));
             }
             Word::Unknown(_) => reader.text(word, Dialect::Sh),
         }
@@ -89,7 +89,7 @@ pub fn unset(_: &'static Program, _: &Call<'_>, _: &mut Findings, reader: &mut R
     reader.forget_functions();
 }
 
-/// What is read into a variable; `mapfile -C` runs a text for each line.
+/// Variables that are read; `mapfile -C` runs a text for each line.
 pub fn read(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::Any);
     if let Some(text) = parsed.value("C") {

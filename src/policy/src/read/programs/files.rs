@@ -1,4 +1,4 @@
-//! Archives, copies and searches: where they write, and what they run for each file.
+//! Archives, copies and searches: where they write, and the commands they run for each file.
 
 use super::judge::by_table;
 use super::rules::is_remote;
@@ -10,7 +10,7 @@ use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-/// `dd`: a file is an operand of its own kind, and may be a device.
+/// `dd`: the file is an operand such as `of=x`, and may be a device.
 pub fn dd(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     for word in call.args {
         let text = word.shown().trim_start_matches('"');
@@ -28,7 +28,7 @@ pub fn dd(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &m
     }
 }
 
-/// A compiler: only a word of its own is sure to be `-o`.
+/// A compiler: only `-o` as a separate word is certain to name the output.
 pub fn compiler(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     for pair in call.args.windows(2) {
@@ -40,12 +40,12 @@ pub fn compiler(program: &'static Program, call: &Call<'_>, found: &mut Findings
     }
 }
 
-/// `tar`: letters without a dash, archives on other machines, and actions that run a command.
+/// `tar`: options without a dash, archives on other machines, and actions that run a command.
 pub fn tar(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let args = dashed(program, call.args);
     let parsed = parse(&args, program.options, Order::Any);
     let writes = parsed.has("c create r append u update delete");
-    // Without its mode no tar does anything; only `t` does not write.
+    // tar needs a mode; only `t` does not write.
     if writes || parsed.has("x extract get A concatenate catenate") || !parsed.has("t list") {
         found.mutates("`tar` packs or unpacks files");
         if let Some(directory) = parsed.value("C directory") {
@@ -67,7 +67,7 @@ pub fn tar(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
     }
 }
 
-/// The first word may have its letters without a dash, and then their values follow in order: `tar cfC a.tar src .`.
+/// The first word may have its letters without a dash; their values follow in order: `tar cfC a.tar src .`.
 fn dashed(program: &Program, args: &[Word]) -> Vec<Word> {
     let Some((Word::Known(letters), rest)) = args.split_first() else { return args.to_vec() };
     if letters.starts_with('-') {
@@ -146,7 +146,7 @@ pub fn find(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: 
     }
 }
 
-/// What is run for each file: its name begins with the directory the search began in.
+/// The command for each file: file names begin with the directory of the search.
 fn executes(words: &[Word], starts: &[Word], reader: &mut Reader<'_>) {
     let start = starts.first().map_or(".", Word::shown);
     let program = words.first().and_then(|word| find_program(word.shown()));
@@ -157,7 +157,7 @@ fn executes(words: &[Word], starts: &[Word], reader: &mut Reader<'_>) {
             inner.push(Word::Known(format!("{start}/{{}}")));
         } else {
             if may_run && word.shown().contains("{}") {
-                reader.doubt("`{}` becomes part of what is run");
+                reader.doubt("`{}` becomes part of the program that is run");
             }
             inner.push(word.clone());
         }
@@ -165,7 +165,7 @@ fn executes(words: &[Word], starts: &[Word], reader: &mut Reader<'_>) {
     reader.inner(&inner, Input::Inherited);
 }
 
-/// `fd`: what it runs stands at the end, or behind `=`.
+/// `fd`: the command comes last, or after `=`.
 pub fn fd(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let file = Word::Known("./{}".to_owned());
     for (at, word) in call.args.iter().enumerate() {

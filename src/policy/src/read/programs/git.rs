@@ -1,4 +1,4 @@
-//! `git`: the options before its subcommand, the settings it is given on the way, and addresses that run a program.
+//! `git`: options before the subcommand, settings on the command line, and addresses that run a program.
 
 use super::judge::by_table;
 use super::rules::is_local_path;
@@ -21,11 +21,11 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
                 setting(value, found, reader);
                 redirected |= value.known().is_none_or(names_addresses);
             }
-            ("config-env", _) => found.mutates("`git --config-env` can make git run something"),
+            ("config-env", _) => found.mutates("`git --config-env` can make git run a program"),
             ("exec-path", Some(_)) => found.mutates("`git --exec-path` makes git run other programs"),
             ("C" | "work-tree", Some(directory)) => reader.paths.change(directory.known()),
             ("git-dir", Some(directory)) if reader.paths.of(directory) == PathLocation::Outside => {
-                // Its settings are not the workspace's own.
+                // It has the settings of another repository.
                 found.mutates("`git --git-dir` uses the settings of another repository");
             }
             _ => {}
@@ -34,8 +34,8 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
     let args = call.args.get(parsed.before_operands..).unwrap_or_default();
     match args {
         [Word::Unknown(_), ..] => {
-            found.mutates("it is not known what `git` is told to do");
-            reader.doubt("it is not known what `git` is told to do");
+            found.mutates("the subcommand of `git` is not known");
+            reader.doubt("the subcommand of `git` is not known");
         }
         [] => {}
         [_, Word::Known(only)] if lists("-h --help", only) => {}
@@ -43,7 +43,7 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
             if let Some(verbs) = program.verbs {
                 verbs::judge(verbs, &Call { name: "git", args, redirected, ..*call }, found, reader);
             }
-            // What `git log` does with an option, the others do too.
+            // Options of `git log` have the same effect in the other subcommands.
             if let Some(log) = SUBCOMMANDS.find("git log").filter(|_| verb != "log") {
                 let name = format!("git {}", shown(verb));
                 by_table(log, &Call { name: &name, args: rest, ..*call }, found, reader);
@@ -56,18 +56,18 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
 /// `-c key=value`.
 fn setting(setting: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     let Word::Known(text) = setting else {
-        found.mutates("it is not known what `git -c` sets");
+        found.mutates("the setting of `git -c` is not known");
         return;
     };
     let (key, value) = text.split_once('=').unwrap_or((text, "true"));
     let key = key.to_ascii_lowercase();
     let begins = |list: &str| list.split(' ').any(|known| key.starts_with(known));
-    // `diff.renamesx.command` is a setting of its own.
+    // `diff.renamesx.command` is a different setting.
     let is_harmless = lists(data::GIT_HARMLESS_SETTINGS, &key) || begins(data::GIT_HARMLESS_SECTIONS);
     if is_harmless || key.starts_with("core.pager") && matches!(value, "cat" | "" | "less") {
         return;
     }
-    found.mutates(format!("`git -c {}` can make git run something", shown(&key)));
+    found.mutates(format!("`git -c {}` can make git run a program", shown(&key)));
     let ends = |list: &str| list.split(' ').any(|known| key.ends_with(known));
     let command = value.strip_prefix('!');
     let text = match command {
@@ -83,13 +83,13 @@ fn setting(setting: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     reader.text(&Word::Known(text), Dialect::Sh);
 }
 
-/// True for a setting that gives an address, or a path, another meaning.
+/// True for a setting that changes the meaning of an address or a path.
 fn names_addresses(setting: &str) -> bool {
     let setting = setting.to_ascii_lowercase();
     ["url.", "remote.", "include.", "includeif."].iter().any(|section| setting.starts_with(section))
 }
 
-/// Subcommands that talk to another repository: where it is, and what its address runs.
+/// Subcommands that connect to another repository: its location, and the command that its address runs.
 pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let parsed = parse(call.args, program.options, Order::Any);
@@ -99,21 +99,21 @@ pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Findings
     }
     let is_path = |word: &&Word| is_local_path(word.shown()) || word.shown().starts_with("file://");
     let may_be_local = matches!(call.name, "git clone" | "git ls-remote" | "git fetch" | "git pull");
-    // Submodules and further remotes have addresses of their own.
+    // Submodules and further remotes have their own addresses.
     let elsewhere = call.redirected
         || parsed.hidden.is_some()
         || parsed.given.iter().any(|given| {
             ["recurse", "recursive", "all", "multiple"].iter().any(|start| given.name.starts_with(start))
         });
     if elsewhere || !may_be_local || !parsed.operands.first().is_some_and(is_path) {
-        found.networks(format!("`{}` talks to another machine", call.name));
+        found.networks(format!("`{}` connects to another machine", call.name));
     }
     if let ("git clone", [_, directory]) = (call.name, parsed.operands.as_slice()) {
         options::writes("`git clone`", directory, found, reader);
     }
 }
 
-/// A setting stays, and later git runs it.
+/// A setting persists, and git runs it later.
 pub fn config(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let operands: Vec<&str> =

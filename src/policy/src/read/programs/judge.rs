@@ -51,7 +51,7 @@ pub fn by_table(program: &'static Program, call: &Call<'_>, found: &mut Findings
     run(program, call, &parsed, found, reader);
 }
 
-/// Notes what its options do, and whether one of them says that it only looks.
+/// Records the effects of its options, and returns whether one of them makes it read-only.
 fn by_options(
     program: &Program,
     call: &Call<'_>,
@@ -68,7 +68,7 @@ fn by_options(
                 only_looks |= matches!(option.2, Does::Looks);
                 apply(option.2, &what(), given.value.as_ref(), found, reader);
             }
-            None if program.is_closed() => found.mutates(format!("it is not known what {} does", what())),
+            None if program.is_closed() => found.mutates(format!("{} is not known", what())),
             None => {}
         }
     }
@@ -101,7 +101,7 @@ fn run(
         Runs::Assignments => {
             let rest = after(call, parsed, 0, reader);
             let rest = after_assignments(rest, found, reader, is_variable);
-            // A shell's own `time` takes `!` too.
+            // The shell's own `time` accepts `!` too.
             let is_bang = rest.first().is_some_and(|first| first.known() == Some("!"));
             reader.inner(rest.get(usize::from(is_bang)..).unwrap_or_default(), call.input);
         }
@@ -114,17 +114,17 @@ fn run(
     }
 }
 
-/// What is left of the arguments after options and `skip` words.
+/// The arguments after options and `skip` words.
 pub fn after<'c>(call: &Call<'c>, parsed: &Parsed<'_>, skip: usize, reader: &mut Reader<'_>) -> &'c [Word] {
     let start = parsed.before_operands + skip;
     let before = call.args.get(..start.min(call.args.len())).unwrap_or_default();
     if let Some(word) = before.iter().find(|word| may_split(word)) {
-        reader.doubt(format!("`{}` may hold the program that `{}` runs", shown(word.shown()), call.name));
+        reader.doubt(format!("`{}` may contain the program that `{}` runs", shown(word.shown()), call.name));
     }
     call.args.get(start..).unwrap_or_default()
 }
 
-/// Judges the assignments in front of a program and gives what follows them; what is one is for `accepts` to say.
+/// Judges the assignments before a program and returns the rest; `accepts` decides which names are assignments.
 pub fn after_assignments<'c>(
     mut rest: &'c [Word],
     found: &mut Findings,
@@ -150,7 +150,7 @@ fn is_variable(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// All words as one text, if all are known.
+/// All words joined to one text, if all are known.
 pub fn joined(words: &[Word]) -> Word {
     let known: Option<Vec<&str>> = words.iter().map(Word::known).collect();
     match known {

@@ -1,21 +1,21 @@
-//! Addresses that surely lead to this machine, which a command has without any network.
+//! Addresses that certainly lead to this machine, which a command can reach without network access.
 //!
-//! Stricter than any program that takes addresses: what programs read in different ways is none.
+//! Stricter than any program that accepts addresses: an address that programs interpret differently does not count.
 
-// Of `core`: it has addresses, and nothing that connects.
+// From `core`, which has addresses but nothing that connects.
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::read::options::may_split;
 use crate::reading::Word;
 
-/// Schemes whose host stands where it does in `http`.
+/// Schemes whose host is at the same place as in `http`.
 const SCHEMES: [&str; 6] = ["http", "https", "ftp", "ftps", "ws", "wss"];
 
 /// True for `localhost`, an address of `127.0.0.0/8` or `[::1]`, with or without a scheme, a port and a path.
 pub fn is_loopback(word: &Word) -> bool {
     match word {
         Word::Known(address) => is_address(address, End::OfWordToo),
-        // `"http://localhost:8080/$name"`: what the shell puts in comes after the host.
+        // `"http://localhost:8080/$name"`: the expansion comes after the host.
         Word::Unknown(written) if !may_split(word) => {
             written.strip_prefix('"').is_some_and(|address| is_address(address, End::Slash))
         }
@@ -24,7 +24,7 @@ pub fn is_loopback(word: &Word) -> bool {
     }
 }
 
-/// `http://[::1]/x` without quotes: to a shell the brackets are a pattern, of files whose names nobody can reach.
+/// `http://[::1]/x` without quotes: for a shell the brackets are a glob, but it matches no file name that can exist.
 pub fn is_bracketed(word: &Word) -> bool {
     let Word::Unknown(written) = word else { return false };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '/' | '.' | '_' | '-');
@@ -56,7 +56,7 @@ fn is_address(address: &str, end: End) -> bool {
     (slash || end == End::OfWordToo) && is_authority(authority)
 }
 
-/// A host and perhaps a port; nothing else, so no `user@`.
+/// A host and an optional port; nothing else, so no `user@`.
 fn is_authority(authority: &str) -> bool {
     let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, port)) => {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_surely_leads_here_is_loopback() {
+    fn only_unambiguous_local_addresses_are_loopback() {
         for here in [
             "localhost",
             "LocalHost:8080",

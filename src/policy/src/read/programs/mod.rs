@@ -1,6 +1,6 @@
-//! What is known about programs: `programs.toml` as static tables, and functions for what tables cannot say.
+//! Knowledge about programs: `programs.toml` as static tables, and functions for what tables cannot describe.
 //!
-//! The build script turns the data into the tables, so that nothing is parsed when a command is read.
+//! The build script generates the tables, so that nothing is parsed when a command is judged.
 
 mod builtins;
 mod files;
@@ -24,20 +24,20 @@ use super::reader::Reader;
 
 pub use judge::judge;
 
-/// Judges a program whose words need more than a table.
+/// Judges a program whose arguments need more than a table.
 type Code = fn(&'static Program, &Call<'_>, &mut Findings, &mut Reader<'_>);
 
-/// What is known about a program, or about a subcommand of one.
+/// The entry of a program, or of a subcommand.
 pub struct Program {
     options: &'static [Opt],
-    /// Options that are not in the table only look, although some in the table do more.
+    /// Options that are not in the table are read-only, although some in the table are not.
     any_option: bool,
     /// Options that are not in the table may write, although none in the table does.
     closed: bool,
-    /// The first operand ends the options: what follows belongs to another program.
+    /// The first operand ends the options: the rest belongs to another program.
     options_first: bool,
     rules: &'static [Rule],
-    /// What it does unless an option says that it only looks.
+    /// Its effects, unless an option makes it read-only.
     does: &'static [Does],
     operands: Operands,
     verbs: Option<&'static Verbs>,
@@ -50,16 +50,16 @@ pub struct Program {
 struct Screen {
     /// Options, without their dashes, with which it does not.
     batch: &'static str,
-    /// What to run where there is no terminal.
+    /// What to run without a terminal.
     instead: &'static str,
 }
 
-/// What follows from some words, whatever else is in the command.
+/// The effects of some arguments, regardless of the others.
 struct Rule {
-    /// All have to hold.
+    /// All conditions must be met.
     when: &'static [When],
     does: &'static [Does],
-    /// Nothing more is to be said about the program.
+    /// Ends the judgement of the program.
     stop: bool,
 }
 
@@ -75,22 +75,22 @@ enum When {
     Starts(&'static str),
     Contains(&'static str),
     First(&'static str),
-    /// The first argument is none of these, or missing.
+    /// The first argument is not one of these, or missing.
     FirstNot(&'static str),
-    /// There is one argument, and it is one of these.
+    /// The only argument is one of these.
     Only(&'static str),
     /// One of these is among the options before the first operand.
     Leading(&'static str),
     /// One of these is an option, with one dash or two.
     Flags(&'static str),
-    /// One of these letters is among short options.
+    /// One of these letters is among the short options.
     Letters(&'static str),
-    /// One of these options is given, as the table reads them.
+    /// One of these options is given, according to the table.
     Given(&'static str),
     Absent(&'static str),
     /// An option is not in the table.
     Unlisted,
-    /// Every option is in the table and written out, and every argument is known.
+    /// Every option is in the table and not abbreviated, and every argument is known.
     Listed,
     /// Each of these options is given, without a value.
     Set(&'static str),
@@ -98,23 +98,23 @@ enum When {
     Lacks(&'static str),
     /// There are operands, and each is a path; so is each value of `-e`.
     LocalPaths,
-    /// Every operand is an address of this machine, and no option or variable can lead elsewhere.
+    /// Every operand is an address of this machine, and no option or variable can redirect the connection.
     Loopback,
     /// The first operand is one of these.
     Operand(&'static str),
-    /// There is a first operand, and it is none of these.
+    /// The first operand exists, and is not one of these.
     OperandNot(&'static str),
     /// An operand does not begin with `+`.
     Names,
-    /// An operand has a host in front of a colon.
+    /// An operand has a host before a colon.
     Remote,
     /// An argument is an address of another machine.
     Address,
-    /// An argument is only known to the shell.
+    /// An argument is unknown.
     Unknown,
-    /// It may be an option.
+    /// An unknown argument may be an option.
     Hidden,
-    /// A person may be at the other end of its input.
+    /// A user may type its input.
     Asks,
     ArgsMin(usize),
     ArgsMax(usize),
@@ -122,19 +122,19 @@ enum When {
     OperandsMax(usize),
 }
 
-/// What becomes of the words that are no options.
+/// How the operands are used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operands {
     Ignored,
-    /// All are written to or removed.
+    /// All are written or removed.
     Written,
-    /// The last of several is written to.
+    /// The last of several is written.
     LastWritten,
     /// Each is run by a shell.
     Run,
 }
 
-/// What of its arguments a program runs.
+/// The part of its arguments that a program runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runs {
     Nothing,
@@ -142,9 +142,9 @@ enum Runs {
     Words {
         skip: usize,
     },
-    /// The same after assignments, as `env` takes them.
+    /// The same after assignments, as for `env`.
     Assignments,
-    /// A text for a shell, after options and `skip` words.
+    /// A shell text, after options and `skip` words.
     Text {
         skip: usize,
     },
@@ -152,17 +152,17 @@ enum Runs {
     After(&'static str),
 }
 
-/// What the subcommands of a program do.
+/// The effects of a program's subcommands.
 struct Verbs {
     /// Lists of subcommands; `a/b` is the subcommand `b` of the subcommand `a`.
     groups: &'static [(&'static str, &'static [Does])],
-    /// Those in no list.
+    /// Subcommands in no list.
     other: &'static [Does],
-    /// Without any.
+    /// Without a subcommand.
     alone: &'static [Does],
-    /// Options without a value that may stand before the subcommand.
+    /// Options without a value that may precede the subcommand.
     flags: &'static str,
-    /// Options with one.
+    /// Options with a value.
     values: &'static str,
 }
 
@@ -173,10 +173,10 @@ pub mod data {
     include!(concat!(env!("OUT_DIR"), "/lists.rs"));
 }
 
-/// A name in a table that is sorted by names: all of them in one text, each up to where the next begins.
+/// Names of a table, sorted: all in one text, each ending where the next begins.
 struct Names {
     text: &'static str,
-    /// Where the name begins, and which program it is.
+    /// The start of the name, and the index of its program.
     index: &'static [(u16, u16)],
 }
 
@@ -207,7 +207,7 @@ impl Names {
 
 pub fn find(name: &str) -> Option<&'static Program> {
     NAMES.find(name).or_else(|| {
-        // `python3.12`, `gcc-13`, `clang++-18`: the version says nothing.
+        // `python3.12`, `gcc-13`, `clang++-18`: the version does not matter.
         let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         let plain = plain.strip_suffix('-').unwrap_or(plain);
         (plain != name).then(|| NAMES.find(plain)).flatten()
@@ -225,7 +225,7 @@ impl Program {
         self.closed || !self.any_option && self.options.iter().any(Opt::has_effect)
     }
 
-    /// Whether its options alone say what it does.
+    /// Whether its options alone determine its effects.
     pub fn is_plain(&self) -> bool {
         let runs = self.runs != Runs::Nothing || self.operands == Operands::Run;
         self.rules.is_empty() && self.verbs.is_none() && self.code.is_none() && !runs

@@ -1,4 +1,4 @@
-//! Programs that connect, and what they run here for it.
+//! Programs that connect, and the commands they run locally for it.
 
 use super::Program;
 use super::judge::{by_table, joined};
@@ -8,7 +8,7 @@ use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-/// `ssh`, `scp`: `-o ProxyCommand=…` runs here. What a shell of another machine runs counts as well.
+/// `ssh`, `scp`: `-o ProxyCommand=…` runs locally. Commands for a shell on another machine are judged as well.
 pub fn ssh(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let parsed = parse(call.args, program.options, program.order());
@@ -17,7 +17,7 @@ pub fn ssh(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
     {
         let (key, text) = value.shown().split_once(['=', ' ']).unwrap_or((value.shown(), ""));
         if key.to_ascii_lowercase().ends_with("command") {
-            found.mutates(format!("`{} -o {}` runs a command here", call.name, shown(key)));
+            found.mutates(format!("`{} -o {}` runs a local command", call.name, shown(key)));
             reader.text(&Word::Known(text.to_owned()), Dialect::Sh);
         }
     }

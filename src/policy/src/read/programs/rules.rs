@@ -11,7 +11,7 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
     let operand = parsed.operands.first().map(|word| word.shown());
     let each = |list: &'static str| list.split_ascii_whitespace();
     match *when {
-        // Of a subcommand, without the program.
+        // For a subcommand, without the program.
         When::Name(list) => call.name.rsplit(' ').next().is_some_and(|name| lists(list, name)),
         When::Any(list) => words.any(|word| lists(list, word)),
         When::Without(list) => !words.any(|word| lists(list, word)),
@@ -74,19 +74,19 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
     }
 }
 
-/// True if the table knows every option by the name that is written, and no word can become several or an option.
+/// True if the table has every option by its full name, and no word can expand to several or to an option.
 fn is_listed(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
     let is_known = |name: &str| program.options.iter().any(|option| lists(option.0, name));
     let long = call.args.iter().map(Word::shown).take_while(|word| *word != "--");
     let mut long = long.filter_map(|word| word.strip_prefix("--"));
     parsed.hidden.is_none()
         && parsed.given.iter().all(|given| is_known(given.name))
-        // Cut short, it may be another option to the program.
+        // An abbreviation may mean another option to the program.
         && long.all(|word| is_known(word.split('=').next().unwrap_or_default()))
         && !call.args.iter().any(|word| options::may_split(word) && !loopback::is_bracketed(word))
 }
 
-/// `.`, `./x`, `../x`, `/x`: no name of a package, a remote or a host can be written like this.
+/// `.`, `./x`, `../x`, `/x`: no package, remote or host can have such a name.
 pub fn is_local_path(path: &str) -> bool {
     matches!(path, "." | "..") || [".[", "./", "../", "/"].iter().any(|start| path.starts_with(start))
 }

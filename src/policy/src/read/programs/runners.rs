@@ -1,4 +1,4 @@
-//! Programs that run another one, with words that a table cannot describe.
+//! Programs that run another one, with arguments that a table cannot describe.
 
 use super::judge::{after, after_assignments, by_table, joined};
 use super::{Program, data};
@@ -32,7 +32,7 @@ fn split_string(text: &Word, rest: &[Word], reader: &mut Reader<'_>) {
         Word::Unknown(_) => word.clone(),
     }));
     let whole = match joined(&whole) {
-        // Its own assignments come first; what follows is a program.
+        // Its own assignments come first, then a program.
         Word::Known(text) => Word::Known(format!("env {text}")),
         Word::Unknown(text) => Word::Unknown(text),
     };
@@ -54,7 +54,7 @@ pub fn xargs(program: &'static Program, call: &Call<'_>, found: &mut Findings, r
     fed(after(call, &parsed, 0, reader), mark.as_deref(), reader);
 }
 
-/// A program that gets words nobody knows: in place of `mark`, or at the end.
+/// A program that gets unknown words: in place of `mark`, or at the end.
 fn fed(words: &[Word], mark: Option<&str>, reader: &mut Reader<'_>) {
     let Some(first) = words.first() else { return };
     let interprets = options::lists(data::INTERPRETERS, first.shown());
@@ -63,8 +63,8 @@ fn fed(words: &[Word], mark: Option<&str>, reader: &mut Reader<'_>) {
         Some(mark) => {
             for word in words.iter_mut().filter(|word| word.shown().contains(mark)) {
                 if interprets && word.shown() != mark {
-                    // The text is judged as it is written, and what comes into it is not known.
-                    reader.doubt(format!("`{}` becomes part of what is run", shown(mark)));
+                    // The text is judged as written, but the inserted part is unknown.
+                    reader.doubt(format!("`{}` becomes part of the program that is run", shown(mark)));
                 } else if word.shown().starts_with(mark) {
                     *word = Word::Unknown(format!("${}", word.shown()));
                 } else {
@@ -77,7 +77,7 @@ fn fed(words: &[Word], mark: Option<&str>, reader: &mut Reader<'_>) {
     reader.inner(&words, Input::Unknown);
 }
 
-/// `parallel` hands its words to a shell.
+/// `parallel` passes its words to a shell.
 pub fn parallel(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
     if parsed.has("S sshlogin sshloginfile") {
@@ -90,8 +90,8 @@ pub fn parallel(program: &'static Program, call: &Call<'_>, found: &mut Findings
     let end = rest.iter().position(|word| word.shown().starts_with(":::")).unwrap_or(rest.len());
     match joined(rest.get(..end).unwrap_or_default()) {
         _ if end == 0 => {
-            found.mutates("`parallel` runs what it reads");
-            reader.doubt("`parallel` runs what it reads, and that is not known");
+            found.mutates("`parallel` runs its input");
+            reader.doubt("`parallel` runs its input, which is not known");
         }
         Word::Known(text) => reader.text(&Word::Known(format!("{text} \"$_\"")), Dialect::Bash),
         Word::Unknown(text) => reader.text(&Word::Unknown(text), Dialect::Bash),
@@ -131,7 +131,7 @@ pub fn su(program: &'static Program, call: &Call<'_>, found: &mut Findings, read
     }
 }
 
-/// An editor or a pager: `:!rm x`, `+!rm x` and `-c '!rm x'` run a command without anybody.
+/// An editor or a pager: `:!rm x`, `+!rm x` and `-c '!rm x'` run a command without user input.
 pub fn editor(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     for word in call.args.iter().filter(|word| word.shown().starts_with(['+', ':', '!', '%'])) {

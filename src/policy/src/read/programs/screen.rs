@@ -1,15 +1,15 @@
-//! Forms of full-screen programs that need no terminal.
+//! Forms of full-screen programs that do not need a terminal.
 
 use super::Screen;
 use crate::read::findings::Call;
 use crate::read::options::lists;
 use crate::reading::Word;
 
-/// Names of vim: `-e` and `-s` together make it a batch editor, and a command that quits ends it.
+/// Names of vim: `-e` and `-s` together make it a batch editor, and a quit command ends it.
 const VIM: &str = "vi vim nvim rvim vimdiff view";
 
 impl Screen {
-    /// True if an option makes it one that works without a terminal.
+    /// True if an option makes it work without a terminal.
     pub fn is_batch(&self, call: &Call<'_>) -> bool {
         let words = || call.args.iter().map(Word::shown);
         let letters = |word: &str| {

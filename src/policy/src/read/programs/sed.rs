@@ -1,4 +1,4 @@
-//! `sed`: its script is read as far as needed to see whether it writes or runs.
+//! `sed`: its script is parsed as far as needed to see whether it writes or runs a command.
 
 use super::Program;
 use super::judge::by_table;
@@ -25,7 +25,7 @@ pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Findings, r
 
 fn judge_script(script: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     let Word::Known(script) = script else {
-        found.mutates("it is not known what the script of `sed` does");
+        found.mutates("the script of `sed` is not known");
         return;
     };
     match effects(script) {
@@ -39,7 +39,7 @@ fn judge_script(script: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
                     Effect::Runs(text) => {
                         found.mutates("`sed` with `e` runs a command");
                         if text.is_empty() {
-                            reader.doubt("`sed` with `e` runs what it reads, and that is not known");
+                            reader.doubt("`sed` with `e` runs its input, which is not known");
                         } else {
                             reader.text(&Word::Known(text), Dialect::Sh);
                         }
@@ -59,7 +59,7 @@ struct Script<'s> {
     rest: std::iter::Peekable<std::str::Chars<'s>>,
 }
 
-/// What a script writes and runs; nothing if it is not understood.
+/// The files that a script writes and the commands it runs; `None` if it is not understood.
 fn effects(script: &str) -> Option<Vec<Effect>> {
     let mut script = Script { rest: script.chars().peekable() };
     let mut effects = Vec::new();
@@ -87,7 +87,7 @@ impl Script<'_> {
         line.trim().to_owned()
     }
 
-    /// To the delimiter, which a backslash hides.
+    /// Up to the delimiter, which a backslash escapes.
     fn section(&mut self, delimiter: char) -> Option<()> {
         loop {
             match self.rest.next()? {
@@ -134,7 +134,7 @@ impl Script<'_> {
             'e' => effects.push(Effect::Runs(self.line())),
             '#' => drop(self.line()),
             'a' | 'i' | 'c' => {
-                // The text goes on after a line that ends with a backslash.
+                // The text continues after a line that ends with a backslash.
                 while self.line().ends_with('\\') {
                     self.rest.next();
                 }

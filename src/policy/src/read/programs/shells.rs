@@ -1,4 +1,4 @@
-//! Shells: the text they are given is read, what they would read later is a doubt.
+//! Shells: a text argument is parsed; a script that is read later is a doubt.
 
 use super::Program;
 use crate::read::findings::{Call, Findings, Input, shown};
@@ -7,7 +7,7 @@ use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-/// A shell of POSIX.
+/// A POSIX shell.
 pub fn posix(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     shell(call, Dialect::Sh, found, reader);
 }
@@ -20,13 +20,13 @@ pub fn zsh(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &
     shell(call, Dialect::Zsh, found, reader);
 }
 
-/// What the options of a shell say.
+/// The options of a shell.
 #[derive(Default)]
 struct Flags {
     command: bool,
     stdin: bool,
     interactive: bool,
-    /// The first word that is no option.
+    /// The index of the first word that is not an option.
     rest: usize,
 }
 
@@ -66,12 +66,12 @@ fn shell(call: &Call<'_>, dialect: Dialect, found: &mut Findings, reader: &mut R
     let name = call.name;
     let Some(flags) = flags(call.args) else {
         found.mutates(format!("`{name}` runs a script"));
-        reader.doubt(format!("it is not known what `{name}` is given to run"));
+        reader.doubt(format!("the script that `{name}` runs is not known"));
         return;
     };
     if flags.interactive {
-        found.talks(format!("`{name} -i` asks for commands"));
-        found.mutates(format!("`{name} -i` asks for commands"));
+        found.talks(format!("`{name} -i` reads commands from the terminal"));
+        found.mutates(format!("`{name} -i` reads commands from the terminal"));
     }
     match call.args.get(flags.rest) {
         Some(text) if flags.command => reader.text(text, dialect),
@@ -81,13 +81,13 @@ fn shell(call: &Call<'_>, dialect: Dialect, found: &mut Findings, reader: &mut R
         }
         Some(_) if !flags.stdin => {
             found.mutates(format!("`{name}` runs a script"));
-            reader.doubt(format!("it is not known what `{name}` is given to run"));
+            reader.doubt(format!("the script that `{name}` runs is not known"));
         }
         Some(_) | None => standard_input(call, dialect, &flags, found, reader),
     }
 }
 
-/// Whether a word is certain to name a file, and not a stream that holds anything: known, or `"$dir/name"`.
+/// Whether a word certainly names a file, and not a stream with any content: known, or `"$dir/name"`.
 pub fn names_script(word: &Word) -> bool {
     match word {
         Word::Known(file) => !file.starts_with("/dev/") && !file.starts_with("/proc/"),
@@ -110,15 +110,15 @@ fn standard_input(
 ) {
     let name = call.name;
     if call.may_ask() && !flags.stdin {
-        found.mutates(format!("`{name}` runs what it is told"));
-        found.talks(format!("`{name}` asks for commands"));
+        found.mutates(format!("`{name}` runs its input"));
+        found.talks(format!("`{name}` reads commands from the terminal"));
     }
     match call.input {
         Input::Text(text) => reader.text(text, dialect),
         Input::Inherited if !flags.stdin => {}
         Input::Inherited | Input::Unknown | Input::Either => {
-            found.mutates(format!("`{name}` runs what it reads"));
-            reader.doubt(format!("`{name}` runs what it reads, and that is not known"));
+            found.mutates(format!("`{name}` runs its input"));
+            reader.doubt(format!("`{name}` runs its input, which is not known"));
         }
     }
 }

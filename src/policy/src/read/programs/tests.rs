@@ -1,4 +1,4 @@
-//! What holds of every entry of `programs.toml`.
+//! Invariants of every entry of `programs.toml`.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn is(command: &str, category: Category) -> bool {
     reading.commands.first().is_some_and(|judged| judged.categories.contains(category))
 }
 
-/// Every name with what is known about it.
+/// Every name with its entry.
 fn entries() -> impl Iterator<Item = (&'static str, &'static Program)> {
     let all = |names: &'static Names| {
         names
@@ -47,7 +47,7 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static Program)> {
     all(&NAMES).chain(all(&SUBCOMMANDS))
 }
 
-/// The category that a command is in if it does this; none if that depends on the value.
+/// The category of a command with this effect; `None` if that depends on the value.
 fn category(does: Does) -> Option<Category> {
     match does {
         Does::Nothing | Does::Looks | Does::Doubts(_) => None,
@@ -61,7 +61,7 @@ fn category(does: Does) -> Option<Category> {
     }
 }
 
-/// A subcommand is only reached if its program takes the words before it as they are.
+/// The option with its dashes.
 fn dashed(name: &str) -> String {
     if name.chars().count() == 1 { format!("-{name}") } else { format!("--{name}") }
 }
@@ -70,7 +70,7 @@ fn words(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.split_ascii_whitespace()
 }
 
-/// Entries that their table alone judges: a function may look at options on its own.
+/// Entries that are judged by their table alone: a function may examine options itself.
 fn by_table() -> impl Iterator<Item = (&'static str, &'static Program)> {
     entries().filter(|(_, program)| program.code.is_none())
 }
@@ -144,7 +144,7 @@ fn options_that_are_not_listed_mutate() {
 }
 
 #[test]
-fn a_program_with_options_that_write_says_which_others_do_not() {
+fn any_option_is_used_only_with_options_that_write() {
     for (name, program) in entries().filter(|(_, program)| program.any_option) {
         assert!(program.options.iter().any(Opt::has_effect), "{name} needs no `any_option`");
     }
@@ -155,7 +155,7 @@ fn subcommands_do_what_the_table_says() {
     let only_mutates = |verbs: &Verbs| verbs.other.iter().all(|does| category(*does).is_some());
     for (name, program) in by_table() {
         let Some(verbs) = program.verbs else { continue };
-        assert!(only_mutates(verbs), "{name}: a subcommand that is not known has to count as writing");
+        assert!(only_mutates(verbs), "{name}: an unknown subcommand must count as writing");
         let call = format!("{name} not-known-to-anybody");
         assert!(is(&call, Category::Mutating), "{call}");
         for (list, does) in verbs.groups {
@@ -180,12 +180,12 @@ fn subcommands_belong_to_programs_that_have_some() {
             |verbs: &Verbs| verbs.groups.iter().any(|(list, _)| words(list).any(|word| word == verb));
         assert!(
             program.and_then(|program| program.verbs).is_some_and(|verbs| !listed(verbs)),
-            "{name} is there twice"
+            "duplicate entry {name}"
         );
     }
 }
 
-/// A condition on names that no entry has would never hold.
+/// A condition on names that no entry has would never be met.
 #[test]
 fn rules_name_programs_of_their_entry() {
     for (_, program) in entries() {
@@ -204,7 +204,7 @@ fn rules_name_programs_of_their_entry() {
 }
 
 #[test]
-fn a_rule_says_something() {
+fn every_rule_has_an_effect() {
     for (name, program) in entries() {
         for rule in program.rules {
             assert!(rule.stop || !rule.does.is_empty(), "{name} has a rule without an effect");

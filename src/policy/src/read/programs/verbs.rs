@@ -1,4 +1,4 @@
-//! Programs whose first word says what they do.
+//! Programs with subcommands.
 
 use super::{Runs, SUBCOMMANDS, Verbs, judge::judge as judge_program};
 use crate::read::findings::{Call, Findings, shown};
@@ -6,17 +6,17 @@ use crate::read::options::{Does, apply, lists};
 use crate::read::reader::Reader;
 use crate::reading::Word;
 
-/// Options without a value that may stand before any subcommand.
+/// Options without a value that may precede any subcommand.
 const FLAGS: &str = "-q --quiet -s --silent -v --verbose --offline --no-color --color=never --color=always \
                      --color=auto --frozen --locked -y --yes --no-input --no-cache --json -g --global";
 
-/// Words after a subcommand that looks, with which it asks what is newest.
+/// Arguments with which a read-only subcommand asks for the latest versions.
 const NEWEST: &str = "--outdated --latest --remote";
 
 /// Options that ask about the program itself.
 const QUESTIONS: &str = "-V -v -h --version --help --list";
 
-/// The subcommand, what follows it, and whether no option before it may have taken a value.
+/// The subcommand, the words after it, and whether no option before it may have consumed a value.
 struct Split<'c> {
     verb: Option<&'c Word>,
     rest: &'c [Word],
@@ -74,13 +74,13 @@ pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Findings, reade
             note(does, &what, found, reader);
             let writes = does.iter().any(|does| matches!(does, Does::Mutates(_)));
             if !writes && rest.iter().any(|word| lists(NEWEST, word.shown())) {
-                found.networks(format!("{what} asks a registry for what is newest"));
+                found.networks(format!("{what} asks a registry for the latest versions"));
             }
         }
     }
     if !is_sure {
-        // The real subcommand may be behind an option's value.
-        found.mutates(format!("{what} may be told something else"));
+        // The real subcommand may follow an option's value.
+        found.mutates(format!("{what} may not be the real subcommand"));
         for does in rest.iter().filter_map(|word| group(word.shown())) {
             note(does, &name, found, reader);
         }

@@ -2,10 +2,11 @@
 
 use crate::read::limits::BRACE_WORDS_MAX;
 
-/// Each opening brace is matched with all that follow.
+/// A bound, since each opening brace is matched with all marks after it.
 const MARKS_MAX: usize = 256;
 
-/// What a word becomes, or nothing if it is a sequence (`{1..9}`) or too much. `marks` are the unquoted braces and commas.
+/// The expansion of a word; `None` if it is a sequence (`{1..9}`) or too large. `marks` are the unquoted braces and
+/// commas.
 pub(super) fn expand(text: &str, marks: &[usize]) -> Option<Vec<String>> {
     if marks.len() > MARKS_MAX {
         return None;
@@ -23,7 +24,7 @@ pub(super) fn expand(text: &str, marks: &[usize]) -> Option<Vec<String>> {
                 let mut edges = vec![open];
                 edges.extend(commas);
                 edges.push(close);
-                // The last choice first: what waits is taken from the end.
+                // The last choice first, since pending texts are taken from the end.
                 for pair in edges.windows(2).rev() {
                     waiting.push(joined(&text, &marks, open, close, (pair[0] + 1, pair[1])));
                 }
@@ -39,7 +40,7 @@ enum Group {
     Choice { open: usize, commas: Vec<usize>, close: usize },
 }
 
-/// The first braces that hold a comma of their own or are a sequence.
+/// The first braces with their own comma, or with a sequence.
 fn first_group(text: &str, marks: &[usize]) -> Group {
     let at = |mark: usize| text.as_bytes().get(mark).copied();
     for (index, open) in marks.iter().enumerate().filter(|(_, mark)| at(**mark) == Some(b'{')) {
@@ -65,7 +66,7 @@ fn first_group(text: &str, marks: &[usize]) -> Group {
     Group::None
 }
 
-/// The text with one choice in place of its braces, and the marks that are left.
+/// The text with one choice in place of its braces, and the remaining marks.
 fn joined(
     text: &str,
     marks: &[usize],

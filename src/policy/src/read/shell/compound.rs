@@ -4,7 +4,7 @@ use super::lexer::is_meta;
 use super::{Defined, Dialect, Item, Parser, Read, Simple, Stdin, unread};
 use crate::reading::Word;
 
-/// What a list was ended by; it is not stepped over.
+/// The token that ended a list; it is not consumed.
 pub(super) enum End {
     Eof,
     Paren,
@@ -12,7 +12,7 @@ pub(super) enum End {
     Word(&'static str),
 }
 
-/// What a definition of a function begins with.
+/// The beginning of a function definition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keyword {
     None,
@@ -57,15 +57,15 @@ impl Parser<'_> {
 
     pub(super) fn unexpected(&self) -> String {
         match self.rest().chars().next() {
-            Some(found) => format!("the shell syntax is not understood at `{found}`"),
-            None => "the text ends too early".to_owned(),
+            Some(found) => format!("shell syntax error at `{found}`"),
+            None => "unexpected end of the text".to_owned(),
         }
     }
 
-    /// Gives what was emitted since `start` a working directory of its own.
+    /// Gives the items since `start` a separate working directory.
     fn scope(&mut self, start: usize) -> Read<()> {
         self.script.items.insert(start, Item::Enter);
-        // What is defined in a process of its own is not there afterwards.
+        // Definitions in a subshell do not exist afterwards.
         for item in self.script.items.iter_mut().skip(start) {
             if let Item::Function(_, defined) = item {
                 *defined = Defined::Perhaps;
@@ -86,7 +86,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Something that may not be run.
+    /// Parses something that may not be run.
     fn perhaps<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         self.conditional += 1;
         let result = read(self);
@@ -134,7 +134,7 @@ impl Parser<'_> {
         ahead.peek() == Some(b'(') || ahead.reserved().is_some()
     }
 
-    /// Commands since `start` that were given no standard input get this one.
+    /// Sets the standard input of the commands since `start` that have none yet.
     fn feed(&mut self, start: usize, stdin: Stdin) {
         for item in self.script.items.iter_mut().skip(start) {
             if let Item::Command(Simple { stdin: found @ Stdin::Inherited, .. }) = item {
@@ -160,7 +160,7 @@ impl Parser<'_> {
             "{" | "[[" | "if" | "while" | "until" | "for" | "select" | "case" | "function" | "coproc" => {
                 self.at = end
             }
-            _ => return unread(format!("`{word}` stands where a command begins")),
+            _ => return unread(format!("unexpected `{word}` at the start of a command")),
         }
         match word {
             "{" => self.body("}")?,
@@ -193,7 +193,7 @@ impl Parser<'_> {
     fn body(&mut self, close: &str) -> Read<()> {
         match self.list()? {
             End::Word(word) if word == close => self.expect_reserved(close),
-            End::Word(_) | End::Eof | End::Paren | End::Case => unread(format!("`{close}` is missing")),
+            End::Word(_) | End::Eof | End::Paren | End::Case => unread(format!("missing `{close}`")),
         }
     }
 
@@ -203,7 +203,7 @@ impl Parser<'_> {
         match self.perhaps(Self::list)? {
             End::Paren if self.pending.is_empty() => self.at += 1,
             End::Paren => return unread("a here-document begins after the `)` of its command"),
-            End::Eof | End::Case | End::Word(_) => return unread("a `)` is missing"),
+            End::Eof | End::Case | End::Word(_) => return unread("missing `)`"),
         }
         self.pending = outer;
         Ok(())
@@ -213,7 +213,7 @@ impl Parser<'_> {
         self.at += 1;
         if self.peek() == Some(b'(') && self.double_paren()? {
             if self.setting.dialect == Dialect::Sh {
-                self.doubt("`((` is arithmetic for bash and commands for other shells");
+                self.doubt("`((` is arithmetic in bash and commands in other shells");
             }
             return self.emit(Item::Command(Simple {
                 assignments: Vec::new(),
@@ -227,7 +227,7 @@ impl Parser<'_> {
         self.emit(Item::Leave)
     }
 
-    /// From the second `(` of `((` on: whether it was arithmetic. If not, everything is as before.
+    /// From the second `(` of `((`: whether it was arithmetic. If not, the state is restored.
     pub(super) fn double_paren(&mut self) -> Read<bool> {
         let (at, items, here, doubts) =
             (self.at, self.script.items.len(), self.script.here.len(), self.script.doubts.len());
@@ -237,7 +237,7 @@ impl Parser<'_> {
             return Ok(true);
         }
         if self.retries == 0 {
-            return unread("`((` that is not arithmetic");
+            return unread("`((` is not arithmetic");
         }
         self.retries -= 1;
         self.at = at;
@@ -262,7 +262,7 @@ impl Parser<'_> {
                     return self.body("fi");
                 }
                 End::Word("fi") => return self.expect_reserved("fi"),
-                End::Word(_) | End::Eof | End::Paren | End::Case => return unread("`fi` is missing"),
+                End::Word(_) | End::Eof | End::Paren | End::Case => return unread("missing `fi`"),
             }
         }
     }
@@ -270,7 +270,7 @@ impl Parser<'_> {
     fn for_clause(&mut self) -> Read<()> {
         self.blanks();
         if self.eat("((") {
-            // Three expressions between semicolons; a `;` is a character like others there.
+            // Three expressions separated by semicolons, which need no special treatment here.
             self.arithmetic()?;
             if !self.eat(")") {
                 return unread(self.unexpected());
@@ -335,7 +335,7 @@ impl Parser<'_> {
                     self.eat("&");
                 }
                 End::Word("esac") => {}
-                End::Word(_) | End::Eof | End::Paren => return unread("`esac` is missing"),
+                End::Word(_) | End::Eof | End::Paren => return unread("missing `esac`"),
             }
         }
     }
@@ -345,16 +345,14 @@ impl Parser<'_> {
         let mut words = vec![Word::Known("[[".to_owned())];
         loop {
             self.blanks_and_newlines()?;
-            let Some(byte) = self.peek() else { return unread("`]]` is missing") };
+            let Some(byte) = self.peek() else { return unread("missing `]]`") };
             if byte == b'#' || byte == b';' {
                 return unread(self.unexpected());
             }
             if is_meta(byte) {
                 self.at += 1;
                 if self.setting.dialect == Dialect::Sh {
-                    self.doubt(
-                        "`[[` with an operator in it is a test for bash and commands for other shells",
-                    );
+                    self.doubt("`[[` with an operator in it is a test in bash and commands in other shells");
                 }
                 continue;
             }
@@ -391,7 +389,7 @@ impl Parser<'_> {
 
     /// The body of a function, after its name and parentheses.
     pub(super) fn function(&mut self, name: String, keyword: Keyword) -> Read<()> {
-        // `function` is a program that is not there for other shells than bash.
+        // In shells other than bash, `function` is an unknown program.
         let is_read_alike = keyword == Keyword::None || self.setting.dialect != Dialect::Sh;
         let defined = if self.conditional == 0 && is_read_alike { Defined::Surely } else { Defined::Perhaps };
         self.blanks_and_newlines()?;
@@ -403,7 +401,7 @@ impl Parser<'_> {
         if !is_compound {
             return unread(format!("the function `{name}` has no body"));
         }
-        // What a function is given to read is not known here.
+        // The standard input of a function is not known here.
         let start = self.script.items.len();
         self.perhaps(Self::command)?;
         self.feed(start, Stdin::Caller);
@@ -429,13 +427,13 @@ impl Parser<'_> {
         if group.redirects.is_empty() { Ok(()) } else { self.emit(Item::Command(group)) }
     }
 
-    /// A name that is written plainly.
+    /// A name without quotes or expansions.
     fn name(&mut self) -> Read<String> {
         let start = self.at;
         let words = self.word()?;
         match words.as_slice() {
             [Word::Known(name)] if self.text.get(start..self.at) == Some(name.as_str()) => Ok(name.clone()),
-            _ => unread("a name is not written plainly"),
+            _ => unread("a name contains quotes or expansions"),
         }
     }
 }

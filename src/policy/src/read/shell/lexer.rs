@@ -1,15 +1,15 @@
-//! Characters, blanks, comments, newlines and what comes after them: the bodies of here-documents.
+//! Characters, blanks, comments, newlines and the here-document bodies after them.
 
 use super::{HereTag, Parser, Read, unread};
 use crate::reading::Word;
 
-/// Words that mean something at the start of a command.
+/// Reserved words at the start of a command.
 const RESERVED: &[&str] = &[
     "!", "{", "}", "[[", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case",
     "esac", "function", "select", "coproc", "time", "in",
 ];
 
-/// Ends a word where it is not quoted.
+/// True for an unquoted character that ends a word.
 pub(super) const fn is_meta(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b'(' | b')')
 }
@@ -35,14 +35,14 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// The character here, stepped over.
+    /// Consumes and returns the next character.
     pub(super) fn next_char(&mut self) -> Option<char> {
         let found = self.rest().chars().next()?;
         self.at += found.len_utf8();
         Some(found)
     }
 
-    /// Blanks, joined lines and comments; not newlines.
+    /// Skips blanks, line continuations and comments; not newlines.
     pub(super) fn blanks(&mut self) {
         loop {
             match self.peek() {
@@ -77,7 +77,7 @@ impl<'t> Parser<'t> {
         let mut body = String::new();
         loop {
             if self.at >= self.text.len() {
-                return unread("a here-document has no end");
+                return unread("unterminated here-document");
             }
             let rest = self.rest();
             let line = rest.split('\n').next().unwrap_or(rest);
@@ -97,7 +97,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// The reserved word here, if there is one, and where it ends.
+    /// The reserved word at this position, if any, and its end.
     pub(super) fn reserved(&self) -> Option<(&'static str, usize)> {
         let bytes = self.text.as_bytes();
         let mut end = self.at;
@@ -118,7 +118,7 @@ impl<'t> Parser<'t> {
         RESERVED.iter().find(|word| **word == joined).map(|word| (*word, end))
     }
 
-    /// Steps over a reserved word that has to be here.
+    /// Consumes a reserved word that is required here.
     pub(super) fn expect_reserved(&mut self, word: &str) -> Read<()> {
         self.blanks_and_newlines()?;
         match self.reserved() {
@@ -126,7 +126,7 @@ impl<'t> Parser<'t> {
                 self.at = end;
                 Ok(())
             }
-            _ => unread(format!("`{word}` is missing")),
+            _ => unread(format!("missing `{word}`")),
         }
     }
 }

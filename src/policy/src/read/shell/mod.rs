@@ -1,9 +1,9 @@
-//! From the text of a shell script to its simple commands, in the order they are written.
+//! Parses the text of a shell script into its simple commands, in source order.
 //!
-//! Closed-world: what is not known here is [`Unread`], never skipped. Linear: what was read is not
-//! read again, but for a few `((`, so no nesting can make it slow. Nothing is expanded that only a running shell could know.
+//! Closed-world: anything unknown is [`Unread`], never skipped. Linear: text is not parsed twice, except for a few
+//! `((`, so nesting cannot make it slow. Nothing is expanded that only a running shell could know.
 //!
-//! It is a reader of its own because a text that a shell splits otherwise than we do is a way around every rule. A test
+//! A separate parser, because a text that a shell splits differently would be a way around every rule. A test
 //! compares it with another parser.
 
 mod braces;
@@ -18,12 +18,12 @@ use std::collections::HashSet;
 use super::limits::{COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 use crate::reading::Word;
 
-/// Which shell will read the text. What `sh` would read in another way than bash is a doubt for `Sh`.
+/// The shell that will read the text. A construct that `sh` and bash parse differently is a doubt for `Sh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Sh,
     Bash,
-    /// Close enough to bash, but `=rm` stands for a path.
+    /// Close enough to bash, except that `=rm` expands to a path.
     Zsh,
 }
 
@@ -33,9 +33,9 @@ pub enum Stdin {
     Inherited,
     Pipe,
     Redirected,
-    /// Whatever a function is called with.
+    /// The standard input of a function's caller.
     Caller,
-    /// The text of a here-document or here-string, by its number.
+    /// The text of a here-document or here-string, by its index.
     Here(usize),
 }
 
@@ -68,7 +68,7 @@ pub struct Simple {
     pub stdin: Stdin,
 }
 
-/// Whether a function is there for certain when what follows its definition runs.
+/// Whether a function certainly exists when the commands after its definition run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defined {
     Surely,
@@ -79,14 +79,14 @@ pub enum Defined {
 pub enum Item {
     Command(Simple),
     Function(String, Defined),
-    /// A variable that a loop or `${x:=…}` gives a value.
+    /// A variable that a loop or `${x:=…}` assigns.
     Assigned(String),
-    /// What comes until `Leave` has a working directory of its own.
+    /// The items up to `Leave` have a separate working directory.
     Enter,
     Leave,
 }
 
-/// A text, read as far as it could be.
+/// A text, parsed as far as possible.
 #[derive(Debug, Default)]
 pub struct Script {
     pub items: Vec<Item>,
@@ -95,10 +95,10 @@ pub struct Script {
     pub doubts: Vec<String>,
 }
 
-/// `((` may begin arithmetic or two groups; how often that may turn out late.
+/// `((` may begin arithmetic or two groups; how often the parser may have to backtrack.
 const RETRIES_MAX: usize = 16;
 
-/// Why a text cannot be read any further.
+/// Why a text cannot be parsed any further.
 #[derive(Debug)]
 struct Unread(String);
 
@@ -108,16 +108,16 @@ fn unread<T>(why: impl Into<String>) -> Read<T> {
     Err(Unread(why.into()))
 }
 
-/// What stands around a text.
+/// The context of a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub dialect: Dialect,
-    /// What `~` and `$HOME` stand for.
+    /// The expansion of `~` and `$HOME`.
     pub home: Option<&'a str>,
     pub depth: usize,
 }
 
-/// Reads a text for a shell.
+/// Parses a shell text.
 #[must_use]
 pub fn parse(text: &str, mut setting: Setting<'_>) -> Script {
     let mut script = Script::default();
@@ -125,7 +125,7 @@ pub fn parse(text: &str, mut setting: Setting<'_>) -> Script {
         script.doubts.push(format!("the text is longer than {TEXT_BYTES_MAX} bytes"));
         return script;
     }
-    // A text that may give HOME another value is not trusted with it.
+    // If a text may assign HOME, its value is not trusted.
     let is_use = |at: usize| text[..at].ends_with('$') || text[..at].ends_with("${");
     if text.match_indices("HOME").any(|(at, _)| !is_use(at)) {
         setting.home = None;
@@ -140,7 +140,7 @@ pub fn parse(text: &str, mut setting: Setting<'_>) -> Script {
 
 struct HereTag {
     tag: String,
-    /// A tag with quotes: the body is taken as it is.
+    /// A tag with quotes: the body is literal.
     quoted: bool,
     strip_tabs: bool,
     number: usize,
@@ -153,11 +153,11 @@ struct Parser<'t> {
     script: Script,
     /// Here-documents whose bodies begin after the next newline.
     pending: Vec<HereTag>,
-    /// How many constructs are around that may not run what is in them.
+    /// The number of enclosing constructs that may not run their content.
     conditional: usize,
-    /// How often a text may still be read in a second way; nested retries would double each other.
+    /// The remaining number of retries; nested retries would double each other.
     retries: usize,
-    /// Doubts already told, so that a loop of them is one.
+    /// Doubts already recorded, so that each is listed once.
     told: HashSet<&'static str>,
 }
 
@@ -178,14 +178,14 @@ impl<'t> Parser<'t> {
     fn program(&mut self) -> Read<()> {
         match self.list()? {
             compound::End::Eof if self.pending.is_empty() => Ok(()),
-            compound::End::Eof => unread("a here-document has no end"),
-            compound::End::Paren => unread("a `)` closes nothing"),
-            compound::End::Case => unread("a `;;` stands outside of `case`"),
-            compound::End::Word(word) => unread(format!("`{word}` ends nothing")),
+            compound::End::Eof => unread("unterminated here-document"),
+            compound::End::Paren => unread("unmatched `)`"),
+            compound::End::Case => unread("`;;` outside of `case`"),
+            compound::End::Word(word) => unread(format!("unmatched `{word}`")),
         }
     }
 
-    /// A text inside this one that has an end of its own: of backquotes, of a here-document.
+    /// Parses a nested text with its own end: of backquotes, or of a here-document.
     fn nested<T>(&mut self, text: &str, read: impl FnOnce(&mut Parser<'_>) -> Read<T>) -> Read<T> {
         let setting = Setting { depth: self.setting.depth + 1, ..self.setting };
         let mut inner = Parser::new(text, setting);
@@ -198,7 +198,7 @@ impl<'t> Parser<'t> {
         result
     }
 
-    /// Something that may hold itself.
+    /// Parses a construct that may contain itself.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         if self.setting.depth >= NESTING_MAX {
             return unread(format!("it is nested deeper than {NESTING_MAX}"));
@@ -217,7 +217,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A construct that the shell may read in another way than it is read here.
+    /// Records a construct that the shell may parse differently.
     fn doubt(&mut self, why: &'static str) {
         if self.told.insert(why) {
             self.script.doubts.push(why.to_owned());

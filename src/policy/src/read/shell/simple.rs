@@ -21,7 +21,7 @@ impl Parser<'_> {
             }
             let Some(byte) = self.peek() else { break };
             if matches!(byte, b'<' | b'>') {
-                // `redirect` left it: a process substitution.
+                // `redirect` did not consume it: a process substitution.
                 simple.words.push(self.process_substitution()?);
             } else if byte == b'(' && self.is_function_head(&simple) {
                 self.at += 1;
@@ -30,7 +30,7 @@ impl Parser<'_> {
                     return unread(self.unexpected());
                 }
                 let Some(Word::Known(name)) = simple.words.pop() else {
-                    return unread("a function has no plain name");
+                    return unread("the name of a function contains quotes or expansions");
                 };
                 return self.function(name, Keyword::None);
             } else if is_meta(byte) {
@@ -54,13 +54,13 @@ impl Parser<'_> {
         let name = self.assigned_name();
         let is_assignment = name.is_some() && simple.words.is_empty();
         let mut words = if is_assignment {
-            // Neither braces nor blanks split what is assigned.
+            // Neither braces nor blanks split an assigned value.
             self.at = start + name.as_ref().map_or(0, |(_, length)| *length);
             vec![if self.at_word_end() { Word::Known(String::new()) } else { self.one_word()? }]
         } else {
             self.word()?
         };
-        // `a=(x y)` is one word of bash.
+        // `a=(x y)` is one word in bash.
         if name.is_some() && self.peek() == Some(b'(') && self.text.as_bytes().get(self.at - 1) == Some(&b'=')
         {
             self.at += 1;
@@ -87,7 +87,7 @@ impl Parser<'_> {
         self.peek().is_none_or(is_meta)
     }
 
-    /// `NAME=`, `NAME+=` or `NAME[…]=` here: the name, and the length with the sign.
+    /// `NAME=`, `NAME+=` or `NAME[…]=` at this position: the name, and the length including the sign.
     fn assigned_name(&self) -> Option<(String, usize)> {
         let bytes = self.rest().as_bytes();
         let length = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
@@ -96,7 +96,7 @@ impl Parser<'_> {
         }
         let mut end = length;
         if bytes.get(end) == Some(&b'[') {
-            // An index with anything but a plain name in it is left to be a word.
+            // An index other than a plain name makes it a word.
             let index = bytes.iter().skip(end + 1).take_while(|byte| byte.is_ascii_alphanumeric()).count();
             end += index + 1;
             if bytes.get(end) != Some(&b']') {
@@ -110,10 +110,10 @@ impl Parser<'_> {
         (bytes.get(end) == Some(&b'=')).then(|| (self.rest()[..length].to_owned(), end + 1))
     }
 
-    /// A redirection, if one is here.
+    /// Parses a redirection, if there is one.
     pub(super) fn redirect(&mut self, simple: &mut Simple) -> Read<bool> {
         let bytes = self.rest().as_bytes();
-        // A number, or `{name}`, directly before the sign says which descriptor.
+        // A number, or `{name}`, directly before the sign is the descriptor.
         let mut digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if bytes.first() == Some(&b'{') {
             let name = bytes
@@ -168,12 +168,12 @@ impl Parser<'_> {
         self.blanks();
         let start = self.at;
         let Word::Known(tag) = self.one_word()? else {
-            return unread("the end of a here-document is not written plainly");
+            return unread("the delimiter of a here-document contains expansions");
         };
         let written = self.text.get(start..self.at).unwrap_or("");
         let quoted = written.contains(['\'', '"', '\\']);
         if written.contains(['$', '`', '\n']) {
-            return unread("the end of a here-document is not written plainly");
+            return unread("the delimiter of a here-document contains expansions");
         }
         let number = self.script.here.len();
         self.script.here.push(Word::Unknown(String::new()));

@@ -1,11 +1,11 @@
-//! What a `$` or a backquote begins: the commands in it are read where they stand.
+//! Expansions that begin with `$` or a backquote: the commands in them are parsed in place.
 
 use super::word::{Built, Quoted};
 use super::{Item, Parser, Read, unread};
 use crate::reading::Word;
 
 impl Parser<'_> {
-    /// From a `$` on.
+    /// Parses an expansion, starting at `$`.
     pub(super) fn dollar(&mut self, built: &mut Built, quoted: Quoted) -> Read<()> {
         self.deeper(|parser| parser.dollar_here(built, quoted))
     }
@@ -24,7 +24,7 @@ impl Parser<'_> {
                 self.emit(Item::Leave)
             }
             Some(b'{') => self.parameter(built, quoted),
-            Some(b'[') => unread("`$[` is arithmetic for some shells only"),
+            Some(b'[') => unread("`$[` is arithmetic only in some shells"),
             Some(b'\'') if quoted == Quoted::No => self.ansi_quoted(built),
             Some(b'"') if quoted == Quoted::No => {
                 self.at += 1;
@@ -83,21 +83,21 @@ impl Parser<'_> {
         let mut ignored = Built::default();
         loop {
             match self.peek() {
-                None => return unread("a `}` is missing"),
+                None => return unread("missing `}`"),
                 Some(b'}') => {
                     let inside = self.text.get(start..self.at).unwrap_or("");
                     if inside.ends_with("@P") {
-                        self.doubt("`${…@P}` runs what the value says");
+                        self.doubt("`${…@P}` runs commands in the value");
                     }
                     self.at += 1;
                     return Ok(());
                 }
                 Some(b'\'') if quoted == Quoted::Double => {
-                    return unread("shells do not agree on a `'` within `\"${…}\"`");
+                    return unread("shells disagree on a `'` within `\"${…}\"`");
                 }
                 Some(b'\'') => {
                     self.at += 1;
-                    let Some(length) = self.rest().find('\'') else { return unread("a `'` is missing") };
+                    let Some(length) = self.rest().find('\'') else { return unread("missing `'`") };
                     self.at += length + 1;
                 }
                 Some(b'"') => {
@@ -115,16 +115,16 @@ impl Parser<'_> {
         }
     }
 
-    /// An arithmetic expression and the `)` that closes it. Only what is expanded in it matters.
+    /// An arithmetic expression and the `)` that closes it. Only the expansions in it matter.
     pub(super) fn arithmetic(&mut self) -> Read<()> {
         let mut ignored = Built::default();
         let mut open = 0_usize;
         loop {
             match self.peek() {
-                None => return unread("an arithmetic expression has no end"),
+                None => return unread("unterminated arithmetic expression"),
                 Some(b'$') => self.dollar(&mut ignored, Quoted::Double)?,
                 Some(b'`') => self.backquoted(&mut ignored, Quoted::Double)?,
-                Some(b'\'' | b'"' | b'\\') => return unread("an arithmetic expression with quotes in it"),
+                Some(b'\'' | b'"' | b'\\') => return unread("an arithmetic expression contains quotes"),
                 Some(b'(') => {
                     self.at += 1;
                     open += 1;
@@ -141,14 +141,14 @@ impl Parser<'_> {
         }
     }
 
-    /// From a backquote on. What it holds has one level of backslashes more.
+    /// Parses from a backquote on. Its content has one additional level of backslashes.
     pub(super) fn backquoted(&mut self, built: &mut Built, quoted: Quoted) -> Read<()> {
         self.at += 1;
         built.unknown = true;
         let mut inside = String::new();
         loop {
             match self.next_char() {
-                None => return unread("a backquote is missing"),
+                None => return unread("missing backquote"),
                 Some('`') => break,
                 Some('\\') => match self.next_char() {
                     Some(escaped @ ('`' | '\\' | '$')) => inside.push(escaped),
@@ -157,7 +157,7 @@ impl Parser<'_> {
                         inside.push('\\');
                         inside.push(other);
                     }
-                    None => return unread("a backquote is missing"),
+                    None => return unread("missing backquote"),
                 },
                 Some(other) => inside.push(other),
             }

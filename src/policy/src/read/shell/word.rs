@@ -1,29 +1,29 @@
-//! Words: quotes taken away, and whether the value can be told.
+//! Words: removes quotes, and determines whether the value is known.
 
 use super::lexer::is_meta;
 use super::{Dialect, Parser, Read, braces, unread};
 use crate::reading::Word;
 
-/// A word while it is put together.
+/// A word under construction.
 #[derive(Default)]
 pub(super) struct Built {
     pub(super) text: String,
-    /// Only the shell will know it.
+    /// The value is known only to the shell.
     pub(super) unknown: bool,
-    /// Where `{`, `,` and `}` stand in `text` without quotes.
+    /// The positions of unquoted `{`, `,` and `}` in `text`.
     pub(super) braces: Vec<usize>,
-    /// Where an unquoted `[` was; a `]` after it makes a glob.
+    /// Whether there was an unquoted `[`; a `]` after it makes a glob.
     bracket: bool,
 }
 
-/// Stands for itself wherever it is; most characters do.
+/// True for a character that is always literal; most are.
 const fn is_ordinary(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'-' | b'_' | b'.' | b'/' | b'=' | b':' | b'+' | b'%' | b'@')
 }
 
 impl Parser<'_> {
-    /// The words that are written here as one; several where braces say so.
+    /// The words at this position; several if braces expand.
     pub(super) fn word(&mut self) -> Read<Vec<Word>> {
         let start = self.at;
         let built = self.built()?;
@@ -40,7 +40,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A word where the shell takes exactly one.
+    /// A word where the shell expects exactly one.
     pub(super) fn one_word(&mut self) -> Read<Word> {
         let start = self.at;
         let mut words = self.word()?;
@@ -60,7 +60,7 @@ impl Parser<'_> {
             match byte {
                 b'\'' => {
                     self.at += 1;
-                    let Some(length) = self.rest().find('\'') else { return unread("a `'` is missing") };
+                    let Some(length) = self.rest().find('\'') else { return unread("missing `'`") };
                     built.text.push_str(&self.rest()[..length]);
                     self.at += length + 1;
                 }
@@ -73,7 +73,7 @@ impl Parser<'_> {
                     match self.next_char() {
                         Some('\n') => {}
                         Some(escaped) => built.text.push(escaped),
-                        None => return unread("the text ends with a `\\`"),
+                        None => return unread("the text ends with `\\`"),
                     }
                 }
                 b'$' => self.dollar(&mut built, Quoted::No)?,
@@ -91,7 +91,7 @@ impl Parser<'_> {
         if self.at == start { unread(self.unexpected()) } else { Ok(built) }
     }
 
-    /// A character that no quote protects.
+    /// An unquoted character.
     fn plain(&mut self, byte: u8, built: &mut Built) {
         match byte {
             b'*' | b'?' => built.unknown = true,
@@ -114,11 +114,11 @@ impl Parser<'_> {
         }
     }
 
-    /// After `"`, to the next one.
+    /// After `"`, up to the closing one.
     pub(super) fn double_quoted(&mut self, built: &mut Built) -> Read<()> {
         loop {
             match self.peek() {
-                None => return unread("a `\"` is missing"),
+                None => return unread("missing `\"`"),
                 Some(b'"') => {
                     self.at += 1;
                     return Ok(());
@@ -128,7 +128,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What is expanded in double quotes and in here-documents, or one character.
+    /// An expansion in double quotes or in a here-document, or one character.
     fn quoted_piece(&mut self, built: &mut Built) -> Read<()> {
         match self.peek() {
             Some(b'$') => self.dollar(built, Quoted::Double),
@@ -169,16 +169,16 @@ impl Parser<'_> {
         Ok(if built.unknown { Word::Unknown(self.text.to_owned()) } else { Word::Known(built.text) })
     }
 
-    /// `$'…'`, from its quote on.
+    /// `$'…'`, starting at its quote.
     pub(super) fn ansi_quoted(&mut self, built: &mut Built) -> Read<()> {
         self.at += 1;
         loop {
             match self.next_char() {
-                None => return unread("a `'` is missing"),
+                None => return unread("missing `'`"),
                 Some('\'') => return Ok(()),
                 Some('\\') => {
                     if self.peek() == Some(b'\'') && self.setting.dialect == Dialect::Sh {
-                        self.doubt("`$'…'` with a quote in it ends elsewhere for other shells than bash");
+                        self.doubt("`$'…'` with a quote in it ends elsewhere in shells other than bash");
                     }
                     self.ansi_escape(built)?;
                 }
@@ -188,7 +188,7 @@ impl Parser<'_> {
     }
 
     fn ansi_escape(&mut self, built: &mut Built) -> Read<()> {
-        let Some(letter) = self.next_char() else { return unread("a `'` is missing") };
+        let Some(letter) = self.next_char() else { return unread("missing `'`") };
         let decoded = match letter {
             'a' => Some('\x07'),
             'b' => Some('\x08'),
@@ -216,7 +216,7 @@ impl Parser<'_> {
             }
         };
         match decoded {
-            // Bytes above ASCII may be parts of a character, and a zero ends the string.
+            // Bytes above ASCII may be part of a character, and a zero ends the string.
             Some('\0') | None => built.unknown = true,
             Some(character) if matches!(letter, 'x' | '0'..='7') && !character.is_ascii() => {
                 built.unknown = true
