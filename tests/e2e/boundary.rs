@@ -422,7 +422,7 @@ fn a_request_is_json_too() {
         request(r#"{"command": "echo one; exit 3", "fork": "f", "timeout_ms": null}"#).expect(3).envelope();
     assert_eq!((&line["request"]["fork"], &line["request"]["timeout_ms"]), (&json!("f"), &Value::Null));
     for (text, told) in [
-        ("{\"comand\": []}", "the request -: line 1, column 9: unknown field `comand`"),
+        ("{\"comand\": []}", "invalid request -: line 1, column 9: unknown field `comand`"),
         ("{\"command\": [\"ls\"], \"net\": \"x\"}", "line 1, column 31: net: invalid network \"x\""),
         ("{\"command\": [\"ls\"], \"fork\": \"a b\"}", "fork: "),
         ("{\"command\": [\"ls\"], \"retention\": \"apply\", \"readonly\": true}", "retention: "),

@@ -230,7 +230,7 @@ fn the_workspace_is_seen_at_its_own_path_or_where_it_is_asked_for() {
     assert_eq!(env.ok(&["--at", "/w", "--cwd", "src"], "pwd").trim(), "/w/src");
     // Nothing can be made where the system is.
     let refused = env.run(&["--at", "/usr/no/such", "--", "true"]).expect(121);
-    assert!(refused.stderr.contains("cannot make the directory /usr/no"), "{refused:?}");
+    assert!(refused.stderr.contains("cannot create the directory /usr/no"), "{refused:?}");
     assert_eq!(env.scratches(), [""; 0]);
 }
 

@@ -74,7 +74,7 @@ impl Lane {
         self.from == self.to
     }
 
-    /// Reads what is available without blocking; true if data arrived.
+    /// Reads available data without blocking; true if data arrived.
     fn fill(&mut self, source: &OwnedFd) -> Result<bool, Broken> {
         if self.state != State::Flowing || !self.is_empty() {
             return Ok(false);
@@ -93,7 +93,7 @@ impl Lane {
         }
     }
 
-    /// Writes what is possible without blocking; true if data was sent.
+    /// Writes as much as possible without blocking; true if data was sent.
     fn empty(&mut self, sink: &OwnedFd) -> Result<bool, Broken> {
         if self.is_empty() {
             return Ok(false);

@@ -208,9 +208,13 @@ mod tests {
         let alone = Seen { processes: Processes::OnlyUs, ..own.clone() };
         let closed = |seen: &Seen| Seen { writable: false, ..seen.clone() };
         let table = [
-            ("among others: beside us", vec![own.clone(), slice.clone()], Some(("/g/slice", 2, false))),
-            ("more further up", vec![own.clone(), slice.clone(), root.clone()], Some(("/g", 3, false))),
-            ("alone: beneath us", vec![alone, slice.clone()], Some(("/g/slice/own", 3, true))),
+            ("among others: a sibling", vec![own.clone(), slice.clone()], Some(("/g/slice", 2, false))),
+            (
+                "more controllers further up",
+                vec![own.clone(), slice.clone(), root.clone()],
+                Some(("/g", 3, false)),
+            ),
+            ("alone: a child", vec![alone, slice.clone()], Some(("/g/slice/own", 3, true))),
             ("root", vec![root.clone()], Some(("/g", 3, false))),
             ("not ours", vec![closed(&own), closed(&slice), closed(&root)], None),
             ("only ours, with others in it", vec![own, closed(&slice)], None),
@@ -220,7 +224,7 @@ mod tests {
             let found = found.as_ref().map(|it| (it.dir.to_str().unwrap(), it.offered.len(), it.step_aside));
             assert_eq!(found, expected, "{what}");
         }
-        assert_eq!(best([root].into_iter(), &BTreeSet::new()), None, "a place for nothing");
+        assert_eq!(best([root].into_iter(), &BTreeSet::new()), None, "a group without controllers");
     }
 
     #[test]

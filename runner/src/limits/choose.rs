@@ -158,13 +158,13 @@ mod tests {
                 "cgroup2 cgroup2 cgroup2 watch watch rlimit",
             ),
             (
-                "old groups as root",
+                "cgroup1 as root",
                 500,
                 Offer { cgroup1: two(), ..root() },
                 "cgroup1 cgroup1 cgroup1 watch watch rlimit",
             ),
             (
-                "both: the new ones come first, one by one",
+                "both: cgroup2 is preferred for each controller",
                 500,
                 Offer { cgroup1: two(), cgroup2: BTreeSet::from([Controller::Pids]), ..root() },
                 "cgroup1 cgroup1 cgroup2 watch watch rlimit",
@@ -188,7 +188,7 @@ mod tests {
                 "watch affinity rlimit tmpfs tmpfs rlimit",
             ),
             ("half a processor by affinity", 500, nothing(), "no cpus"),
-            ("nobody is seen", 1000, Offer { processes_seen: false, ..nothing() }, "no memory"),
+            ("processes are not visible", 1000, Offer { processes_seen: false, ..nothing() }, "no memory"),
             ("root on an old kernel", 1000, Offer { pid_max: false, ..root() }, "no pids"),
             (
                 "a user on an old kernel",

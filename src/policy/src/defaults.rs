@@ -44,7 +44,7 @@ pub fn categories_of(command: &Judged) -> Categories {
 #[must_use]
 pub fn doubt(doubts: &[String]) -> Verdict {
     let reason = match doubts {
-        [] => "there is no command in it".to_owned(),
+        [] => "it contains no command".to_owned(),
         [only] => only.clone(),
         [first, rest @ ..] => format!("{first} (and {} more doubts)", rest.len()),
     };

@@ -84,7 +84,7 @@ impl Rule {
             (Wanted::NotMatch, true) => ExampleFault::Match,
             (Wanted::Match | Wanted::NotMatch, false) if reading.commands.is_empty() => {
                 let doubt = reading.doubts.into_iter().next();
-                ExampleFault::Unreadable(doubt.unwrap_or_else(|| "there is no command in it".to_owned()))
+                ExampleFault::Unreadable(doubt.unwrap_or_else(|| "it contains no command".to_owned()))
             }
             (Wanted::Match, false) => ExampleFault::NoMatch,
             (Wanted::NotMatch, false) => return None,

@@ -226,7 +226,11 @@ fn read_rule(found: &TomlValue<'_>) -> Result<Rule, PolicyError> {
             "rule.net" => {
                 when.net = Some(field.parse("none, host or allow=DOMAIN,…")?);
                 let text = field.text(field.value)?;
-                net = Some(field.bad(field.value, text, "left out: only a rule that allows gives a network"));
+                net = Some(field.bad(
+                    field.value,
+                    text,
+                    "valid here: only a rule that allows can grant a network",
+                ));
             }
             "rule.action" => {
                 action = Some(field.parse::<Action>(ACTIONS)?);

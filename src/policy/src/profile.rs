@@ -100,7 +100,7 @@ impl Profiles {
         }
         Verdict {
             action: Action::Deny,
-            reason: format!("{} ({}), and nobody is there to approve it", verdict.reason, verdict.rule),
+            reason: format!("{} ({}), and nobody can approve it", verdict.reason, verdict.rule),
             rule: "profile.ci".to_owned(),
             hint: verdict.hint,
         }

@@ -278,7 +278,7 @@ pub const REFUSALS: &[Refusal] = &[
         why: "memory layouts of other systems disable protections, such as the unmapped first page",
     },
     Refusal {
-        name: "typing for others",
+        name: "terminal input",
         calls: &["ioctl"],
         // TIOCSTI, TIOCLINUX, TIOCSETD.
         when: When::OneOf { argument: 1, values: &[0x5412, 0x541c, 0x5423] },

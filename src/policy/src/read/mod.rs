@@ -53,7 +53,7 @@ pub fn read(asked: &Asked<'_>) -> Reading {
     asked.variables.iter().for_each(|(name, value)| reader.given(name, value));
     match asked.command {
         CommandLine::Shell(text) => reader.os_text(text, shell::Dialect::Sh),
-        CommandLine::Argv(words) if words.is_empty() => reader.doubt("there is no command"),
+        CommandLine::Argv(words) if words.is_empty() => reader.doubt("the command is empty"),
         CommandLine::Argv(words) => {
             if words.iter().map(|word| word.len()).sum::<usize>() > TEXT_BYTES_MAX {
                 reader.doubt(format!("the arguments are longer than {TEXT_BYTES_MAX} bytes"));

@@ -47,7 +47,7 @@ fn an_agent_needs_approval_for_the_network_and_for_privileges() {
 }
 
 #[test]
-fn a_rule_overrides_only_the_profile_of_its_own_layer() {
+fn a_rule_does_not_override_profiles_of_other_layers() {
     let net = Request::with_net();
     let allow = || rule(&["npm"], Action::Allow);
     let with = |tier, rules: Vec<Rule>, profile: Option<PolicyProfile>| Layer {
