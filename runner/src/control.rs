@@ -216,7 +216,7 @@ impl Channel<'_> {
         self.send(&bytes)
     }
 
-    /// Closes all descriptors except this channel, so that closing a stream closes its last copy. End of file on the
+    /// Closes all descriptors except this channel, so that init does not keep any stream open. End of file on the
     /// report pipe signals to the supervisor that the command runs.
     pub fn keep_alone(&self) -> Result<()> {
         crate::sys::close_all_but(self.0)

@@ -90,7 +90,7 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
         inherited.control.send_fd(control::MEMORY, memory.as_fd()).at(Stage::Memory)?;
     }
     if let Some(proc) = proc {
-        // In this /proc the processes inside are visible by their number, to any process that holds the descriptor.
+        // This /proc shows the supervisor exactly the processes inside.
         inherited.control.send_fd(control::PROC, proc.as_fd()).at(Stage::Limits)?;
     }
     let terminal = open_terminal(inherited)?;

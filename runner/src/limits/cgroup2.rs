@@ -84,7 +84,7 @@ impl Seen {
         let us = std::process::id().to_string();
         Self {
             dir: dir.to_owned(),
-            // A threaded group cannot contain processes.
+            // A threaded group does not take whole processes.
             writable: ["", "cgroup.procs", "cgroup.subtree_control"].into_iter().all(may_write)
                 && matches!(kind.trim(), "" | "domain"),
             is_root: !dir.join("cgroup.type").exists(),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use avfs_request::{Environment, NetMode};
 
-/// The port of the proxy inside. Above the kernel's ephemeral ports, so that it is always free.
+/// The port of the proxy inside. Above the kernel's ephemeral ports, so that the kernel never assigns it.
 pub const PROXY_PORT: u16 = 61_080;
 /// Hosts inside the sandbox do not need the proxy.
 const DIRECT: &str = "localhost,127.0.0.1,::1";

@@ -95,7 +95,7 @@ impl Caps {
         let profile = self.profile.as_ref().map(|cap| {
             let beyond = match (cap.value, asked.profile) {
                 (Profile::Strict, Profile::Host) => {
-                    Some(("view of the whole host".to_owned(), "--profile host".to_owned()))
+                    Some(("a view of the whole host".to_owned(), "--profile host".to_owned()))
                 }
                 (Profile::Strict, Profile::Strict) | (Profile::Host, Profile::Strict | Profile::Host) => None,
             };
@@ -109,8 +109,9 @@ impl Caps {
         });
         let secrets = self.secrets.as_ref().map(|cap| {
             let bad = asked.secrets.iter().find(|name| !cap.value.iter().any(|it| it.matches(name)));
-            let beyond =
-                bad.map(|name| (format!("the value of {name}"), format!("--secret {name} or --env {name}")));
+            let beyond = bad.map(|name| {
+                (format!("passing the value of {name}"), format!("--secret {name} or --env {name}"))
+            });
             told("caps.secrets", list(&cap.value), &cap.place, beyond)
         });
         let held = asked.confinement;
@@ -187,10 +188,10 @@ fn network_beyond(cap: &NetMode, asked: &NetMode) -> (String, String) {
     match (cap, asked) {
         (NetMode::Allow(cap), NetMode::Allow(list)) => {
             let place = cap.first_beyond(list).map(ToString::to_string).unwrap_or_default();
-            (format!("network to {place}"), format!("{place} from --net {asked}"))
+            (format!("network access to {place}"), format!("{place} from --net {asked}"))
         }
         (NetMode::None | NetMode::Allow(_) | NetMode::Host, _) => {
-            ("network".to_owned(), format!("--net {asked}"))
+            ("network access".to_owned(), format!("--net {asked}"))
         }
     }
 }

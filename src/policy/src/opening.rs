@@ -148,7 +148,7 @@ impl Opening {
             Self::EnvFile(_) => format!("the variables in {path}"),
             Self::At(_) => format!("the workspace shown at {path}"),
             Self::Degraded => "a run with less isolation".to_owned(),
-            Self::Cover { path, .. } => format!("{} covered", path.display()),
+            Self::Cover { path, .. } => format!("a mount over {}", path.display()),
             Self::Preset(preset) => {
                 format!("caches that persist between runs: {}", preset.data().caches.join(", "))
             }
