@@ -15,11 +15,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 # What differs from one recording to the next: ids, times, durations, places. Longer patterns first.
 NORMALISED = [
-    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{64}\b"), "<digest>"),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "<digest>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
-    (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{10,12}\b"), "<id>"),
+    (re.compile(r"\b[0-9a-f]{10}(?:[0-9a-f]{2})?\b"), "<id>"),
     (re.compile(r"\bindex [0-9a-f]+\.\.[0-9a-f]+"), "index <id>..<id>"),
-    (re.compile(r" *\b\d+(\.\d+)? (ms|s|min)\b"), " <duration>"),
+    (re.compile(r"(?: *\b\d+(?:\.\d+)? (?:ms|s|min|h)\b)+"), " <duration>"),
     (re.compile(r" *\b\d+(\.\d+)? [KMG]iB\b"), " <size>"),
 ]
 

@@ -14,6 +14,7 @@ mod bad_input;
 mod config;
 mod damage;
 mod diff_views;
+mod documents;
 mod env;
 mod envelopes;
 mod file_systems;
