@@ -1,4 +1,4 @@
-//! Changes written to the host directory: exactly, all or none of them, never over somebody else's work.
+//! Applies changes to the host directory: exactly, all or nothing, and never over another user's work.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -30,7 +30,7 @@ use crate::support::{Dice, Scratch, fork, reference, snapshot};
 use crate::unapply::take_back;
 use crate::worker::{Worker, moments};
 
-/// A directory of the host, a vault that has it on main, and a changed copy that is on fork `side`.
+/// A host directory, a vault with it on `main`, and a changed copy of it on the fork `side`.
 pub struct Stand {
     pub scratch: Scratch,
     pub vault: Vault,
@@ -42,7 +42,7 @@ impl Stand {
         Self::in_vault(support::create_real_vault, make, change)
     }
 
-    /// With a vault that takes no file.
+    /// Uses a vault in memory.
     fn in_memory(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
         Self::in_vault(|_| support::memory_vault(), make, change)
     }
@@ -61,7 +61,7 @@ impl Stand {
         stand
     }
 
-    /// What the copy holds becomes the head of the fork.
+    /// Makes the contents of the copy the head of the fork.
     fn take_copy(&self) {
         let options = ImportOptions {
             on_trouble: OnTrouble::Fail,
@@ -84,7 +84,7 @@ impl Stand {
         apply_fork(&self.vault, "side", &self.host())
     }
 
-    /// The paths that are in the way.
+    /// The conflicting paths.
     #[track_caller]
     fn conflicts(&self) -> Vec<String> {
         let before = snapshot::take(&self.host());
@@ -132,7 +132,7 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
-/// A directory with something of every kind.
+/// Fills a directory with entries of every kind.
 pub fn everything(dir: &Path) {
     for n in 0..50 {
         put(dir, &format!("many/f{n:02}"), &format!("file {n}"));
@@ -159,7 +159,7 @@ pub fn change_everything(dir: &Path) {
     put(dir, "turns", "a file now");
     fs::remove_file(dir.join("plain")).unwrap();
     put(dir, "plain/is/a/directory", "now");
-    // One more name for a linked file, and one that is new on both ends, one of them in a new directory.
+    // Another hard link of a linked file, and a new pair of hard links, one of them in a new directory.
     fs::hard_link(dir.join("linked"), dir.join("b/linked")).unwrap();
     put(dir, "new/dir/file", "new");
     fs::hard_link(dir.join("new/dir/file"), dir.join("new-link")).unwrap();
@@ -185,21 +185,21 @@ pub fn change_everything(dir: &Path) {
 }
 
 #[test]
-fn every_kind_of_change_arrives_exactly() {
+fn every_kind_of_change_is_applied_exactly() {
     let stand = Stand::new(everything, change_everything);
     let applied = stand.apply().unwrap();
     assert_same(&stand.copy(), &stand.host());
     assert_eq!((applied.already, applied.left_out, applied.kept_dirs.len()), (0, 0, 0));
-    // Done again it finds everything in place.
+    // Applying again finds everything in place.
     let again = stand.apply().unwrap();
     assert_same(&stand.copy(), &stand.host());
-    let told = again.changes.iter().filter(|c| c.kind != avfs_vault::diff::ChangeKind::Time).count() as u64;
-    assert!(again.already >= told, "{} of {told} changes were there", again.already);
+    let listed = again.changes.iter().filter(|c| c.kind != avfs_vault::diff::ChangeKind::Time).count() as u64;
+    assert!(again.already >= listed, "{} of {listed} changes were in place", again.already);
     support::assert_clean(&stand.vault);
 }
 
 #[test]
-fn whatever_is_changed_arrives_exactly() {
+fn random_changes_are_applied_exactly() {
     for seed in 0..support::usual_or_long(25, 300) {
         let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "f", "f/a", "g/a/b", "g/a/c"];
         let mix = |dir: &Path, dice: &mut Dice, steps: u64| {
@@ -234,18 +234,18 @@ fn whatever_is_changed_arrives_exactly() {
         stand.apply().unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
         let found = snapshot::differences(&snapshot::take(&stand.copy()), &snapshot::take(&stand.host()));
         assert!(found.is_empty(), "seed {seed}: {found:#?}");
-        // And is taken back exactly, where there was anything to apply.
+        // Unapplying restores the directory exactly, if there was anything to apply.
         match take_back(&stand) {
             Ok(_) | Err(ApplyError::NotApplied { .. }) => {}
             Err(error) => panic!("seed {seed}: {error:?}"),
         }
         let found = snapshot::differences(&original, &snapshot::take(&stand.host()));
-        assert!(found.is_empty(), "taken back, seed {seed}: {found:#?}");
+        assert!(found.is_empty(), "unapplied, seed {seed}: {found:#?}");
     }
 }
 
 #[test]
-fn what_somebody_changed_is_named_and_left_alone() {
+fn paths_changed_on_the_host_are_conflicts_and_stay_unchanged() {
     let change = |dir: &Path| {
         put(dir, "a/one", "mine");
         fs::remove_file(dir.join("a/two")).unwrap();
@@ -259,15 +259,15 @@ fn what_somebody_changed_is_named_and_left_alone() {
     type Case = (&'static str, fn(&Path), &'static [&'static str]);
     let cases: &[Case] = &[
         ("content", |dir| put(dir, "a/one", "yours"), &["a/one"]),
-        ("a file to be deleted", |dir| put(dir, "a/two", "yours"), &["a/two"]),
+        ("a deleted file", |dir| put(dir, "a/two", "yours"), &["a/two"]),
         ("a mode", |dir| set_mode(&dir.join("a/one"), 0o600), &["a/one"]),
         ("a deletion", |dir| fs::remove_file(dir.join("a/one")).unwrap(), &["a/one"]),
         ("a new file", |dir| put(dir, "new", "yours"), &["new"]),
-        ("a file where a directory comes", |dir| put(dir, "newdir", "yours"), &["newdir"]),
+        ("a file in place of a new directory", |dir| put(dir, "newdir", "yours"), &["newdir"]),
         ("a directory with another mode", |dir| set_mode(&dir.join("b/deep"), 0o711), &["b/deep"]),
-        ("a file in a directory to be deleted", |dir| put(dir, "gone/x", "yours"), &["gone/x"]),
+        ("a file in a deleted directory", |dir| put(dir, "gone/x", "yours"), &["gone/x"]),
         (
-            "a link in the place of a directory",
+            "a symlink in place of a directory",
             |dir| {
                 fs::rename(dir.join("many"), dir.join("elsewhere")).unwrap();
                 symlink("elsewhere", dir.join("many")).unwrap();
@@ -315,7 +315,7 @@ fn what_somebody_changed_is_named_and_left_alone() {
         theirs(&stand.host());
         assert_eq!(stand.conflicts(), *expected, "{what}");
     }
-    // Somebody who did the same, or something else, is not in the way.
+    // The same change, or a change of another path, is not a conflict.
     let stand = Stand::new(everything, change);
     put(&stand.host(), "a/one", "mine");
     put(&stand.host(), "plain", "yours");
@@ -327,9 +327,9 @@ fn what_somebody_changed_is_named_and_left_alone() {
     assert_eq!(fs::read_to_string(stand.host().join("newdir/x")).unwrap(), "mine");
 }
 
-/// A stamp tells little: clocks are set back, and what is written through a mapping may keep it for a while.
+/// A timestamp proves little: clocks are set back, and a write through a mapping may not update it for a while.
 #[test]
-fn what_was_changed_behind_its_stamp_is_left_alone() {
+fn changes_that_keep_the_timestamp_are_conflicts() {
     let ahead = |path: &Path| {
         let start = Timestamp(SystemClock.now().0 + 3_600_000_000_000);
         let clock = Arc::new(SteppingClock::starting_at(start));
@@ -353,7 +353,7 @@ fn what_was_changed_behind_its_stamp_is_left_alone() {
 }
 
 #[test]
-fn directories_with_unversioned_files_stay() {
+fn directories_with_unversioned_files_are_kept() {
     let stand = Stand::new(everything, |dir| {
         fs::remove_dir_all(dir.join("gone")).unwrap();
     });
@@ -363,7 +363,7 @@ fn directories_with_unversioned_files_stay() {
     assert_eq!(kept, ["gone", "gone/sub"]);
     assert!(stand.host().join("gone/sub/ignored.o").exists());
     assert!(!stand.host().join("gone/x").exists() && !stand.host().join("gone/sub/y").exists());
-    // A directory that is to become a file cannot stay: that is refused.
+    // A directory that becomes a file cannot stay: the apply is refused.
     let stand = Stand::new(everything, |dir| {
         fs::remove_dir_all(dir.join("turns")).unwrap();
         put(dir, "turns", "a file");
@@ -373,7 +373,7 @@ fn directories_with_unversioned_files_stay() {
 }
 
 #[test]
-fn a_filter_takes_some_and_the_rest_later() {
+fn filtered_apply_leaves_the_rest_for_a_later_apply() {
     let stand = Stand::new(everything, change_everything);
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let filter = Filter::new(&words(&["new/dir/file", "many"]), &words(&["*8"])).unwrap();
@@ -389,7 +389,7 @@ fn a_filter_takes_some_and_the_rest_later() {
 }
 
 #[test]
-fn the_time_of_a_directory_is_nothing_that_was_left_out() {
+fn directory_times_do_not_count_as_left_out() {
     let before = |dir: &Path| ["a", "tests/x"].into_iter().for_each(|at| put(dir, at, "old"));
     let stand = Stand::new(before, |dir| ["a", "tests/q"].into_iter().for_each(|at| put(dir, at, "new")));
     let left_out = |exclude: &str| {
@@ -400,7 +400,7 @@ fn the_time_of_a_directory_is_nothing_that_was_left_out() {
 }
 
 #[test]
-fn a_trial_writes_nothing() {
+fn dry_run_writes_nothing() {
     let stand = Stand::new(everything, change_everything);
     let before = snapshot::take(&stand.host());
     let rows = stand.vault.read().unwrap().usage().unwrap().audit_rows;
@@ -411,13 +411,13 @@ fn a_trial_writes_nothing() {
 }
 
 #[test]
-fn the_vaults_own_directory_is_never_written() {
+fn apply_never_writes_to_the_vaults_directory() {
     let stand = Stand::new(|dir| put(dir, "a", "a"), |dir| put(dir, "b", "b"));
     let own = stand.host().join(".avfs");
     fs::create_dir(&own).unwrap();
     put(&own, "vault.db", "precious");
     let at = support::path(".avfs/vault.db");
-    // By no verb: an edit is refused there.
+    // No verb writes there: the edit is left out.
     let content = b"overwritten".to_vec();
     let id = avfs_vault::content::id_of(&content);
     let file = avfs_vault::page::FileNode {
@@ -444,14 +444,14 @@ fn the_vaults_own_directory_is_never_written() {
     assert_eq!(applied.left_out, 2);
     assert_eq!(fs::read_to_string(own.join("vault.db")).unwrap(), "precious");
     assert_eq!(fs::read_to_string(stand.host().join("b")).unwrap(), "b");
-    // Nothing is left of the staging, which lies in there.
+    // Nothing is left of the staging directory, which is inside it.
     assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
 }
 
 #[test]
-fn directories_that_cannot_be_written_are_found_before_anything_is() {
+fn unwritable_directories_are_found_before_anything_is_written() {
     if support::is_root() {
-        let name = "apply::directories_that_cannot_be_written_are_found_before_anything_is";
+        let name = "apply::unwritable_directories_are_found_before_anything_is_written";
         return support::skip(name, "root ignores modes");
     }
     let stand = Stand::new(everything, |dir| {
@@ -465,7 +465,7 @@ fn directories_that_cannot_be_written_are_found_before_anything_is() {
 }
 
 #[test]
-fn a_killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
+fn killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
     let make = |dir: &Path| {
         support::many_files(dir, 24);
         put(dir, "turns/x", "x");
@@ -512,20 +512,20 @@ fn a_killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
             changed += usize::from(!staged && known[0] != Some(&fact.kind));
         }
         killed_in_between += usize::from(changed > 0);
-        // All but the time of a directory that no version has changed: the process that kept it was killed.
+        // Ignores the mtime of directories: the killed process was to restore it where no version changes it.
         let timeless = |mut taken: snapshot::Snapshot| {
             taken.facts.retain(|path, _| !path.starts_with(b".avfs-export-"));
             let dirs = taken.facts.values_mut().filter(|fact| fact.kind == snapshot::Kind::Dir);
             dirs.for_each(|fact| fact.mtime = (0, 0));
             taken
         };
-        // What was begun can be taken back as far as it came, if it had come to be written down.
+        // An interrupted apply can be undone as far as it got, if it had been journaled.
         match take_back(&stand) {
             Ok(_) | Err(ApplyError::NotApplied { .. }) => {}
             Err(error) => panic!("killed at {moment}, {changed} changed: {error:?}"),
         }
         let found = snapshot::differences(&timeless(old.clone()), &timeless(snapshot::take(&stand.host())));
-        assert!(found.is_empty(), "killed at {moment} and taken back: {found:#?}");
+        assert!(found.is_empty(), "killed at {moment} and unapplied: {found:#?}");
         stand.apply().unwrap_or_else(|error| panic!("killed at {moment}, {changed} changed: {error:?}"));
         let found = snapshot::differences(
             &timeless(snapshot::take(&stand.copy())),

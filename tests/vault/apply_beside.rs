@@ -1,4 +1,4 @@
-//! Applying beside somebody who works in the directory: what is theirs is found and left alone.
+//! Applies while another user works in the directory: their changes are found and left alone.
 
 use std::cell::Cell;
 use std::fs;
@@ -21,7 +21,7 @@ fn conflicts(refused: ApplyError) -> Vec<(String, &'static str)> {
     conflicts.into_iter().map(|conflict| (conflict.path.to_string(), conflict.reason)).collect()
 }
 
-/// Applies the fork in another process, and makes changes when it is at a point.
+/// Applies the fork in another process, and makes changes when it reaches a pause point.
 fn apply_changing(stand: &Stand, point: &str, change: impl FnOnce(&Path)) -> Vec<String> {
     let pauses = Pauses::new(stand.scratch.path());
     pauses.hold(point);
@@ -34,9 +34,9 @@ fn apply_changing(stand: &Stand, point: &str, change: impl FnOnce(&Path)) -> Vec
     worker.finish().refused()
 }
 
-/// What is new is written before the first name changes.
+/// New content is staged before the first rename.
 #[test]
-fn what_somebody_changes_during_an_apply_is_left_alone() {
+fn paths_changed_during_an_apply_are_conflicts() {
     let make = |dir: &Path| {
         for path in ["dir/old", "edited", "other", "removed"] {
             put(dir, path, "as it was");
@@ -50,7 +50,7 @@ fn what_somebody_changes_during_an_apply_is_left_alone() {
         put(copy, "dir", "a file now");
         fs::remove_file(copy.join("removed")).unwrap();
     };
-    // While the first file is staged, and when all are.
+    // While the first file is staged, and when all files are staged.
     for point in ["work#1", "check-again"] {
         let stand = Stand::new(make, changed);
         let refused = apply_changing(&stand, point, |host| {
@@ -67,13 +67,13 @@ fn what_somebody_changes_during_an_apply_is_left_alone() {
             assert_eq!(fs::read_to_string(host.join(path)).unwrap(), content, "{path}");
         }
         assert!(!host.join("new").exists());
-        assert_eq!(fs::read_dir(&host).unwrap().count(), 4, "the staging is gone");
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 4, "the staging directory is left");
     }
 }
 
-/// Each path is compared with the version in turn, and one is changed after its turn.
+/// Paths are compared with the version one after the other; one of them is changed after it was compared.
 #[test]
-fn what_somebody_changes_while_others_are_looked_at_is_not_deleted() {
+fn path_changed_after_it_was_compared_is_not_deleted() {
     let make = |dir: &Path| ["d/a", "d/b"].iter().for_each(|path| put(dir, path, "as it was"));
     let stand = Stand::new(make, |copy| fs::remove_dir_all(copy.join("d")).unwrap());
     let all =
@@ -86,16 +86,17 @@ fn what_somebody_changes_while_others_are_looked_at_is_not_deleted() {
     assert!(stand.host().join("d/b").exists());
 }
 
-/// A live directory is imported beside the run: what came into it meanwhile is in the version, whatever the command saw.
+/// A live directory is imported during the run: files that appear meanwhile are in the version even if the command
+/// did not see them.
 #[test]
-fn a_directory_that_was_put_in_place_while_a_run_began_is_left_alone() {
+fn directory_replaced_while_a_run_started_is_a_conflict() {
     let began = Cell::new(Timestamp(0));
     let make = |dir: &Path| {
         put(dir, "dir.new/f", "mine");
         put(dir, "quiet/f", "as it was");
         began.set(SystemClock.now());
-        // The clock of files is behind.
-        wait_for("a stamp after the beginning", || {
+        // File timestamps lag behind the clock.
+        wait_for("a timestamp after the start", || {
             put(dir, "probe", "x");
             let meta = fs::metadata(dir.join("probe")).unwrap();
             meta.ctime() * Timestamp::NANOS_PER_SECOND + meta.ctime_nsec() > began.get().0

@@ -1,4 +1,4 @@
-//! What a run changed, written to the host directory.
+//! Applies the changes of a run to the host directory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::support::snapshot::assert_same;
 use crate::support::{fork, main_fork};
 use crate::{runs, support};
 
-/// The edits that lead from one version to another, as a capture would find them.
+/// The edits from one version to another, as a capture would find them.
 pub fn edits_between(vault: &Vault, before: &VersionId, after: &VersionId) -> Edits {
     let reader = vault.read().unwrap();
     let pages: &dyn Pages = &&*reader;
@@ -45,7 +45,7 @@ pub fn edits_between(vault: &Vault, before: &VersionId, after: &VersionId) -> Ed
         };
         edits.insert(change.path, edit);
     }
-    // What lies beneath something removed, or replaced by a file, went with it.
+    // Entries below a path that was removed, or replaced by a file, are removed with it.
     let tops: BTreeSet<_> = edits
         .iter()
         .filter(|(_, edit)| !matches!(edit, Edit::Dir(_)))
@@ -55,7 +55,7 @@ pub fn edits_between(vault: &Vault, before: &VersionId, after: &VersionId) -> Ed
     edits
 }
 
-/// Lands what the copy changed as the first run, on a fork of its own.
+/// Lands the changes of the copy as the first run, on a separate fork.
 pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
     let vault = &stand.vault;
     let (base, side) = (vault.fork(&main_fork()).unwrap().head, vault.fork(&fork("side")).unwrap().head);
@@ -80,7 +80,7 @@ pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
 }
 
 #[test]
-fn a_run_is_applied_and_marked() {
+fn applied_run_is_marked_as_applied() {
     let stand = Stand::new(everything, change_everything);
     let (vault, name) = (&stand.vault, fork("run-1"));
     let side = vault.fork(&fork("side")).unwrap().head;
@@ -88,14 +88,14 @@ fn a_run_is_applied_and_marked() {
     let Landed::Advanced { version } = landed.landed else { panic!("{:?}", landed.landed) };
     let reader = vault.read().unwrap();
     let root = |id| reader.version(id).unwrap().unwrap().root;
-    assert_eq!(root(&version), root(&side), "what was captured is what the command left");
+    assert_eq!(root(&version), root(&side), "the capture differs from what the command wrote");
     drop(reader);
     let what = format!("run:{}", runs::run_id(1));
     apply_with(vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap();
     assert_same(&stand.copy(), &stand.host());
     let run = vault.run(&RunPrefix::from(&runs::run_id(1))).unwrap();
     assert!(run.applied_at.is_some());
-    // The fork goes on from what was applied: the next apply brings only what is new.
+    // The fork continues from the applied version: the next apply writes only newer changes.
     vault.write_file(&name, &support::path("a/one"), &b"later"[..], None, "w").unwrap();
     let applied = apply_fork(vault, "run-1", &stand.host()).unwrap();
     assert!(applied.changes.len() < 4, "{:?}", applied.changes);

@@ -1,4 +1,4 @@
-//! Approvals: bound to one request, answered once, used once, and every step in the audit log.
+//! Approvals: bound to one request, answered once, used once, with every step in the audit log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,7 +21,7 @@ use crate::worker::Worker;
 
 const DAY: i64 = 86_400;
 
-/// A clock that tests move.
+/// A clock that the tests set.
 struct Hand(AtomicI64);
 
 impl Clock for Hand {
@@ -59,7 +59,7 @@ fn actions(vault: &Vault) -> Vec<String> {
     rows.into_iter().map(|row| row.action).filter(|action| action.starts_with("approval.")).collect()
 }
 
-/// The same on both stores.
+/// Runs the test on both stores.
 fn on_both(test: impl Fn(&Vault, &Hand)) {
     let scratch = Scratch::new();
     for file in [Some(scratch.join("vault.db")), None] {
@@ -78,20 +78,20 @@ fn on_both(test: impl Fn(&Vault, &Hand)) {
 }
 
 #[test]
-fn a_yes_lets_one_run_of_this_very_request_through() {
+fn approval_allows_one_run_of_exactly_this_request() {
     on_both(|vault, _| {
         let asked = ask(vault, 1, digest(1));
         assert_eq!((asked.state, asked.asked_by.clone()), (ApprovalState::Pending, run_id(1)));
         assert_eq!(vault.run(&RunPrefix::from(&run_id(1))).unwrap().state, RunState::ApprovalRequired);
         assert_eq!(vault.claim_approval(&digest(1), None, &run_id(2)).unwrap(), Claim::Open);
-        // Asking again while it is open is the same question.
+        // Asking again while the question is open returns the same question.
         assert_eq!(ask(vault, 2, digest(1)).id, asked.id);
         assert_ne!(ask(vault, 3, digest(2)).id, asked.id);
         let approved = vault.answer_approval(&prefix(&asked), Answer::Approve).unwrap();
         assert_eq!(approved.decided_by.as_deref(), Some("tester"));
         assert_eq!(vault.claim_approval(&digest(2), None, &run_id(4)).unwrap(), Claim::Open);
         let Claim::Granted(used) = vault.claim_approval(&digest(1), None, &run_id(4)).unwrap() else {
-            panic!("it was approved")
+            panic!("not granted although approved")
         };
         assert_eq!((used.state, used.used_by), (ApprovalState::Used, Some(run_id(4))));
         assert_eq!(vault.claim_approval(&digest(1), None, &run_id(5)).unwrap(), Claim::Open);
@@ -103,7 +103,7 @@ fn a_yes_lets_one_run_of_this_very_request_through() {
 }
 
 #[test]
-fn what_is_shown_must_be_good_for_this_request_now() {
+fn presented_approval_must_be_valid_for_this_request_now() {
     on_both(|vault, clock| {
         let shown = |approval: &ApprovalRecord, of| match vault
             .claim_approval(&of, Some(&prefix(approval)), &run_id(9))
@@ -129,9 +129,9 @@ fn what_is_shown_must_be_good_for_this_request_now() {
         clock.0.fetch_add((DAY + 1) * 1_000_000_000, Ordering::Relaxed);
         assert_eq!(shown(&late, digest(3)), Some(Fault::Expired));
         assert_eq!(vault.claim_approval(&digest(3), None, &run_id(9)).unwrap(), Claim::Open);
-        // Each refusal is in the log.
+        // Each refusal is in the audit log.
         assert_eq!(actions(vault).iter().filter(|action| *action == "approval.refuse").count(), 6);
-        // What has expired is asked anew, and nobody can answer the old one.
+        // An expired question is asked again, and the old one cannot be answered.
         let again = ask(vault, 4, digest(3));
         assert_ne!(again.id, late.id);
         clock.0.fetch_add((DAY + 1) * 1_000_000_000, Ordering::Relaxed);
@@ -141,12 +141,12 @@ fn what_is_shown_must_be_good_for_this_request_now() {
 }
 
 #[test]
-fn a_no_holds_until_it_is_asked_again_and_a_yes_can_be_taken_back() {
+fn answers_can_be_changed_until_they_are_used_and_the_newest_counts() {
     on_both(|vault, clock| {
         let asked = ask(vault, 1, digest(1));
         vault.answer_approval(&prefix(&asked), Answer::Deny).unwrap();
         let Claim::Denied(denied) = vault.claim_approval(&digest(1), None, &run_id(2)).unwrap() else {
-            panic!("it was denied")
+            panic!("not denied")
         };
         assert_eq!(denied.id, asked.id);
         let error = vault.answer_approval(&prefix(&asked), Answer::Deny).unwrap_err();
@@ -156,14 +156,14 @@ fn a_no_holds_until_it_is_asked_again_and_a_yes_can_be_taken_back() {
             vault.answer_approval(&prefix(&other), answer).unwrap();
         }
         assert!(matches!(vault.claim_approval(&digest(2), None, &run_id(3)).unwrap(), Claim::Denied(_)));
-        // And a no as well, until it is used.
+        // An unused denial can be changed to an approval too.
         vault.answer_approval(&prefix(&other), Answer::Approve).unwrap();
         assert!(matches!(vault.claim_approval(&digest(2), None, &run_id(4)).unwrap(), Claim::Granted(_)));
         for answer in [Answer::Approve, Answer::Deny] {
             let error = vault.answer_approval(&prefix(&other), answer).unwrap_err();
             assert_eq!(error.code(), "approval.settled");
         }
-        // The newest answer counts, whatever was asked first.
+        // The newest answer counts, even if its question was asked later.
         let early = ask(vault, 3, digest(4));
         vault.answer_approval(&prefix(&early), Answer::Approve).unwrap();
         clock.0.fetch_add(1_000_000_000, Ordering::Relaxed);
@@ -181,11 +181,11 @@ fn two_runs_cannot_use_one_approval() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
-    // The runs that claim it use the machine's clock.
+    // The runs that claim it use the real clock.
     let long = Question { expires_seconds: 10_000 * DAY, ..question(1, digest(1)) };
     let asked = vault.ask_approval(&long, &asking(1), TOLD).unwrap();
     vault.answer_approval(&prefix(&asked), Answer::Approve).unwrap();
-    // One run is about to claim it when another does.
+    // One run is about to claim it when another run does.
     let pauses = Pauses::new(scratch.path());
     pauses.hold("write");
     let mut worker = Worker::paused(&pauses, "claim", &[("VAULT", file.to_str().unwrap())]);
@@ -195,13 +195,13 @@ fn two_runs_cannot_use_one_approval() {
     assert_eq!(worker.finish().acks(), ["false"]);
 }
 
-/// Whether a run is granted what [`two_runs_cannot_use_one_approval`] asked for.
+/// Whether a run is granted the approval of [`two_runs_cannot_use_one_approval`].
 pub fn claims(vault: &Vault, n: u8) -> bool {
     matches!(vault.claim_approval(&digest(1), None, &run_id(n)).unwrap(), Claim::Granted(_))
 }
 
 #[test]
-fn every_move_of_an_approval_is_in_the_table() {
+fn approvals_change_state_only_as_the_table_allows() {
     use ApprovalState::{Approved, Denied, Pending, Used};
     let allowed =
         [(Pending, Approved), (Pending, Denied), (Approved, Denied), (Approved, Used), (Denied, Approved)];
@@ -213,7 +213,7 @@ fn every_move_of_an_approval_is_in_the_table() {
 }
 
 #[test]
-fn an_edited_journal_is_found_by_the_log() {
+fn audit_verify_finds_edited_journal_rows() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
@@ -241,7 +241,7 @@ fn an_edited_journal_is_found_by_the_log() {
 }
 
 #[test]
-fn a_yes_that_nobody_said_is_found() {
+fn audit_verify_finds_forged_approvals() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
@@ -266,7 +266,7 @@ fn a_yes_that_nobody_said_is_found() {
         |approval: &ApprovalRecord| audit::Problem::ApprovalEdited { approval: approval.id.to_string() };
     let missing = audit::Problem::ApprovalMissing { approval: second.id.to_string() };
     assert_eq!(found, [edited(&first), missing, edited(&third)]);
-    // Used, it is as the log says, but for who gave it.
+    // After its use it matches the log again, except that no log row approves it.
     assert!(matches!(vault.claim_approval(&digest(1), None, &run_id(4)).unwrap(), Claim::Granted(_)));
     let found = audit::verify(&*vault.read().unwrap(), None).unwrap().problems;
     assert!(found.contains(&audit::Problem::ApprovalUnsaid { approval: first.id.to_string() }), "{found:?}");

@@ -1,4 +1,4 @@
-//! Sets what a file has beside its content.
+//! Sets the metadata of files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

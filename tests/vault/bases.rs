@@ -1,4 +1,4 @@
-//! Bases: versions made usable as directories, which a cache keeps and nobody else may change.
+//! Bases: versions made usable as directories, kept in a cache and never changed by others.
 
 use std::collections::HashSet;
 use std::fs;
@@ -50,9 +50,9 @@ impl Bases {
     }
 }
 
-/// What a version closes to its owner cannot be compared, and is no damage.
+/// A file that its owner cannot read cannot be compared, and does not count as damage.
 #[test]
-fn a_base_with_closed_files_is_whole() {
+fn base_with_unreadable_files_is_reused() {
     let bases = Bases::new();
     for (path, mode) in [("d000/f00000", 0o000), ("d001", 0o000)] {
         let edited = |vault: &Vault| {
@@ -77,7 +77,7 @@ fn a_base_with_closed_files_is_whole() {
 }
 
 #[test]
-fn attributes_that_overlayfs_would_take_for_its_own_are_escaped_in_a_base() {
+fn overlayfs_attributes_are_escaped_in_a_base() {
     let bases = Bases::new();
     let base = bases.get("b1", Trust::Seal);
     assert_eq!(base.built, Built::New);
@@ -87,7 +87,7 @@ fn attributes_that_overlayfs_would_take_for_its_own_are_escaped_in_a_base() {
     };
     assert_eq!(names("large"), ["user.overlay.overlay.opaque"]);
     assert_eq!(names("d000"), ["user.overlay.overlay.whiteout", "user.plain"]);
-    // In everything else a base is a faithful copy.
+    // Apart from that a base is a faithful copy.
     let mut original = snapshot::take(&bases.dir);
     let mut copy = snapshot::take(&base.root);
     for snapshot in [&mut original, &mut copy] {
@@ -99,7 +99,7 @@ fn attributes_that_overlayfs_would_take_for_its_own_are_escaped_in_a_base() {
 }
 
 #[test]
-fn a_base_of_another_boot_is_built_anew() {
+fn base_of_another_boot_is_rebuilt() {
     let bases = Bases::new();
     drop(bases.get("b1", Trust::Seal));
     assert_eq!(bases.get("b1", Trust::Seal).built, Built::Reused);
@@ -108,7 +108,7 @@ fn a_base_of_another_boot_is_built_anew() {
 }
 
 #[test]
-fn a_damaged_base_is_rebuilt_by_who_trusts_nothing() {
+fn damaged_base_is_rebuilt_if_nothing_is_trusted() {
     let bases = Bases::new();
     let keep_time = |file: &Path, change: &dyn Fn()| {
         let time = fs::metadata(file).unwrap().modified().unwrap();
@@ -175,19 +175,19 @@ fn a_damaged_base_is_rebuilt_by_who_trusts_nothing() {
         damage(&base.root);
         drop(base);
         let base = bases.get("b1", Trust::Nothing);
-        assert_eq!(base.built, Built::Rebuilt, "{what} went unnoticed");
+        assert_eq!(base.built, Built::Rebuilt, "{what} was not noticed");
         assert_eq!(snapshot::differences(&whole, &snapshot::take(&base.root)), [] as [String; 0], "{what}");
     }
-    // Without its seal a base is none, whoever looks.
+    // A base without its seal is not used, even if the seal is trusted.
     fs::remove_file(bases.get("b1", Trust::Seal).root.with_file_name("sealed")).unwrap();
     assert_eq!(bases.get("b1", Trust::Seal).built, Built::Rebuilt);
 }
 
 #[test]
-fn an_eviction_spares_what_is_leased_and_takes_the_oldest_first() {
+fn eviction_spares_leased_bases_and_takes_the_oldest_first() {
     let bases = Bases::new();
     let cache = bases.cache("b1");
-    // The time of the lease file is that of the last use.
+    // The mtime of the lease file is the time of the last use.
     let used_at = |base: Base, seconds| {
         set_mtime(&base.root.with_file_name("lease"), seconds, 0);
         base
@@ -204,14 +204,14 @@ fn an_eviction_spares_what_is_leased_and_takes_the_oldest_first() {
     let one = cache.list().unwrap()[0].bytes;
     assert!(one > 2 << 20);
     assert_eq!(cache.evict(u64::MAX).unwrap(), 0);
-    // A process that another test is just starting may share a lease until its exec.
+    // A process that another test is starting may share a lease until its exec.
     let evict = |bytes_max: u64, left: &[&String]| {
         wait_for("an eviction", || {
             cache.evict(bytes_max).unwrap();
             trees().iter().collect::<HashSet<_>>() == left.iter().copied().collect()
         });
     };
-    // Room for two: the leased one is older than the one that goes.
+    // Room for two: the leased base is older than the evicted one.
     evict(one * 2 + one / 2, &[&first_tree, &last_tree]);
     evict(0, &[&first_tree]);
     assert!(first.root.join("d000/f00000").is_file());
@@ -220,7 +220,7 @@ fn an_eviction_spares_what_is_leased_and_takes_the_oldest_first() {
 }
 
 #[test]
-fn a_build_that_is_stopped_leaves_nothing_to_be_used() {
+fn interrupted_build_leaves_no_base() {
     let bases = Bases::new();
     let root = support::root(&bases.vault, "main");
     let cache = bases.cache("b1");

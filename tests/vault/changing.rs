@@ -1,4 +1,4 @@
-//! A directory that changes while it is imported, or right after it.
+//! A directory that changes while it is imported, or right after.
 
 use std::fs;
 use std::fs::File;
@@ -21,9 +21,9 @@ use crate::support::pause::Pauses;
 use crate::support::wait::wait_for;
 use crate::worker::{Said, Worker};
 
-/// For an import with this clock every file has just been changed.
+/// An import with this clock considers every file just changed.
 const BEFORE_ALL: &str = "1700000000000000000";
-/// For an import with this clock no file has been changed lately: each is read once.
+/// An import with this clock considers no file recently changed: each is read once.
 const AFTER_ALL: &str = "4000000000000000000";
 
 /// A vault, and a directory that another process imports.
@@ -52,7 +52,7 @@ impl Bench {
         Worker::paused(pauses, "scan", &[&common, settings].concat())
     }
 
-    /// Imports, and makes a change at each of these points.
+    /// Imports, and makes a change at each of these pause points.
     #[track_caller]
     fn import_changing(
         &self,
@@ -73,7 +73,7 @@ impl Bench {
         worker.finish()
     }
 
-    /// What a file of the last version holds.
+    /// The content of a file in the last version.
     fn content(&self, path: &str) -> Vec<u8> {
         let out = tempfile::tempdir_in(self.scratch.path()).unwrap();
         support::export(&self.vault, "main", &out.path().join("out"));
@@ -81,9 +81,9 @@ impl Bench {
     }
 }
 
-/// The import's clock is set by hand, from the stamp of the file.
+/// The clock of the import is set manually, from the timestamp of the file.
 #[test]
-fn a_file_changed_right_after_an_import_is_noticed() {
+fn change_right_after_an_import_is_noticed() {
     let bench = Bench::new();
     let (file, cache) = (bench.dir.join("file"), bench.scratch.join("cache"));
     let import = |later_ms: i64| {
@@ -96,14 +96,14 @@ fn a_file_changed_right_after_an_import_is_noticed() {
     };
     let (fresh, settled) = (49, 51);
     for content in [b'a', b'b', b'c'] {
-        // Same size, same inode, same modification time, and maybe the same time of change.
+        // Same size, same inode, same mtime, and possibly the same ctime.
         fs::write(&file, [content; 1000]).unwrap();
         set_mtime(&file, 1_000_000, 1);
         let imported = import(fresh);
         assert_eq!(imported.scanned.files_read, 1);
-        assert!(imported.committed.changed(), "the change went unnoticed");
+        assert!(imported.committed.changed(), "the change was not noticed");
         let again = import(fresh);
-        assert_eq!(again.scanned.files_read, 1, "a stamp was trusted that a later change may have too");
+        assert_eq!(again.scanned.files_read, 1, "a timestamp that a later change may share was trusted");
         assert!(!again.committed.changed());
     }
     assert_eq!(import(settled).scanned.files_read, 1);
@@ -111,12 +111,12 @@ fn a_file_changed_right_after_an_import_is_noticed() {
 }
 
 #[test]
-fn a_file_that_is_written_while_it_is_read_is_read_again() {
+fn file_written_while_it_is_read_is_read_again() {
     let bench = Bench::new();
     let write = |name: &str, size: usize, letter: usize| {
         fs::write(bench.dir.join(name), vec![b'a' + u8::try_from(letter).unwrap(); size]).unwrap();
     };
-    // The second is read in blocks; the first point of that kind is the directory's.
+    // The second file is read in blocks; the first point of that kind belongs to the directory.
     let small = ["file-read#1", "file-read#2", "file-read#3", "file-read#4"];
     let blocks = 3 << 19 >> 16;
     let in_block = |attempt: usize| format!("work#{}", 4 + attempt * blocks);
@@ -133,7 +133,7 @@ fn a_file_that_is_written_while_it_is_read_is_read_again() {
         let settings = [("NOW", BEFORE_ALL), ("KEEP_GOING", "yes")];
         let said = bench.import_changing(&settings, points, |n| write(name, size, n + 2));
         assert_eq!(said.troubles(), [format!("{name} Torn")]);
-        // Where a stamp is trusted, and kept for the next import.
+        // With a trusted timestamp that is kept for the next import.
         let cache = bench.scratch.join("cache");
         let settings = [("NOW", AFTER_ALL), ("CACHE", cache.to_str().unwrap())];
         let said = bench.import_changing(&settings, &points[..1], |_| {
@@ -148,7 +148,7 @@ fn a_file_that_is_written_while_it_is_read_is_read_again() {
     support::assert_clean(&bench.vault);
 }
 
-/// Another process that has a file mapped, and fills it with a letter when it is asked to.
+/// Another process that maps a file, and fills it with a letter on request.
 struct Mapper(Child);
 
 impl Mapper {
@@ -179,9 +179,9 @@ impl Drop for Mapper {
     }
 }
 
-/// Only the first write through a mapping changes the stamp.
+/// Only the first write through a mapping changes the timestamps.
 #[test]
-fn a_file_that_is_written_through_a_mapping_is_never_taken_half_written() {
+fn half_written_mapped_file_is_never_imported() {
     let bench = Bench::new();
     let size = 3 << 19;
     fs::write(bench.dir.join("file"), vec![b'-'; size]).unwrap();
@@ -189,8 +189,8 @@ fn a_file_that_is_written_through_a_mapping_is_never_taken_half_written() {
     mapper.fill('a');
     let said = bench.import_changing(&[("NOW", BEFORE_ALL)], &["work#4"], |_| mapper.fill('b'));
     assert_eq!(said.acks(), ["read=1"], "{said:?}");
-    assert!(bench.content("file") == vec![b'b'; size], "the file was taken half written");
-    // In each attempt at another place.
+    assert!(bench.content("file") == vec![b'b'; size], "a half-written file was imported");
+    // At a different offset in each attempt.
     let points = ["work#4", "work#30", "work#60", "work#90"];
     let mut letters = 'c'..;
     let said =
@@ -198,9 +198,9 @@ fn a_file_that_is_written_through_a_mapping_is_never_taken_half_written() {
     assert_eq!(said.refused(), ["import.torn_read: file kept changing while it was read"]);
 }
 
-/// A directory that becomes a link to the outside while it is imported must not bring the outside in.
+/// A directory that is replaced by a symlink to the outside during the import must not import files from outside.
 #[test]
-fn a_directory_swapped_for_a_link_brings_nothing_from_outside() {
+fn directory_swapped_for_a_symlink_imports_nothing_from_outside() {
     let bench = Bench::new();
     let outside = bench.scratch.dir("outside");
     for (dir, text) in [(bench.scratch.dir("dir/swap"), "inside"), (outside.clone(), "SECRET")] {
@@ -242,14 +242,14 @@ fn a_directory_swapped_for_a_link_brings_nothing_from_outside() {
         }
     }
     assert!(refused >= 2, "the swap was noticed only {refused} times");
-    // Not in any version that was made, nor anywhere else in the vault.
+    // Neither in a version nor elsewhere in the vault.
     let secret = avfs_vault::content::id_of(b"SECRET");
     assert!(!bench.vault.read().unwrap().has_blob(&secret).unwrap(), "a file from outside was imported");
     support::assert_clean(&bench.vault);
 }
 
 #[test]
-fn files_that_vanish_are_reported_or_refused() {
+fn vanished_files_are_reported_or_fail_the_import() {
     let bench = Bench::new();
     let dir = bench.dir.join("d");
     let make = || {
@@ -272,7 +272,7 @@ fn files_that_vanish_are_reported_or_refused() {
         let said = bench.import_changing(&settings, &[point], |_| vanish());
         assert_eq!(said.troubles(), all);
     }
-    // The new content of a file that was replaced is imported.
+    // If a file was replaced, its new content is imported.
     make();
     let said = bench.import_changing(&[("NOW", AFTER_ALL)], &["open-file#1"], |_| {
         fs::remove_file(dir.join("a")).unwrap();
@@ -282,9 +282,9 @@ fn files_that_vanish_are_reported_or_refused() {
     support::assert_clean(&bench.vault);
 }
 
-/// The names of one file are looked at one after the other; it changes in between.
+/// The hard links of a file are read one after the other; the file changes in between.
 #[test]
-fn the_names_of_one_file_agree() {
+fn hard_links_of_a_changing_file_get_the_same_content() {
     let bench = Bench::new();
     for name in ["d0", "d1"] {
         fs::create_dir(bench.dir.join(name)).unwrap();
@@ -305,14 +305,15 @@ fn the_names_of_one_file_agree() {
         support::wait_for_new_stamp(&bench.scratch, &one);
         File::options().write(true).open(&one).unwrap().write_all_at(content.as_bytes(), 0).unwrap();
     };
-    // One has been read and the other not; then one is known to the cache and the other is not looked at yet.
+    // First case: one link is read, the other is not. Second case: one link is in the stat cache, the other is not
+    // read yet.
     for (content, point, works) in [("11111111", "open-file#2", 4), ("22222222", "scan-dir#3", 2)] {
         let pauses = bench.pauses();
         pauses.hold(point);
         let mut worker = bench.import(&pauses, &settings);
         pauses.wait(point, &mut worker.child);
         let worked = || pauses.reached().iter().filter(|point| *point == "work").count();
-        wait_for("the first name", || worked() >= works);
+        wait_for("the first link", || worked() >= works);
         change(content);
         pauses.release(point);
         assert_eq!(worker.finish().acks().len(), 1);
@@ -321,9 +322,9 @@ fn the_names_of_one_file_agree() {
     support::assert_clean(&bench.vault);
 }
 
-/// A directory that is gone is not imported as an empty one, whatever may be left out.
+/// A directory that vanished is never imported as an empty one, whichever paths may be left out.
 #[test]
-fn a_root_that_vanished_is_never_an_empty_version() {
+fn vanished_root_is_never_imported_as_an_empty_version() {
     use std::os::fd::AsRawFd;
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
@@ -343,14 +344,14 @@ fn a_root_that_vanished_is_never_an_empty_version() {
     }
 }
 
-/// An ignore file that is being rewritten is empty for a moment, in which everything would be kept.
+/// An ignore file that is being rewritten is empty for a moment, in which nothing would be ignored.
 #[test]
-fn an_ignore_file_that_is_written_meanwhile_still_holds() {
+fn ignore_file_rewritten_during_an_import_still_applies() {
     let bench = Bench::new();
     let rules = bench.dir.join(".avfsignore");
     fs::write(bench.dir.join("secret"), "x").unwrap();
     let (empty, full) = ("", "secret\n");
-    // What the importer finds at each look.
+    // The content that the importer finds at each read.
     for texts in [&[empty, full][..], &[full, empty, full], &[empty, full, empty, full]] {
         let points: Vec<String> = (1..texts.len()).map(|n| format!("ignore-file#{n}")).collect();
         fs::write(&rules, texts[0]).unwrap();
@@ -372,7 +373,7 @@ fn an_ignore_file_that_is_written_meanwhile_still_holds() {
 }
 
 #[test]
-fn an_ignore_file_that_was_just_made_holds_at_once() {
+fn new_ignore_file_applies_immediately() {
     let scratch = Scratch::new();
     let vault = support::create_real_vault(&scratch.join("vault.db"));
     for (name, text, left) in [("empty", "", 2), ("full", "secret\n", 1)] {
@@ -384,37 +385,37 @@ fn an_ignore_file_that_was_just_made_holds_at_once() {
     }
 }
 
-/// An import that began earlier and ends later has seen less: it must not undo what came since.
+/// An import that started earlier and ends later has seen an older state: it must not undo newer changes.
 #[test]
-fn a_slow_import_does_not_undo_what_came_meanwhile() {
+fn slow_import_does_not_undo_newer_changes() {
     let bench = Bench::new();
     let cache = bench.scratch.join("cache");
     fs::write(bench.dir.join("large"), support::noise(1, 3 << 19)).unwrap();
     support::settle();
     let main = support::main_fork();
-    // The listing of the directory is complete when the large file is read.
+    // The directory listing is complete when the large file is read.
     let settings = [("CACHE", cache.to_str().unwrap())];
     let said = bench.import_changing(&settings, &["work#2"], |_| {
         let late = "came meanwhile\n";
         fs::write(bench.dir.join("late"), late).unwrap();
         bench.vault.write_file(&main, &support::path("late"), late.as_bytes(), None, "quick").unwrap();
     });
-    assert_eq!(said.acks(), ["read=2"], "what the first attempt read is known to the second");
+    assert_eq!(said.acks(), ["read=2"], "the second attempt does not know what the first one read");
     let head = bench.vault.fork(&main).unwrap().head;
     let message = bench.vault.read().unwrap().version(&head).unwrap().unwrap().message;
     assert_eq!((message.as_str(), bench.content("late")), ("import", b"came meanwhile\n".to_vec()));
     assert_eq!(bench.content("large"), support::noise(1, 3 << 19));
     support::settle();
-    // The late file may have been too fresh to be trusted.
+    // The late file may have been too recent to be trusted.
     for most in [1, 0] {
         let again = support::try_import(&bench.vault, &bench.dir, Some(&cache), OnTrouble::Fail).unwrap();
-        assert!(again.scanned.files_read <= most, "what the attempts read is known: {again:?}");
+        assert!(again.scanned.files_read <= most, "files of the attempts were read again: {again:?}");
     }
 }
 
-/// The same content with a later stamp may come from two writes that both stopped at the same byte.
+/// The same content with a later timestamp may come from two writes that both stopped at the same byte.
 #[test]
-fn a_second_read_confirms_the_first_only_with_the_same_stamp() {
+fn second_read_confirms_the_first_only_with_equal_timestamps() {
     for size in [1000, 3 << 19] {
         let bench = Bench::new();
         let content = support::noise(1, size);
@@ -430,12 +431,12 @@ fn a_second_read_confirms_the_first_only_with_the_same_stamp() {
     }
 }
 
-/// The stamp of a write is that of its beginning, and the writer may be stopped in the middle of it.
+/// A write sets the timestamp when it starts, and the writer may be stopped in the middle of it.
 #[test]
-fn a_write_that_goes_on_is_waited_for() {
+fn import_waits_for_a_write_in_progress() {
     let bench = Bench::new();
     fs::write(bench.dir.join("f"), vec![1; 1_000_000]).unwrap();
-    // The kernel answers SEEK_DATA only after a write that is under way has ended.
+    // The kernel answers SEEK_DATA only after a write in progress has ended.
     let (vault, trace) = (bench.scratch.join("vault.db"), bench.scratch.join("trace"));
     let mut traced = Command::new("strace");
     traced.args(["-f", "-e", "trace=openat2,lseek,fstat,newfstatat,?statx,pread64", "-o"]).arg(&trace);
@@ -449,7 +450,7 @@ fn a_write_that_goes_on_is_waited_for() {
     let thread = lines.next().unwrap().split(' ').next().unwrap();
     let next = lines.find(|line| line.starts_with(thread)).unwrap();
     assert!(next.contains("lseek(") && next.contains("SEEK_DATA"), "{next} follows the open");
-    // And beside a writer that never pauses.
+    // And with a writer that never pauses.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -459,13 +460,13 @@ fn a_write_that_goes_on_is_waited_for() {
                 file.write_all_at(state, 0).unwrap();
             }
         });
-        // Also where an assertion fails: the scope waits for the writer.
+        // Also if an assertion fails: the scope waits for the writer.
         let _ended = support::RaiseOnDrop(&stop);
         for _ in 0..support::usual_or_long(15, 300) {
             match support::try_import(&bench.vault, &bench.dir, None, OnTrouble::Fail) {
                 Ok(_) => {
                     let content = bench.content("f");
-                    assert!(content.iter().all(|byte| *byte == content[0]), "it is torn");
+                    assert!(content.iter().all(|byte| *byte == content[0]), "torn read");
                 }
                 Err(VaultError::Import(ImportError::Torn { .. })) => {}
                 Err(error) => panic!("{error:?}"),

@@ -1,4 +1,4 @@
-//! Many real processes on one vault: nothing is lost, nobody starves, nobody sees "busy".
+//! Many real processes on one vault: nothing is lost, no process starves or gets "busy".
 
 use std::collections::HashSet;
 use std::os::unix::net::UnixListener;
@@ -20,10 +20,10 @@ use crate::support::wait::wait_for;
 use crate::support::{Scratch, snapshot};
 use crate::worker::{BOOT, Worker};
 
-/// Longer than anything takes that is waited for.
+/// Longer than any expected wait.
 const HANG: Duration = Duration::from_secs(200);
 
-/// One run of all writers; each writes `rounds` versions.
+/// Runs all writers at once; each writes `rounds` versions.
 fn run_writers(vault_path: &Path, writers: usize, rounds: usize) {
     drop(support::create_real_vault(vault_path));
     let mut workers: Vec<Worker> = (0..writers)
@@ -45,11 +45,11 @@ fn run_writers(vault_path: &Path, writers: usize, rounds: usize) {
     let history: Vec<String> = History::new(&*reader, head).map(|v| v.unwrap().id.to_hex()).collect();
     let promised: HashSet<&String> = acks.iter().flatten().collect();
     let count = writers * rounds;
-    assert_eq!(promised.len(), count, "a version was promised twice");
+    assert_eq!(promised.len(), count, "a version was acknowledged twice");
     let there: HashSet<&String> = history.iter().collect();
     let lost = promised.difference(&there).count();
     assert_eq!(lost, 0, "{lost} of {count} acknowledged versions are lost");
-    // Every version in the history but the first was promised to one writer: none was added twice.
+    // Every version in the history except the first was acknowledged to one writer: none was added twice.
     assert_eq!(history.len(), count + 1);
     let verdict = audit::verify(&*reader, None).unwrap();
     assert_eq!(verdict.problems, []);
@@ -64,9 +64,9 @@ fn thirty_two_writers_all_finish_and_lose_nothing() {
     run_writers(&scratch.join("vault.db"), 32, support::usual_or_long(6, 60));
 }
 
-/// Each writer is in the queue of the lock before the next one starts.
+/// Each writer queues for the lock before the next one starts.
 #[test]
-fn writers_are_served_in_the_order_of_asking() {
+fn writers_are_served_in_request_order() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     drop(support::create_real_vault(&path));
@@ -136,7 +136,7 @@ fn writers_exporters_builders_and_sweeps_do_not_disturb_each_other() {
     let mut workers: Vec<Worker> = roles.iter().map(|role| Worker::start(role, &common)).collect();
     workers.iter_mut().for_each(Worker::wait_ready);
     workers.iter_mut().for_each(Worker::go);
-    // Each fails if any of its operations is refused.
+    // Each worker fails if any of its operations is refused.
     let acks: Vec<Vec<String>> = workers.into_iter().map(|worker| worker.finish().acks()).collect();
     for (role, acks) in roles.iter().zip(&acks) {
         assert_eq!(acks.len().to_string(), common[5].1, "{role}");
@@ -150,7 +150,7 @@ fn writers_exporters_builders_and_sweeps_do_not_disturb_each_other() {
     let head = vault.fork(&support::fork("work")).unwrap().head;
     let history: HashSet<String> = History::new(&*reader, head).map(|v| v.unwrap().id.to_hex()).collect();
     let lost = acks[..3].iter().flatten().filter(|id| !history.contains(*id)).count();
-    assert_eq!(lost, 0, "a sweep took versions that were acknowledged");
+    assert_eq!(lost, 0, "a sweep deleted acknowledged versions");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn concurrent_users_share_one_base() {
     for round in 0..4 {
         let bases = BaseCache::new(&cache, &format!("boot-{round}"));
         let barrier = std::sync::Barrier::new(6);
-        // Every round finds the base of another boot in the way, and six users who replace it at the same time.
+        // In every round a base of another boot is in the way, and six users replace it at the same time.
         std::thread::scope(|scope| {
             for _ in 0..6 {
                 scope.spawn(|| {
@@ -185,7 +185,7 @@ fn concurrent_users_share_one_base() {
     evict_all(&BaseCache::new(&cache, BOOT), &cache);
 }
 
-/// Removes everything from a cache. A process that another test is just starting may share a lease until its exec.
+/// Removes everything from a cache. A process that another test is starting may share a lease until its exec.
 fn evict_all(bases: &BaseCache, cache: &Path) {
     wait_for("an empty cache", || {
         bases.evict(0).unwrap();
@@ -193,9 +193,9 @@ fn evict_all(bases: &BaseCache, cache: &Path) {
     });
 }
 
-/// At each of these points of a builder another user makes the same base.
+/// At each of these pause points of a builder another user makes the same base.
 #[test]
-fn a_base_that_another_user_made_meanwhile_is_shared() {
+fn base_made_meanwhile_by_another_user_is_shared() {
     let scratch = Scratch::new();
     let (path, dir, cache) = (scratch.join("vault.db"), scratch.dir("dir"), scratch.dir("cache"));
     support::many_files(&dir, 3);
@@ -205,7 +205,7 @@ fn a_base_that_another_user_made_meanwhile_is_shared() {
     let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap())];
     let bases = BaseCache::new(&cache, BOOT);
     let build = |bases: &BaseCache| vault.materialize(&root, bases, Trust::Seal, &Meter::default()).unwrap();
-    // The base of an earlier boot is in the way of all but the first.
+    // In all cases except the first, the base of an earlier boot is in the way.
     for (point, old) in [("publish", false), ("lease", true), ("retire", true), ("publish", true)] {
         if old {
             drop(build(&BaseCache::new(&cache, "boot-0")));
@@ -222,7 +222,7 @@ fn a_base_that_another_user_made_meanwhile_is_shared() {
         drop(base);
         evict_all(&bases, &cache);
     }
-    // An eviction takes the directory that a builder has made and not locked yet: the builder makes another.
+    // An eviction removes the directory that a builder has made and not locked yet: the builder makes another.
     let pauses = Pauses::new(scratch.path());
     pauses.hold("draft-made");
     let mut worker = Worker::paused(&pauses, "materialize", &settings);
@@ -243,7 +243,7 @@ fn assert_busy<T: std::fmt::Debug>(outcome: avfs_vault::Result<T>) {
 }
 
 #[test]
-fn a_vault_that_stays_locked_is_busy_and_stays_well() {
+fn vault_that_stays_locked_is_busy_and_undamaged() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     let vault = support::create_real_vault(&path);
@@ -260,11 +260,11 @@ fn a_vault_that_stays_locked_is_busy_and_stays_well() {
     let began = Instant::now();
     assert_busy(write(&hasty));
     assert!(began.elapsed() >= patience, "it gave up after {:?}", began.elapsed());
-    // Reading goes on meanwhile.
+    // Reads still work.
     assert_eq!(hasty.fork(&support::main_fork()).unwrap().head, before);
     foreign.execute_batch("ROLLBACK").unwrap();
 
-    // An avfs process that does not give the turn back.
+    // An avfs process that does not release the write lock.
     let turn = FileLock::acquire(&sibling(&path, "-lock"), Mode::Exclusive, HANG).unwrap();
     assert_busy(write(&hasty));
     drop(turn);
@@ -278,9 +278,9 @@ fn a_vault_that_stays_locked_is_busy_and_stays_well() {
     support::assert_clean(&vault);
 }
 
-/// The writer has found the vault locked by another program, which then gives it back.
+/// The writer finds the vault locked by another program, which then releases it.
 #[test]
-fn a_lock_held_for_less_than_the_patience_is_waited_for() {
+fn writer_waits_for_a_lock_released_before_the_timeout() {
     let scratch = Scratch::new();
     let (path, trace) = (scratch.join("vault.db"), scratch.join("trace"));
     let vault = support::create_real_vault(&path);
@@ -300,10 +300,10 @@ fn a_lock_held_for_less_than_the_patience_is_waited_for() {
     support::assert_clean(&vault);
 }
 
-/// SQLite's locks belong to the process: closing any descriptor of the file gives all of them back. A second
-/// handle must not do that to the first, or another process takes the log away from under it.
+/// SQLite's locks belong to the process: closing any descriptor of the file releases all of them. A second handle
+/// must not do that to the first, or another process may remove the log of a vault in use.
 #[test]
-fn a_second_handle_in_one_process_does_not_unlock_the_first() {
+fn second_handle_in_one_process_does_not_unlock_the_first() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     let first = support::create_real_vault(&path);
@@ -315,7 +315,7 @@ fn a_second_handle_in_one_process_does_not_unlock_the_first() {
         visitor.go();
         visitor.finish();
     };
-    // It is the last to leave as far as it can see; the log must stay for those who are still here.
+    // The visitor believes that it is the last user; the log must stay for the remaining ones.
     visit();
     let log = sibling(&path, "-wal");
     assert!(log.exists(), "another process removed the log of a vault in use");
@@ -330,9 +330,9 @@ fn a_second_handle_in_one_process_does_not_unlock_the_first() {
     support::assert_clean(&vault);
 }
 
-/// What gc does to the file must not wait for a reader while it keeps every writer out.
+/// gc must not wait for a reader while it locks all writers out.
 #[test]
-fn a_long_reader_does_not_make_a_sweep_lock_writers_out() {
+fn sweep_does_not_lock_writers_out_during_a_long_read() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     let vault = support::create_real_vault(&path);
@@ -353,16 +353,17 @@ fn a_long_reader_does_not_make_a_sweep_lock_writers_out() {
     writer.go();
     wait_for("the writer waits", || writer.waits_for_lock());
     pauses.release("settle");
-    // Both end while the reader is still there.
+    // Both end while the reader is still active.
     assert_eq!(writer.finish().acks().len(), 1);
     assert_eq!(sweeper.finish().acks().len(), 1);
     drop(reader);
     support::assert_clean(&vault);
 }
 
-/// Three threads export to one directory again and again; another process stops at each step of making its staging.
+/// Three threads export to one directory repeatedly; another process pauses at each step of creating its staging
+/// directory.
 #[test]
-fn exports_to_one_directory_do_not_sweep_each_other() {
+fn concurrent_exports_do_not_remove_each_others_staging() {
     let scratch = Scratch::new();
     let (path, dir, dest) = (scratch.join("vault.db"), scratch.dir("dir"), scratch.dir("dest"));
     support::many_files(&dir, 3);
@@ -371,7 +372,7 @@ fn exports_to_one_directory_do_not_sweep_each_other() {
     let vault = support::create_real_vault(&path);
     support::import(&vault, &dir);
     let settings = [("VAULT", path.to_str().unwrap()), ("DEST", dest.to_str().unwrap())];
-    // Made and not locked yet, half filled, and complete.
+    // Created and not locked yet, half filled, and complete.
     for (n, point) in ["staging-made", "work#2", "publish"].into_iter().enumerate() {
         let pauses = Pauses::new(scratch.path());
         pauses.hold(point);
@@ -394,9 +395,9 @@ fn exports_to_one_directory_do_not_sweep_each_other() {
     assert_eq!(std::fs::read_dir(&dest).unwrap().count(), 1 + 2 * 3 + 3 * 10);
 }
 
-/// One process works for long, and a sweep waits for it: others begin nevertheless.
+/// One process works for a long time, and a sweep waits for it: other processes still start.
 #[test]
-fn a_sweep_that_waits_lets_others_begin() {
+fn waiting_sweep_does_not_block_other_processes() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     let vault = support::create_real_vault(&path);
@@ -404,7 +405,7 @@ fn a_sweep_that_waits_lets_others_begin() {
     let pauses = Pauses::new(scratch.path());
     let sweeper = Worker::paused(&pauses, "sweep", &[("VAULT", path.to_str().unwrap())]);
     wait_for("the sweep waits", || pauses.reached().iter().any(|point| point == "sweep-gate"));
-    // Refused after its patience if the sweep kept the gate closed until the other has ended.
+    // Would be refused after a timeout if the sweep kept the gate closed until the other process ended.
     drop(impatient(&path, HANG).backend().pin().unwrap());
     drop(long);
     assert_eq!(sweeper.finish().acks().len(), 1);

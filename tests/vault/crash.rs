@@ -1,4 +1,4 @@
-//! kill -9 at any moment: what was acknowledged is there, everything is whole, leftovers are swept.
+//! kill -9 at any moment: acknowledged versions exist, everything is intact, leftovers are removed.
 
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
@@ -34,9 +34,9 @@ fn assert_all_there(vault: &Vault, fork: &str, acks: &[String]) {
     assert!(lost.is_empty(), "{} of {} acknowledged versions are lost: {lost:?}", lost.len(), acks.len());
 }
 
-/// One dies in the middle of its turn, while another waits for that turn.
+/// One writer dies while it holds the write lock and another waits for that lock.
 #[test]
-fn killed_writers_lose_nothing_they_were_promised() {
+fn killed_writers_lose_no_acknowledged_version() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     drop(support::create_real_vault(&path));
@@ -64,11 +64,11 @@ fn killed_writers_lose_nothing_they_were_promised() {
     }
 }
 
-/// The system calls by which SQLite changes the vault file and its log, also when the last user closes them.
+/// The system calls by which SQLite changes the vault file and its log, including those on the last close.
 const CALLS: &str = "pwrite64,fdatasync,fsync,ftruncate,?unlink,unlinkat";
 
 #[test]
-fn a_writer_killed_at_any_system_call_loses_nothing_it_was_promised() {
+fn writer_killed_at_any_system_call_loses_no_acknowledged_version() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     let vault = support::create_real_vault(&path);
@@ -84,13 +84,13 @@ fn a_writer_killed_at_any_system_call_loses_nothing_it_was_promised() {
         worker.end()
     };
     let (trace, mut acks) = (scratch.join("trace"), Vec::new());
-    // The first run adds the files, the second makes as many calls as those that are killed.
+    // The first run adds the files; the second makes as many calls as the runs that are killed.
     for _ in 0..2 {
         let (status, whole) = write(&trace, &[]);
         assert!(status.success() && whole.acks().len() == 3, "{status}: {whole:?}");
         acks.extend(whole.acks());
     }
-    // strace counts the calls of each thread; one thread does all of this.
+    // strace counts the calls per thread; a single thread makes all of these.
     let trace = std::fs::read_to_string(&trace).unwrap();
     let thread = trace.split(' ').next().unwrap();
     let calls = trace.lines().filter_map(|line| line.strip_prefix(thread)?.trim_start().split_once('('));
@@ -108,15 +108,15 @@ fn a_writer_killed_at_any_system_call_loses_nothing_it_was_promised() {
         assert_all_there(&vault, "main", &acks);
         support::assert_clean(&vault);
     }
-    // Closing a vault makes next to no calls.
+    // Closing a vault makes hardly any calls.
     assert!(
         kept.is_superset(&HashSet::from([0, 1, 2])),
-        "kills came before and between the commits: {kept:?}"
+        "expected kills before and between the commits: {kept:?}"
     );
 }
 
 #[test]
-fn killed_imports_leave_a_whole_vault_and_a_cache_that_does_not_lie() {
+fn killed_imports_leave_vault_and_stat_cache_intact() {
     let scratch = Scratch::new();
     let (path, dir, cache) = (scratch.join("vault.db"), scratch.dir("dir"), scratch.join("stat-cache"));
     drop(support::create_real_vault(&path));
@@ -129,7 +129,7 @@ fn killed_imports_leave_a_whole_vault_and_a_cache_that_does_not_lie() {
     let vault = support::open_vault(&path);
     assert_all_there(&vault, "main", &acks);
     support::assert_clean(&vault);
-    // The cache of a killed import must not hide what changed after the last good one.
+    // The cache of a killed import must not hide changes since the last successful one.
     support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     support::export(&vault, "main", &scratch.join("out"));
     snapshot::assert_same(&dir, &scratch.join("out"));
@@ -137,7 +137,7 @@ fn killed_imports_leave_a_whole_vault_and_a_cache_that_does_not_lie() {
 }
 
 #[test]
-fn a_killed_sweep_takes_nothing_that_is_in_use() {
+fn killed_sweep_deletes_no_object_in_use() {
     let scratch = Scratch::new();
     let (path, dir) = (scratch.join("vault.db"), scratch.dir("dir"));
     support::many_files(&dir, 40);
@@ -160,7 +160,7 @@ fn a_killed_sweep_takes_nothing_that_is_in_use() {
     vault.gc(&|_| {}).unwrap();
     support::assert_clean(&vault);
     let usage = vault.read().unwrap().usage().unwrap();
-    assert!(usage.file_bytes < 3 << 20, "garbage of killed sweeps stays: {usage:?}");
+    assert!(usage.file_bytes < 3 << 20, "garbage of killed sweeps was not removed: {usage:?}");
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -169,7 +169,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_killed_export_leaves_nothing_half_written() {
+fn killed_export_leaves_no_partial_output() {
     let scratch = Scratch::new();
     let (path, dir, dest) = (scratch.join("vault.db"), scratch.dir("dir"), scratch.dir("dest"));
     support::many_files(&dir, 60);
@@ -178,21 +178,21 @@ fn a_killed_export_leaves_nothing_half_written() {
     support::import(&vault, &dir);
     let settings = [("VAULT", path.to_str().unwrap()), ("DEST", dest.to_str().unwrap())];
     let acks = kill_at_points(&scratch, kills(), "export", &settings, |moment| {
-        // Each export sweeps what the dead ones before it left.
+        // Each export removes the leftovers of the killed ones before it.
         let found = names(&dest);
         let is_out = |name: &&String| name.starts_with("out-");
         assert_eq!(found.iter().filter(is_out).count(), 1, "killed at {moment}: {found:?}");
         assert_eq!(found.iter().filter(|name| !is_out(name)).count(), 1, "killed at {moment}: {found:?}");
     });
-    assert_eq!(acks.len(), 1, "only the one that was not killed came to its end");
+    assert_eq!(acks.len(), 1, "only the export that was not killed finishes");
     snapshot::assert_same(&dir, Path::new(&acks[0]));
     support::export(&vault, "main", &dest.join("out-last"));
-    assert!(names(&dest).iter().all(|name| name.starts_with("out-")), "the next export swept nothing");
+    assert!(names(&dest).iter().all(|name| name.starts_with("out-")), "the next export removed nothing");
     snapshot::assert_same(&dir, &dest.join("out-last"));
 }
 
 #[test]
-fn a_killed_build_leaves_a_base_that_is_whole_or_none() {
+fn killed_build_leaves_a_complete_base_or_no_base() {
     let scratch = Scratch::new();
     let (path, dir, cache) = (scratch.join("vault.db"), scratch.dir("dir"), scratch.dir("cache"));
     support::many_files(&dir, 60);
@@ -209,16 +209,20 @@ fn a_killed_build_leaves_a_base_that_is_whole_or_none() {
             let base = cache.join("base").join(base);
             assert!(base.join("sealed").is_file(), "{moment}: a base is visible without its seal");
             let differences = snapshot::differences(&original, &snapshot::take(&base.join("root")));
-            assert!(differences.is_empty(), "{moment}: a visible base is not whole: {differences:#?}");
+            assert!(differences.is_empty(), "{moment}: a visible base is incomplete: {differences:#?}");
         }
         if built.is_empty() {
             absent += 1
         } else {
             whole += 1
         }
-        // Each begins with an empty cache.
+        // Each starts with an empty cache.
         bases.evict(0).unwrap();
-        assert_eq!(names(&cache.join("base")), [""; 0], "{moment}: leftovers of a dead builder stay");
+        assert_eq!(
+            names(&cache.join("base")),
+            [""; 0],
+            "{moment}: leftovers of a dead builder were not removed"
+        );
     });
     assert!(absent > 0 && whole > 0, "{absent} kills left no base, {whole} left one");
     let base =

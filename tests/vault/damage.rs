@@ -1,4 +1,4 @@
-//! Damage to a vault: it is found, never passed on, kept apart from what is whole, and healed.
+//! Damage to a vault: it is found, never passed on, kept apart from intact data, and healed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use avfs_vault::write_out::Unwritten;
 use crate::support;
 use crate::support::{Scratch, main_fork, reference, snapshot};
 
-/// A vault that is damaged again and again, in copies; and what it exports.
+/// A vault that is damaged repeatedly, in copies, and its exports.
 struct Sample {
     scratch: Scratch,
     now: PathBuf,
@@ -36,7 +36,7 @@ impl Sample {
         Self { scratch, now, first }
     }
 
-    /// A copy in which a statement has changed rows, and a directory for what is exported.
+    /// A copy in which a statement changed rows, and a directory for exports.
     #[track_caller]
     fn damaged(&self, what: &str, statement: &str) -> (Scratch, Vault) {
         let scratch = Scratch::new();
@@ -69,8 +69,8 @@ const DAMAGES: [(&str, &str); 16] = [
         "a byte of a compressed blob",
         "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'00ff00' || substr(data, 24) AS BLOB) WHERE codec = 1",
     ),
-    ("a blob cut off", "UPDATE blob SET data = substr(data, 1, length(data) / 2) WHERE codec < 2"),
-    ("a blob emptied", "UPDATE blob SET data = x'' WHERE codec = 1"),
+    ("a truncated blob", "UPDATE blob SET data = substr(data, 1, length(data) / 2) WHERE codec < 2"),
+    ("an emptied blob", "UPDATE blob SET data = x'' WHERE codec = 1"),
     ("a blob's size", "UPDATE blob SET size = size + 1 WHERE codec < 2"),
     ("a blob's codec", "UPDATE blob SET codec = 0 WHERE codec = 1"),
     ("a blob as text", "UPDATE blob SET data = CAST(data AS TEXT) WHERE codec = 1"),
@@ -79,9 +79,9 @@ const DAMAGES: [(&str, &str); 16] = [
         "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'00' AS BLOB) WHERE codec = 2",
     ),
     ("a chunk list's length", "UPDATE blob SET size = size - 1 WHERE codec = 2"),
-    ("chunks gone", "DELETE FROM blob WHERE codec = 0 AND size > 10000"),
-    ("blobs gone", "DELETE FROM blob WHERE codec = 1"),
-    ("blobs changed for each other", "UPDATE blob SET digest = randomblob(32) WHERE codec = 1"),
+    ("missing chunks", "DELETE FROM blob WHERE codec = 0 AND size > 10000"),
+    ("missing blobs", "DELETE FROM blob WHERE codec = 1"),
+    ("wrong digests of blobs", "UPDATE blob SET digest = randomblob(32) WHERE codec = 1"),
     (
         "trees",
         "UPDATE tree SET data = CAST(substr(data, 1, length(data) - 1) || x'7f' AS BLOB) WHERE length(data) > 200",
@@ -90,8 +90,8 @@ const DAMAGES: [(&str, &str); 16] = [
         "a page of a directory's tree",
         "UPDATE tree SET data = zeroblob(length(data)) WHERE id = (SELECT min(id) FROM tree WHERE length(data) > 200)",
     ),
-    ("trees gone", "DELETE FROM tree WHERE length(data) > 200"),
-    ("a tree for another", "UPDATE tree SET data = (SELECT data FROM tree ORDER BY id LIMIT 1)"),
+    ("missing trees", "DELETE FROM tree WHERE length(data) > 200"),
+    ("swapped trees", "UPDATE tree SET data = (SELECT data FROM tree ORDER BY id LIMIT 1)"),
 ];
 
 fn root_of_main(vault: &Vault) -> avfs_vault::Result<DirRef> {
@@ -99,14 +99,14 @@ fn root_of_main(vault: &Vault) -> avfs_vault::Result<DirRef> {
     root_of(&version)
 }
 
-/// Every way to damage a row is seen by a full check, and by whoever reads what is damaged.
+/// Every kind of damage to a row is found by a full check, and by any reader of the damaged data.
 #[test]
 fn damaged_rows_are_found_and_never_returned() {
     let sample = Sample::new();
     for (what, statement) in DAMAGES {
         let (scratch, vault) = sample.damaged(what, statement);
         let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
-        assert!(!report.findings.is_empty(), "{what} went unnoticed");
+        assert!(!report.findings.is_empty(), "{what} was not noticed");
         let exported = root_of_main(&vault).and_then(|root| {
             let options = ExportOptions {
                 overwrite: Overwrite::Refuse,
@@ -136,19 +136,19 @@ fn damaged_history_is_found() {
         ("a content digest", "UPDATE version SET content_root = zeroblob(32) WHERE id = 2"),
         ("totals", "UPDATE version SET entries = entries + 1 WHERE id = 2"),
         ("parents", "UPDATE version SET parents = x'' WHERE id = 2"),
-        ("a parent gone", "DELETE FROM version WHERE id = 2"),
+        ("a missing parent", "DELETE FROM version WHERE id = 2"),
         ("a cycle", "UPDATE version SET parents = (SELECT head FROM fork WHERE name = 'main') WHERE id = 2"),
-        ("a head that is nowhere", "UPDATE fork SET head = randomblob(32)"),
-        ("a checkpoint that is nowhere", "UPDATE checkpoint SET version = randomblob(32)"),
-        ("a checkpoint of no fork", "UPDATE checkpoint SET fork = 'gone'"),
+        ("a missing head", "UPDATE fork SET head = randomblob(32)"),
+        ("a checkpoint of a missing version", "UPDATE checkpoint SET version = randomblob(32)"),
+        ("a checkpoint of a missing fork", "UPDATE checkpoint SET fork = 'gone'"),
         ("a pruned checkpoint", "UPDATE version SET pruned_at = 1"),
     ];
     let sample = Sample::new();
     for (what, statement) in damages {
         let (_scratch, vault) = sample.damaged(what, statement);
         let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
-        assert!(!report.findings.is_empty(), "{what} went unnoticed");
-        // A cycle ends a walk through the history instead of keeping it for ever.
+        assert!(!report.findings.is_empty(), "{what} was not noticed");
+        // A cycle ends a walk through the history with an error instead of looping.
         let reader = vault.read().unwrap();
         let head = vault.fork(&main_fork()).unwrap().head;
         assert!(History::new(&*reader, head).count() <= 4);
@@ -159,7 +159,7 @@ fn checked(vault: &Vault) -> Report {
     vault.fsck(Thoroughness::Full, &Meter::default()).unwrap()
 }
 
-/// Blobs and trees that were put back.
+/// Returns how many blobs and trees were restored.
 fn heal(vault: &Vault, from: &Path) -> (usize, usize) {
     let options = ImportOptions {
         on_trouble: OnTrouble::KeepGoing,
@@ -172,9 +172,9 @@ fn heal(vault: &Vault, from: &Path) -> (usize, usize) {
     (healed.blobs.len(), healed.trees.len())
 }
 
-/// What is whole can be had, with the names of the rest, and the rest is put back by who still has it.
+/// Intact data can be exported, with a list of the rest; the rest is healed from a directory that still has it.
 #[test]
-fn what_is_whole_is_written_and_the_rest_is_healed() {
+fn intact_data_is_exported_and_the_rest_is_healed() {
     let sample = Sample::new();
     for (what, statement) in DAMAGES {
         let (scratch, vault) = sample.damaged(what, statement);
@@ -193,17 +193,17 @@ fn what_is_whole_is_written_and_the_rest_is_healed() {
             Ok(_) => {
                 let unwritten: Vec<String> =
                     unwritten.into_sorted().into_iter().map(|(path, _)| path.to_string()).collect();
-                assert!(!unwritten.is_empty(), "{what}: nothing is said to be left out");
+                assert!(!unwritten.is_empty(), "{what}: nothing is listed as left out");
                 let [there, whole] = [&rest, now].map(|dir| snapshot::take(dir));
                 for difference in snapshot::differences(&whole, &there) {
-                    // Of a directory that lost a page its path is told, as are those of single files.
+                    // For a directory that lost a page its own path is listed, otherwise the paths of single files.
                     let told = unwritten.iter().any(|path| path == "." || difference.contains(path.as_str()));
-                    assert!(told, "{what}: {difference} and not in {unwritten:?}");
+                    assert!(told, "{what}: {difference} is not in {unwritten:?}");
                 }
             }
-            // Without the top page there is nothing to begin with.
+            // Without the top page nothing can be exported.
             Err(error) => {
-                assert!(["trees", "trees gone", "a tree for another"].contains(&what), "{what}: {error}");
+                assert!(["trees", "missing trees", "swapped trees"].contains(&what), "{what}: {error}");
                 assert!(!rest.exists());
             }
         }
@@ -213,17 +213,17 @@ fn what_is_whole_is_written_and_the_rest_is_healed() {
         assert_eq!(heal(&vault, now), (0, 0), "{what}: {of_now:?}, {of_first:?}");
         support::export(&vault, "main", &scratch.join("healed"));
         snapshot::assert_same(now, &scratch.join("healed"));
-        // No directory is left that has the empty one every vault begins with.
-        if what != "a tree for another" {
+        // No directory is left that contains the empty directory that every vault starts with.
+        if what != "swapped trees" {
             assert_eq!(checked(&vault).findings, [], "{what}");
         }
-        assert_eq!(vault.read().unwrap().version_ids().unwrap().len(), versions, "healing is no version");
+        assert_eq!(vault.read().unwrap().version_ids().unwrap().len(), versions, "healing added a version");
     }
 }
 
-/// A row that is put back stays where it was: a sweep takes what has a lower number for older.
+/// A restored row keeps its id: a sweep treats rows with lower ids as older.
 #[test]
-fn healing_changes_nothing_but_what_is_broken() {
+fn healing_changes_only_damaged_rows() {
     let scratch = Scratch::new();
     let (file, vault) = sample(&scratch);
     let now = scratch.join("now");
@@ -240,7 +240,7 @@ fn healing_changes_nothing_but_what_is_broken() {
                 UPDATE tree SET data = zeroblob(length(data)) WHERE id % 3 = 0";
     support::sql(&file).execute_batch(hurt).unwrap();
     assert!(["blob", "tree"].map(rows) != before);
-    // What was written since is nobody's concern.
+    // Files added to the directory since then are ignored.
     fs::write(now.join("new"), "nothing of the vault").unwrap();
     let vault = support::open_vault(&file);
     let head = vault.fork(&main_fork()).unwrap().head;
@@ -252,16 +252,16 @@ fn healing_changes_nothing_but_what_is_broken() {
     assert_eq!(seen.last().map(String::as_str), Some("vault.heal"), "{seen:?}");
     drop(vault);
     let [blobs, trees] = ["blob", "tree"].map(rows);
-    assert!(blobs == before[0], "a blob is not what it was");
+    assert!(blobs == before[0], "a blob differs");
     let shape = |rows: &[(i64, Vec<u8>, Vec<u8>)]| -> Vec<(i64, Vec<u8>)> {
         rows.iter().map(|(id, digest, _)| (*id, digest.clone())).collect()
     };
     assert_eq!(shape(&trees), shape(&before[1]));
 }
 
-/// Nothing is built on what is damaged by who has the content at hand.
+/// An import that has the content replaces damaged objects instead of building on them.
 #[test]
-fn what_is_imported_again_is_whole() {
+fn importing_again_repairs_damaged_content() {
     let sample = Sample::new();
     for (what, statement) in DAMAGES {
         let (scratch, vault) = sample.damaged(what, statement);
@@ -275,10 +275,10 @@ fn what_is_imported_again_is_whole() {
     }
 }
 
-/// A check reads what versions need. What no version needs any more may be damaged without anyone noticing; the stat cache
-/// of the version that did does not vouch for it.
+/// A check reads the objects that versions need. Damage to objects that no version needs any more is not noticed;
+/// the stat cache of the version that needed them must not vouch for them.
 #[test]
-fn what_was_pruned_and_damaged_is_not_built_on() {
+fn import_does_not_build_on_pruned_and_damaged_objects() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_real_vault(&file);
@@ -289,7 +289,7 @@ fn what_was_pruned_and_damaged_is_not_built_on() {
         |vault: &Vault| support::try_import(vault, &dir, Some(&cache), OnTrouble::Fail).unwrap().scanned;
     assert_eq!(import(&vault).files_read, 30);
     assert_eq!(import(&vault).files_read, 0);
-    // The fork goes on without these files.
+    // The fork continues without these files.
     support::import(&vault, &scratch.dir("empty"));
     vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
     drop(vault);
@@ -307,8 +307,8 @@ fn what_was_pruned_and_damaged_is_not_built_on() {
     support::assert_clean(&vault);
 }
 
-/// Damages every page that no version needs; tells how many there are.
-fn damage_what_is_not_needed(file: &Path) -> usize {
+/// Damages every page that no version needs; returns how many there are.
+fn damage_unneeded_pages(file: &Path) -> usize {
     let sql = support::sql(file);
     let mut statement = sql.prepare("SELECT id, data FROM tree").unwrap();
     let rows: Vec<(i64, Vec<u8>)> = statement
@@ -331,13 +331,13 @@ fn damage_what_is_not_needed(file: &Path) -> usize {
     damaged
 }
 
-/// Where something cannot be read the directory alone is no version's tree: its pages are needed by nobody either.
+/// If a file cannot be read, the scanned directory alone is not the tree of any version: no version needs its pages.
 #[test]
-fn pages_beside_what_cannot_be_read_are_not_built_on() {
+fn import_does_not_build_on_damaged_pages_beside_an_unreadable_file() {
     let scratch = Scratch::new();
     if support::is_root() {
         return support::skip(
-            "damage::pages_beside_what_cannot_be_read_are_not_built_on",
+            "damage::import_does_not_build_on_damaged_pages_beside_an_unreadable_file",
             "root ignores modes",
         );
     }
@@ -354,12 +354,12 @@ fn pages_beside_what_cannot_be_read_are_not_built_on() {
     let known = import(&vault).committed.version.root;
     assert_eq!(import(&vault).scanned.files_read, 0);
     drop(vault);
-    assert!(damage_what_is_not_needed(&file) > 0);
+    assert!(damage_unneeded_pages(&file) > 0);
     let vault = support::open_vault(&file);
     assert_eq!(import(&vault).committed.version.root, known);
     support::assert_clean(&vault);
-    // Nor are they when what was missing is gone and nothing else tells.
-    damage_what_is_not_needed(&file);
+    // Nor are they if the unreadable file is deleted and no timestamp shows it.
+    damage_unneeded_pages(&file);
     let time = fs::metadata(dir.join("d000")).unwrap().modified().unwrap();
     fs::remove_file(dir.join("d000/f00003")).unwrap();
     fs::File::open(dir.join("d000")).unwrap().set_modified(time).unwrap();

@@ -1,4 +1,4 @@
-//! Trees deeper, and paths longer, than a system call takes.
+//! Trees deeper, and paths longer, than a system call accepts.
 
 use std::fs;
 use std::fs::File;
@@ -23,7 +23,7 @@ fn open_dir(at: &OwnedFd, name: &str) -> OwnedFd {
     rustix::fs::openat(at, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
 }
 
-/// A chain of directories with a file at its end; gives the path of the last one.
+/// A chain of directories with a file at its end; returns the path of the last directory.
 fn deep(dir: &Path, name: &str, levels: usize) -> Vec<u8> {
     let mut at = rustix::fs::open(dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
     for _ in 0..levels {
@@ -37,13 +37,13 @@ fn deep(dir: &Path, name: &str, levels: usize) -> Vec<u8> {
 }
 
 #[test]
-fn more_levels_than_files_may_be_open_come_back() {
+fn tree_deeper_than_the_open_files_limit_round_trips() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     let levels = support::usual_or_long(1100, 3000);
     deep(&dir, "d", levels);
     let vault = assert_round_trip(&scratch, &dir);
-    // And can be edited, compared and swept.
+    // They can be edited, compared and swept.
     let bottom = format!("{}/bottom", vec!["d"; levels].join("/"));
     support::write(&vault, &bottom, b"changed");
     let (before, after) = (support::root(&vault, "main~1"), support::root(&vault, "main"));
@@ -56,16 +56,16 @@ fn more_levels_than_files_may_be_open_come_back() {
 }
 
 #[test]
-fn paths_of_twelve_thousand_bytes_come_back() {
+fn paths_of_twelve_thousand_bytes_round_trip() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     assert!(deep(&dir, &"x".repeat(250), 50).len() > 12_000);
     assert_round_trip(&scratch, &dir);
 }
 
-/// Where few files may be open, or a tree is closed to its owner, an interrupted export still cleans up.
+/// An interrupted export cleans up even with a low limit on open files, or a tree that its owner cannot access.
 #[test]
-fn a_stopped_export_of_a_deep_tree_leaves_nothing() {
+fn interrupted_export_of_a_deep_tree_leaves_nothing() {
     let scratch = Scratch::new();
     let (dir, dest) = (scratch.dir("dir"), scratch.dir("dest"));
     deep(&dir, &"x".repeat(100), 300);
@@ -82,7 +82,7 @@ fn a_stopped_export_of_a_deep_tree_leaves_nothing() {
     pauses.hold("work#1");
     let mut worker = Worker::paused(&pauses, "export", &settings);
     pauses.wait("work#1", &mut worker.child);
-    // Meanwhile directories are made: as many as a path can name.
+    // Directories are created meanwhile: as many as a path can name.
     let staging = fs::read_dir(&dest).unwrap().next().unwrap().unwrap().path();
     let below: Vec<String> = vec!["x".repeat(100); 30];
     wait_for("directories", || staging.join(below.join("/")).exists());
@@ -90,12 +90,12 @@ fn a_stopped_export_of_a_deep_tree_leaves_nothing() {
     wait_for("the interrupt", || pauses.reached().iter().any(|point| point == "stopped"));
     pauses.release("work#1");
     assert_eq!(worker.finish().refused(), ["interrupted"]);
-    assert_eq!(fs::read_dir(&dest).unwrap().count(), 0, "an interrupted export left something behind");
+    assert_eq!(fs::read_dir(&dest).unwrap().count(), 0, "an interrupted export left files");
 }
 
-/// A tree deeper than a process may have files open, and closed to its owner besides, can be removed again.
+/// A tree deeper than the limit on open files, and not accessible to its owner, can be removed.
 #[test]
-fn a_deep_and_closed_tree_can_be_removed() {
+fn deep_and_inaccessible_tree_can_be_removed() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     deep(&dir, "d", support::usual_or_long(1100, 3000));
@@ -104,9 +104,9 @@ fn a_deep_and_closed_tree_can_be_removed() {
     assert!(!dir.exists());
 }
 
-/// Paths add up with the square of the depth, so that their length is bounded too.
+/// The total length of paths grows with the square of the depth, so path length is bounded too.
 #[test]
-fn a_path_beyond_the_limit_is_refused_and_named() {
+fn path_beyond_the_limit_is_refused_and_named() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     assert!(deep(&dir, &"x".repeat(250), 131).len() > 32 << 10);

@@ -1,4 +1,4 @@
-//! The Nth write fails, for every N: the vault is as it was, and the same thing works when tried again.
+//! The Nth write fails, for every N: the vault is unchanged, and the operation succeeds when repeated.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ use crate::runs::Changes;
 use crate::support::{Scratch, fork, main_fork, path, reference};
 use crate::{runs, support};
 
-/// Everything a user of the vault can see.
+/// Everything that a user of the vault can see.
 #[derive(Debug, PartialEq)]
 struct Seen {
     forks: Vec<ForkRecord>,
@@ -68,7 +68,7 @@ fn look(vault: &Vault) -> Seen {
     }
 }
 
-/// A vault with something of everything in it.
+/// Fills a vault with data of every kind.
 fn furnish(vault: &Vault) {
     let files = (0..40)
         .fold(Changes::default(), |files, n| files.put(&format!("dir/f{n:02}"), &format!("content {n}")));
@@ -176,7 +176,7 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
             }),
         ),
         (
-            "take an apply back",
+            "unapply",
             Box::new(|v| {
                 v.undo_applications(&[application(v, &fork("run-0"), &runs::run_id(200))], "paths=1")
             }),
@@ -217,7 +217,7 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
     ]
 }
 
-/// Fails every write of an operation in turn, and of many writes only some; returns about how many there are.
+/// Fails each write of an operation in turn, or only some of many writes; returns approximately their number.
 #[track_caller]
 fn fail_each(name: &str, vault: &Vault, fuse: &Fuse, operation: &dyn Fn(&Vault) -> Result<()>) -> u32 {
     let before = look(vault);
@@ -239,7 +239,7 @@ fn fail_each(name: &str, vault: &Vault, fuse: &Fuse, operation: &dyn Fn(&Vault) 
         }
         writes += if writes < 30 { 1 } else { support::usual_or_long(9, 1) };
     }
-    panic!("{name} never came to an end");
+    panic!("{name} did not end");
 }
 
 fn faulty(backend: impl Backend + 'static) -> (Vault, Fuse) {
@@ -257,7 +257,7 @@ fn small_host(scratch: &Scratch) -> std::path::PathBuf {
 }
 
 #[test]
-fn any_failed_write_leaves_a_sqlite_vault_as_it_was() {
+fn failed_write_leaves_a_sqlite_vault_unchanged() {
     let scratch = Scratch::new();
     let host = small_host(&scratch);
     for (n, (name, operation)) in operations(&host).into_iter().enumerate() {
@@ -265,12 +265,12 @@ fn any_failed_write_leaves_a_sqlite_vault_as_it_was() {
         let (vault, fuse) = faulty(SqliteBackend::create(&file, OpenOptions::default()).unwrap());
         furnish(&vault);
         let writes = fail_each(name, &vault, &fuse, &operation);
-        assert!(writes >= 3, "{name} has only {writes} writes: the fuse is not in their way");
+        assert!(writes >= 3, "{name} has only {writes} writes: the fuse does not count them");
     }
 }
 
 #[test]
-fn any_failed_write_leaves_a_vault_in_memory_as_it_was() {
+fn failed_write_leaves_a_memory_vault_unchanged() {
     let scratch = Scratch::new();
     let host = small_host(&scratch);
     for (name, operation) in operations(&host) {
@@ -280,9 +280,9 @@ fn any_failed_write_leaves_a_vault_in_memory_as_it_was() {
     }
 }
 
-/// A sweep is many transactions; each may fail, and what is in use is there all the same.
+/// A sweep is many transactions; any of them may fail, and objects in use must still exist.
 #[test]
-fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
+fn failed_write_of_a_sweep_deletes_no_object_in_use() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let (vault, fuse) = faulty(SqliteBackend::create(&file, OpenOptions::default()).unwrap());
@@ -302,7 +302,7 @@ fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
         let outcome = vault.gc(&|_| {});
         let ended = fuse.disarm();
         let seen = look(&vault);
-        // Only the record of the sweep itself may be added.
+        // Only the audit row of the sweep itself may be added.
         assert_eq!(Seen { audit_rows: before.audit_rows, ..seen }, before);
         support::assert_clean(&vault);
         if ended {
@@ -316,16 +316,16 @@ fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
     assert!(failures >= 6, "the sweep has only {failures} writes");
     let usage = vault.read().unwrap().usage().unwrap();
     assert!(usage.file_bytes + 1_000_000 < usage_before.file_bytes, "{usage:?} after {usage_before:?}");
-    // What was swept is not looked for: the next sweep finds nothing more.
+    // Swept objects are gone: the next sweep finds nothing more.
     assert_eq!(vault.gc(&|_| {}).unwrap(), avfs_vault::gc::Swept::default());
 }
 
-/// An import of many files is many transactions before the one that counts.
+/// An import of many files is many transactions before the final one.
 #[test]
-fn an_import_that_fails_between_its_batches_leaves_no_trace_that_counts() {
+fn import_that_fails_between_batches_has_no_visible_effect() {
     let scratch = Scratch::new();
     let host = scratch.dir("host");
-    // Of many files, or of many bytes.
+    // Many files, or many bytes.
     let (few, step) = (support::usual_or_long(24, 0), support::usual_or_long(4, 601));
     (0..few).for_each(|n| std::fs::write(host.join(n.to_string()), support::noise(n, 900_000)).unwrap());
     support::many_files(&host, support::usual_or_long(0, 4500));
@@ -338,7 +338,7 @@ fn an_import_that_fails_between_its_batches_leaves_no_trace_that_counts() {
         support::try_import(vault, &host, Some(&cache), OnTrouble::Fail).map(|done| done.committed)
     };
     let mut failures = 0;
-    // What an attempt has stored is not stored again by the next, so their writes become fewer.
+    // Objects stored by one attempt are not stored again by the next, so later attempts write less.
     for writes in (0..4800).step_by(step) {
         fuse.arm(writes);
         let outcome = import(&vault);

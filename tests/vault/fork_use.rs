@@ -1,4 +1,4 @@
-//! How forks are used: what each alone holds is what a gc gives back, and what ends goes.
+//! Disk use of forks: the bytes a fork alone holds are those that gc frees, and expired forks are deleted.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn stored(vault: &Vault) -> u64 {
     usage.blob_stored_bytes + usage.tree_bytes
 }
 
-/// Forks that share much, little and nothing, with a large file in chunks and a checkpoint beside the head.
+/// Forks that share much, little and nothing, with a large chunked file and a checkpoint besides the head.
 fn furnish(vault: &Vault) {
     let large = support::noise(1, 3 << 20);
     write(vault, "main", "shared", b"in all of them");
@@ -58,21 +58,21 @@ fn furnish(vault: &Vault) {
 }
 
 #[test]
-fn what_a_fork_holds_alone_comes_back_when_it_is_deleted() {
+fn deleting_a_fork_frees_the_bytes_that_it_alone_holds() {
     let scratch = Scratch::new();
     for (name, shared) in
         [("same", true), ("edits", true), ("twig", false), ("restored", false), ("alone", false)]
     {
         let vault = support::create_vault(&scratch.join(&format!("{name}.db")));
         furnish(&vault);
-        let told = uses(&vault)[name].held_bytes.unwrap();
+        let held = uses(&vault)[name].held_bytes.unwrap();
         let before = stored(&vault);
         vault.delete_fork(&fork(name), Deletion::Forced).unwrap();
         vault.gc(&|_| {}).unwrap();
-        assert_eq!(before - stored(&vault), told, "{name}");
-        assert_eq!(told == 0, shared, "{name} holds {told}");
+        assert_eq!(before - stored(&vault), held, "{name}");
+        assert_eq!(held == 0, shared, "{name} holds {held}");
     }
-    // Versions without files are held by nobody.
+    // Pruned versions hold nothing.
     let vault = support::create_vault(&scratch.join("pruned.db"));
     furnish(&vault);
     vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
@@ -81,7 +81,7 @@ fn what_a_fork_holds_alone_comes_back_when_it_is_deleted() {
 }
 
 #[test]
-fn forks_are_told_after_what_they_came_from_with_their_last_run() {
+fn forks_are_listed_after_their_parents_with_their_last_run() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("v.db"));
     furnish(&vault);
@@ -109,11 +109,11 @@ fn forks_are_told_after_what_they_came_from_with_their_last_run() {
     assert!(all.iter().all(|used| used.held_bytes.is_none()));
     assert_eq!(uses(&vault)["twig"].last_run.as_ref().map(|run| run.id.clone()), Some(run_id(2)));
     assert_eq!(uses(&vault)["main"].last_run, None);
-    // Another fork of the same name has not run anything.
+    // A new fork of the same name has no runs.
     vault.delete_fork(&twig, Deletion::Forced).unwrap();
     make(&vault, "twig", "main");
     assert_eq!(uses(&vault)["twig"].last_run, None);
-    // A fork that was made for a run is younger than the run.
+    // A fork that was created for a run is newer than the run.
     let (name, parent) = (ForkName::of_run(&run_id(3)), main_fork());
     let base = vault.fork(&parent).unwrap().head;
     let life = Life::Ephemeral { expires_at: support::START.plus_seconds(1_000_000) };
@@ -124,7 +124,7 @@ fn forks_are_told_after_what_they_came_from_with_their_last_run() {
 }
 
 #[test]
-fn a_fork_whose_day_has_come_goes_unless_it_is_wanted() {
+fn expired_forks_are_deleted_unless_in_use_or_labelled() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("v.db"));
     let life = |seconds| Life::Ephemeral { expires_at: vault.now().plus_seconds(seconds) };
@@ -141,16 +141,16 @@ fn a_fork_whose_day_has_come_goes_unless_it_is_wanted() {
     assert_eq!((last.action.as_str(), last.subject.as_str()), ("fork.expire", "over"));
     let count = rows().len();
     assert_eq!(vault.expire_forks(&[fork("used")]).unwrap(), []);
-    assert_eq!(rows().len(), count, "where none goes nothing is written");
+    assert_eq!(rows().len(), count, "an audit row without an expired fork");
     assert_eq!(vault.gc(&|_| {}).unwrap().forks, 1);
     let left: Vec<String> = vault.forks().unwrap().iter().map(|fork| fork.name.to_string()).collect();
     assert_eq!(left, ["main", "labelled", "later"]);
     support::assert_clean(&vault);
 }
 
-/// The name of a fork may come again, also beneath what came from the first one of that name.
+/// The name of a fork may be reused, even for a fork of a fork of its first owner.
 #[test]
-fn every_fork_is_told_and_beneath_what_it_came_from() {
+fn every_fork_is_listed_below_its_parent() {
     let scratch = Scratch::new();
     let vault = support::create_real_vault(&scratch.join("vault.db"));
     let told = |vault: &Vault| -> Vec<(String, u64)> {

@@ -1,4 +1,4 @@
-//! The file itself: vaults of this format open for ever, what is not a vault is told apart, damage never panics.
+//! The file itself: foreign files are detected, damage never panics, and vaults can be read without write access.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -35,7 +35,7 @@ fn assert_refused(path: &Path, expected: &str) {
 }
 
 #[test]
-fn what_is_not_a_vault_is_told_apart_and_left_alone() {
+fn foreign_files_are_detected_and_left_unchanged() {
     let scratch = Scratch::new();
     let text = scratch.join("text");
     fs::write(&text, "just some text, longer than the header of a database has to be\n".repeat(50)).unwrap();
@@ -61,7 +61,7 @@ fn what_is_not_a_vault_is_told_apart_and_left_alone() {
 }
 
 #[test]
-fn a_newer_vault_is_refused_and_left_alone() {
+fn newer_vault_is_refused_and_left_unchanged() {
     let scratch = Scratch::new();
     let file = golden(&scratch);
     support::sql(&file).pragma_update(None, "user_version", FORMAT + 1).unwrap();
@@ -75,7 +75,7 @@ fn a_newer_vault_is_refused_and_left_alone() {
     assert!(fs::read(&file).unwrap() == before);
 }
 
-/// Everything a reader could do with a damaged vault. Only the outcome counts: it must not panic.
+/// Everything that a reader could do with a damaged vault. Only the outcome counts: it must not panic.
 fn use_up(file: &Path, out: &Path) -> Result<bool> {
     let vault = open(file)?;
     let report = vault.fsck(Thoroughness::Full, &Meter::default())?;
@@ -97,7 +97,7 @@ fn use_up(file: &Path, out: &Path) -> Result<bool> {
 }
 
 #[test]
-fn a_vault_cut_short_is_refused_or_found_out() {
+fn truncated_vault_is_refused_or_reported_as_damaged() {
     let scratch = Scratch::new();
     let file = golden(&scratch);
     let whole = fs::read(&file).unwrap();
@@ -121,18 +121,18 @@ fn a_vault_cut_short_is_refused_or_found_out() {
         let cut_file = scratch.join(&format!("cut-{n}.db"));
         fs::write(&cut_file, &whole[..cut]).unwrap();
         let outcome = use_up(&cut_file, &scratch.join(&format!("out-{n}")));
-        assert!(!matches!(outcome, Ok(true)), "a vault cut at {cut} passes for whole");
+        assert!(!matches!(outcome, Ok(true)), "a vault cut at {cut} passes as intact");
     }
 }
 
 #[test]
-fn a_flipped_byte_anywhere_never_panics_nor_passes_for_content() {
+fn flipped_byte_never_panics_or_changes_content_unnoticed() {
     let scratch = Scratch::new();
     let file = golden(&scratch);
     let whole = fs::read(&file).unwrap();
     let expected = GOLDEN_6_LISTING.split("--\n").next().unwrap();
     let (mut refused, mut found, mut harmless) = (0, 0, 0);
-    // Every page is hit, in two places and more.
+    // Every page is hit at least twice.
     for (n, at) in (0..whole.len()).step_by(support::usual_or_long(4111, 457)).enumerate() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0xff;
@@ -144,11 +144,7 @@ fn a_flipped_byte_anywhere_never_panics_nor_passes_for_content() {
             Ok(false) => found += 1,
             Ok(true) => {
                 harmless += 1;
-                assert_eq!(
-                    describe(&out),
-                    expected,
-                    "byte {at} changed what is exported, and nobody noticed"
-                );
+                assert_eq!(describe(&out), expected, "byte {at} changed the export unnoticed");
             }
         }
         for leftover in ["", "-wal", "-shm", "-lock", "-use", "-gate"] {
@@ -159,9 +155,9 @@ fn a_flipped_byte_anywhere_never_panics_nor_passes_for_content() {
 }
 
 #[test]
-fn a_vault_that_cannot_be_written_can_be_read() {
+fn read_only_vault_can_be_read() {
     if support::is_root() {
-        support::skip("format::a_vault_that_cannot_be_written_can_be_read", "root ignores modes");
+        support::skip("format::read_only_vault_can_be_read", "root ignores modes");
         return;
     }
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -180,7 +176,7 @@ fn a_vault_that_cannot_be_written_can_be_read() {
         set(&file, file_mode);
         set(&scratch.join("place"), dir_mode);
         let what = format!("file {file_mode:o} in directory {dir_mode:o}, {on_close:?}");
-        // The log lies beside the file, not beside a link to it.
+        // The log is next to the file, not next to a symlink to it.
         std::os::unix::fs::symlink(&file, scratch.join("link")).unwrap();
         let by_link = open(&scratch.join("link")).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         support::export(&by_link, "main", &scratch.join("out-by-link"));
@@ -211,7 +207,7 @@ fn a_vault_that_cannot_be_written_can_be_read() {
 }
 
 #[test]
-fn two_makers_of_one_vault_make_one() {
+fn concurrent_creation_makes_one_vault() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let made: Vec<Result<Vault>> = std::thread::scope(|scope| {
@@ -233,9 +229,9 @@ fn two_makers_of_one_vault_make_one() {
     assert_eq!(strays, Vec::<String>::new());
 }
 
-/// Another process makes the vault while this one has only begun, or is about to give its file the name.
+/// Another process creates the vault while this one is starting, or is about to rename its file into place.
 #[test]
-fn a_vault_that_was_made_meanwhile_stays() {
+fn vault_created_meanwhile_is_not_replaced() {
     let code = BackendError::Exists { path: "v".into() }.code();
     for point in ["vault-begun", "publish"] {
         let scratch = Scratch::new();
@@ -255,9 +251,9 @@ fn a_vault_that_was_made_meanwhile_stays() {
     }
 }
 
-/// SQLite would take the log of a vault that is gone for that of the new one.
+/// SQLite would use the leftover log of a deleted vault as the log of the new one.
 #[test]
-fn a_new_vault_has_nothing_of_one_that_was_there() {
+fn new_vault_ignores_the_log_of_a_deleted_one() {
     let scratch = Scratch::new();
     let options = OpenOptions { on_close: OnClose::LeaveLog, ..OpenOptions::default() };
     let old = scratch.join("old.db");
@@ -273,7 +269,7 @@ fn a_new_vault_has_nothing_of_one_that_was_there() {
 }
 
 #[test]
-fn a_vault_is_deleted_in_turn_and_nobody_writes_to_it_then() {
+fn deletion_waits_for_writers_and_later_writes_fail() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let (vault, other) = (support::create_vault(&file), open(&file).unwrap());
@@ -295,11 +291,11 @@ fn a_vault_is_deleted_in_turn_and_nobody_writes_to_it_then() {
     support::assert_clean(&open(&file).unwrap());
 }
 
-/// Who may not write reads what is there now, each time anew, and takes nothing for damage that is only new.
+/// A reader without write permission sees the current state at each read, and does not mistake new data for damage.
 #[test]
-fn a_vault_that_others_write_can_be_read_without_rights() {
+fn reader_without_write_permission_sees_new_versions() {
     if support::is_root() {
-        let name = "format::a_vault_that_others_write_can_be_read_without_rights";
+        let name = "format::reader_without_write_permission_sees_new_versions";
         return support::skip(name, "root ignores modes");
     }
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -314,7 +310,8 @@ fn a_vault_that_others_write_can_be_read_without_rights() {
         set(&dir, 0o555);
         let mut reader = Some(open());
         for round in 1..6 {
-            // In one process SQLite gives all who use a log the rights of the first: it is left before it is written.
+            // Within a process SQLite opens a log with the access of its first user: the reader closes before the
+            // write.
             if on_close == OnClose::LeaveLog {
                 drop(reader.take());
             }
@@ -337,12 +334,12 @@ fn a_vault_that_others_write_can_be_read_without_rights() {
     }
 }
 
-/// Who reads without locks while the file is written, and becomes shorter, is told so: no damage, and no signal for
-/// reading beyond its end.
+/// A reader without locks gets an error if the file is written and truncated meanwhile, instead of a report of damage
+/// or a SIGBUS for reading beyond the end of the file.
 #[test]
-fn who_reads_while_the_file_changes_is_told_of_that() {
+fn reader_without_locks_gets_an_error_when_the_file_changes() {
     if support::is_root() {
-        let name = "format::who_reads_while_the_file_changes_is_told_of_that";
+        let name = "format::reader_without_locks_gets_an_error_when_the_file_changes";
         return support::skip(name, "root ignores modes");
     }
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

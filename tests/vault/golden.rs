@@ -1,4 +1,4 @@
-//! Vaults of every format there was: what they hold is found for ever.
+//! Vaults of every past format: their contents stay readable.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -33,31 +33,31 @@ use crate::{runs, support};
 const GOLDEN_1: &[u8] = include_bytes!("../golden/vault-format-1.db.zst");
 const GOLDEN_1_HEAD: &str = include_str!("../golden/vault-format-1.head");
 const GOLDEN_1_LISTING: &str = include_str!("../golden/vault-format-1.txt");
-/// One of format 2: the same, and two runs.
+/// A vault of format 2: the same, and two runs.
 const GOLDEN_2: &[u8] = include_bytes!("../golden/vault-format-2.db.zst");
 const GOLDEN_2_HEAD: &str = include_str!("../golden/vault-format-2.head");
 const GOLDEN_2_LISTING: &str = include_str!("../golden/vault-format-2.txt");
 
-/// One of format 3: also a question and its answer.
+/// A vault of format 3: also an approval and its answer.
 const GOLDEN_3: &[u8] = include_bytes!("../golden/vault-format-3.db.zst");
 const GOLDEN_3_HEAD: &str = include_str!("../golden/vault-format-3.head");
 const GOLDEN_3_LISTING: &str = include_str!("../golden/vault-format-3.txt");
-/// One of format 4: also a recording, a remembered result, and a batch with two runs.
+/// A vault of format 4: also a recording, a remembered result, and a batch with two runs.
 const GOLDEN_4: &[u8] = include_bytes!("../golden/vault-format-4.db.zst");
 const GOLDEN_4_HEAD: &str = include_str!("../golden/vault-format-4.head");
 const GOLDEN_4_LISTING: &str = include_str!("../golden/vault-format-4.txt");
 
-/// One of format 5: also what was written to the directory, and taken out again.
+/// A vault of format 5: also an applied and an unapplied change.
 const GOLDEN_5: &[u8] = include_bytes!("../golden/vault-format-5.db.zst");
 const GOLDEN_5_HEAD: &str = include_str!("../golden/vault-format-5.head");
 const GOLDEN_5_LISTING: &str = include_str!("../golden/vault-format-5.txt");
 
-/// One of format 6: also a run with partial versions.
+/// A vault of format 6: also a run with partial versions.
 const GOLDEN_6: &[u8] = include_bytes!("../golden/vault-format-6.db.zst");
 const GOLDEN_6_HEAD: &str = include_str!("../golden/vault-format-6.head");
 pub const GOLDEN_6_LISTING: &str = include_str!("../golden/vault-format-6.txt");
 
-/// A directory with something of every kind, the same at every making.
+/// A directory with entries of every kind, always the same.
 fn make_golden_dir(dir: &Path) {
     fs::create_dir_all(dir.join("sub/empty")).unwrap();
     fs::write(dir.join("plain"), "plain text\n").unwrap();
@@ -142,8 +142,8 @@ fn golden_batch(vault: &Vault) -> BatchRecord {
     }
 }
 
-/// What format 4 can hold: a recording of three runs, the first with a remembered result, the others for the items of
-/// a batch, of which one failed.
+/// The additions of format 4: a recording of three runs, the first with a remembered result, the others for the items
+/// of a batch, one of which failed.
 fn record_golden_runs(vault: &Vault) {
     let name = RecordingName::parse("golden").unwrap();
     vault.start_recording(Some(&name), None).unwrap();
@@ -165,7 +165,7 @@ fn record_golden_runs(vault: &Vault) {
     vault.stop_recording(Some(&name)).unwrap();
 }
 
-/// A run that was let through by a person.
+/// A run that a user approved.
 fn ask_golden_question(vault: &Vault) -> ApprovalRecord {
     let asking = RunRecord { state: RunState::ApprovalRequired, ..runs::record(3, &main_fork()) };
     let question = Question {
@@ -178,7 +178,7 @@ fn ask_golden_question(vault: &Vault) -> ApprovalRecord {
     vault.answer_approval(&ApprovalPrefix::from(&asked.id), Answer::Approve).unwrap()
 }
 
-/// A run on a fork of its own, and one that changed nothing.
+/// A run on its own fork, and a run without changes.
 fn land_golden_runs(vault: &Vault) {
     let base = vault.fork(&main_fork()).unwrap().head;
     let life = Life::Ephemeral { expires_at: support::START.plus_seconds(1_000_000_000) };
@@ -221,9 +221,9 @@ pub fn describe(dir: &Path) -> String {
     snapshot::take(dir).facts.iter().map(line).collect()
 }
 
-/// Makes the golden files anew, where somebody asks for it: for a new format, beside the old one.
+/// Regenerates the golden files on request: for a new format, beside the old ones.
 #[test]
-fn golden_files_can_be_made() {
+fn golden_vault_can_be_made_and_is_the_same_in_every_format() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     make_golden_vault(&scratch, &file);
@@ -242,7 +242,7 @@ fn golden_files_can_be_made() {
         fs::write(golden.join(format!("vault-format-{FORMAT}.head")), &head).unwrap();
         return;
     }
-    // What is made today is what was made then: same ids, same files, in every format.
+    // A vault made now equals the old ones in every format: same ids, same files.
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_6_HEAD, GOLDEN_6_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_5_HEAD, GOLDEN_5_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_4_HEAD, GOLDEN_4_LISTING));
@@ -266,7 +266,7 @@ fn format_of(file: &Path) -> i64 {
 }
 
 #[test]
-fn a_vault_of_format_6_opens_for_ever() {
+fn vault_of_format_6_opens() {
     let scratch = Scratch::new();
     let file = unpack(&scratch, GOLDEN_6);
     assert_eq!(format_of(&file), 6);
@@ -284,7 +284,7 @@ fn a_vault_of_format_6_opens_for_ever() {
         let made = vault.create_fork(&fork("whole"), &from, Life::Persistent);
         assert!(matches!(made, Err(VaultError::Partial { .. })), "{made:?}");
     }
-    // The mark is part of the id: without it the version is another one.
+    // The mark is part of the id: without it the version has another id.
     let unmarked =
         "UPDATE version SET parents = substr(parents, 33) WHERE length(parents) = 64 AND run IS NOT NULL";
     drop(reader);
@@ -293,7 +293,7 @@ fn a_vault_of_format_6_opens_for_ever() {
 }
 
 #[test]
-fn a_vault_of_format_5_opens_for_ever() {
+fn vault_of_format_5_opens() {
     let scratch = Scratch::new();
     let file = unpack(&scratch, GOLDEN_5);
     assert_eq!(format_of(&file), 5);
@@ -314,7 +314,7 @@ fn a_vault_of_format_5_opens_for_ever() {
 }
 
 #[test]
-fn a_vault_of_format_4_opens_for_ever() {
+fn vault_of_format_4_opens() {
     let scratch = Scratch::new();
     let file = unpack(&scratch, GOLDEN_4);
     assert_eq!(format_of(&file), 4);
@@ -331,13 +331,13 @@ fn a_vault_of_format_4_opens_for_ever() {
     let runs = vault.runs(i64::MAX, 10).unwrap();
     let held: Vec<RunRecord> = runs.into_iter().filter(|run| recording.holds(run)).collect();
     assert_eq!(ids(held), [7, 6, 5].map(runs::run_id));
-    // A result of before is found by its key, with what the command wrote.
+    // A result of the older format is found by its key, with the output of the command.
     let reader = vault.read().unwrap();
     let memo = reader.memo(&golden_parts().key()).unwrap().unwrap();
     assert_eq!((memo.run.clone(), memo.exit_code), (runs::run_id(5), 0));
     assert_eq!(read_output(&*reader, &memo.stdout).unwrap(), b"out\n");
     drop(reader);
-    // A batch of before can be gone on with.
+    // A batch of the older format can be resumed.
     let batch = vault.batch(&BatchPrefix::parse("0707").unwrap()).unwrap();
     assert_eq!(batch, golden_batch(&vault));
     let items = |vault: &Vault| {
@@ -361,7 +361,7 @@ fn a_vault_of_format_4_opens_for_ever() {
 }
 
 #[test]
-fn a_vault_of_format_3_opens_for_ever() {
+fn vault_of_format_3_opens() {
     let scratch = Scratch::new();
     let file = unpack(&scratch, GOLDEN_3);
     assert_eq!(format_of(&file), 3);
@@ -379,7 +379,7 @@ fn a_vault_of_format_3_opens_for_ever() {
 }
 
 #[test]
-fn a_vault_of_format_2_opens_for_ever() {
+fn vault_of_format_2_opens() {
     let scratch = Scratch::new();
     let file = unpack(&scratch, GOLDEN_2);
     assert_eq!(format_of(&file), 2);
@@ -412,9 +412,9 @@ fn a_vault_of_format_2_opens_for_ever() {
 }
 
 #[test]
-fn a_vault_of_an_older_format_that_cannot_be_written_is_read_as_it_is() {
+fn read_only_vault_of_an_older_format_is_read_without_migration() {
     if support::is_root() {
-        let name = "format::a_vault_of_an_older_format_that_cannot_be_written_is_read_as_it_is";
+        let name = "format::read_only_vault_of_an_older_format_is_read_without_migration";
         return support::skip(name, "root ignores modes");
     }
     let scratch = Scratch::new();
@@ -430,11 +430,11 @@ fn a_vault_of_an_older_format_that_cannot_be_written_is_read_as_it_is() {
     assert_eq!(vault.backend().format(), Some(1));
     support::assert_clean(&vault);
     drop(vault);
-    assert!(fs::read(&file).unwrap() == before, "a file that cannot be written was written");
+    assert!(fs::read(&file).unwrap() == before, "a read-only file was written");
 }
 
 #[test]
-fn a_vault_of_format_1_opens_for_ever() {
+fn vault_of_format_1_opens() {
     let scratch = Scratch::new();
     let file = unpack(&scratch, GOLDEN_1);
     assert_eq!(format_of(&file), 1);
@@ -458,7 +458,7 @@ fn a_vault_of_format_1_opens_for_ever() {
     let verdict = audit::verify(&*reader, None).unwrap();
     assert_eq!((verdict.rows, verdict.problems.as_slice()), (9, &[][..]));
     drop(reader);
-    // It is not only to be looked at.
+    // It can also be written.
     support::write(&vault, "added", b"by a later avfs");
     assert_eq!(vault.runs(i64::MAX, 10).unwrap(), []);
     land_golden_runs(&vault);

@@ -1,4 +1,4 @@
-//! Vaults that somebody made to hurt whoever reads them: few rows that stand for any number of paths, levels or bytes.
+//! Vaults crafted to harm their readers: few rows that expand to any number of paths, levels or bytes.
 //! Every attempt has a control, the same vault on a small scale, which is read like any other.
 
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use avfs_vault::{Result, Vault, content, copy_content};
 use crate::support;
 use crate::support::{Scratch, main_fork, reference, sql};
 
-/// A vault whose main fork somebody else moved to a version of a tree.
+/// A vault whose `main` fork was moved to a version of the given tree by direct writes to the database.
 struct Hostile {
     scratch: Scratch,
     file: PathBuf,
@@ -47,7 +47,7 @@ impl Hostile {
         }
         let parent = VersionId(head.clone().try_into().unwrap());
         let draft = Draft { message: "hostile", run: None, parents: vec![parent], extent: Extent::Full };
-        let made = draft.finish(&root, "somebody", support::START);
+        let made = draft.finish(&root, "intruder", support::START);
         let entries = i64::try_from(made.entries).unwrap();
         rows.execute(
             "INSERT INTO version (digest, root, content_root, parents, message, author, at, entries, bytes)
@@ -72,7 +72,7 @@ impl Hostile {
         support::open_vault(&self.file)
     }
 
-    /// What each way to read the version comes to.
+    /// The result of each way to read the version.
     fn read(&self) -> Vec<(&'static str, std::result::Result<(), &'static str>)> {
         let vault = self.vault();
         let coded = |result: Result<()>| result.map_err(|error| error.code());
@@ -136,7 +136,7 @@ impl Hostile {
         vault.gc(&|_| {}).unwrap();
     }
 
-    /// It can be walked, but not held in memory.
+    /// The tree can be walked, but not held in memory.
     #[track_caller]
     fn assert_not_compared(&self) {
         let vault = self.vault();
@@ -153,7 +153,7 @@ impl Hostile {
             assert_eq!(came, Ok(()), "{how}");
         }
         let report = self.vault().fsck(Thoroughness::Full, &Meter::default()).unwrap();
-        // The log knows nothing of the version.
+        // The audit log does not know the version.
         assert!(report.findings.iter().all(|found| found.code == "audit"), "{:#?}", report.findings);
     }
 }
@@ -162,7 +162,7 @@ fn entry(name: &str, node: Node) -> Entry {
     Entry { name: name.as_bytes().to_vec(), node }
 }
 
-/// Directories of which each holds the next one below under `names`, and the lowest nothing; what each says of it.
+/// Nested directories, each containing the next one under all `names`; `said` edits each reference to a directory.
 fn levels(count: usize, names: &[&str], said: impl Fn(DirRef) -> DirRef) -> (DirRef, NewPages) {
     let mut new = NewPages::default();
     let mut dir = build(&DirMeta::default(), Vec::new(), &mut new);
@@ -174,19 +174,19 @@ fn levels(count: usize, names: &[&str], said: impl Fn(DirRef) -> DirRef) -> (Dir
 }
 
 #[test]
-fn shared_directories_do_not_multiply_without_bound() {
+fn expansion_of_shared_directories_is_bounded() {
     let honest = |dir| dir;
     Hostile::new(levels(4, &["a", "b"], honest)).assert_read();
     Hostile::new(levels(40, &["a", "b"], honest)).assert_refused("vault.too_large");
-    // Counts that are kept small on the way are found wrong where they are first held against the directory.
+    // Counts forged in the references are detected where they are first compared with the directory.
     let few = |dir: DirRef| DirRef { totals: Totals { entries: 1, ..dir.totals }, ..dir };
     Hostile::new(levels(40, &["a", "b"], few)).assert_refused("object.damaged");
-    // So are those that the version alone tells.
+    // So are counts that only the version forges.
     let (root, new) = levels(40, &["a", "b"], honest);
     Hostile::new((few(root), new)).assert_refused("object.damaged");
 }
 
-/// The changes that were kept before the end, and what came of it.
+/// The number of changes collected before the end, and the result.
 fn collected(
     (root, new): &(DirRef, NewPages),
     before: &DirRef,
@@ -201,21 +201,21 @@ fn collected(
     (kept, came.map_err(|error| error.code()))
 }
 
-/// An empty directory, whose pages are with those of a tree.
+/// An empty directory, whose pages are added to those of the tree.
 fn beside((_, new): &mut (DirRef, NewPages)) -> DirRef {
     build(&DirMeta { mode: 0o700, ..DirMeta::default() }, Vec::new(), new)
 }
 
 #[test]
 fn changes_of_shared_directories_are_bounded() {
-    // Fewer entries than a version may have, and more than are held in memory.
+    // Fewer entries than the limit of a version, and more than fit in memory.
     let mut tree = levels(23, &["a", "b"], |dir| dir);
     let before = beside(&mut tree);
     assert!(tree.0.totals.entries < ENTRIES_MAX);
-    // It is known before anything is collected, but for the root itself.
+    // It is detected before anything is collected, except the root itself.
     assert_eq!(collected(&tree, &before, SHARED_BYTES_MAX), (1, Err("vault.too_large")));
     Hostile::new(tree).assert_not_compared();
-    // Control: with as much room as it takes, and on a small scale.
+    // Control: with enough room, and on a small scale.
     let mut small = levels(10, &["a", "b"], |dir| dir);
     let before = beside(&mut small);
     let entries = small.0.totals.entries;
@@ -226,7 +226,7 @@ fn changes_of_shared_directories_are_bounded() {
     Hostile::new(levels(4, &["a", "b"], |dir| dir)).assert_read();
 }
 
-/// Few changes whose paths are long: what is held is counted in bytes.
+/// Few changes with long paths: the limit counts bytes.
 #[test]
 fn long_paths_of_shared_directories_are_bounded() {
     let (short, long) = ("d".to_owned(), "d".repeat(250));
@@ -243,7 +243,7 @@ fn long_paths_of_shared_directories_are_bounded() {
     assert_eq!(long_way(&short), Ok(()));
 }
 
-/// Directories that differ, and share the pages that hold their entries.
+/// Directories that differ, and share the pages with their entries.
 #[test]
 fn changes_of_shared_pages_are_bounded() {
     let mut new = NewPages::default();
@@ -260,7 +260,7 @@ fn changes_of_shared_pages_are_bounded() {
     let (one, many) = (dirs(1, &mut new), dirs(50, &mut new));
     let empty = build(&DirMeta { mode: 0o700, ..DirMeta::default() }, Vec::new(), &mut new);
     let (mut one, mut many) = ((one, new), (many, NewPages::default()));
-    // Control: a directory that is stored once is not counted at all.
+    // Control: a directory that is stored once does not count.
     assert_eq!(collected(&one, &empty, 0), (2002, Ok(())));
     std::mem::swap(&mut one.1, &mut many.1);
     let (kept, came) = collected(&many, &empty, 1 << 20);
@@ -269,7 +269,7 @@ fn changes_of_shared_pages_are_bounded() {
     assert_eq!(collected(&many, &empty, SHARED_BYTES_MAX), (many.0.totals.entries + 1, Ok(())));
 }
 
-/// What lies in both versions, under another name, is stored for each.
+/// A directory in both versions under different names is collected for each.
 #[test]
 fn renamed_directories_are_not_shared() {
     let mut new = NewPages::default();
@@ -287,11 +287,11 @@ fn depth_is_bounded() {
     Hostile::new(levels(200, &[&name], |dir| dir)).assert_refused("vault.too_large");
 }
 
-/// A list of chunks that is as long as it likes, in a file that is said to be short enough to be compared as text.
+/// A chunk list of arbitrary length, in a file whose recorded size is small enough to be compared as text.
 #[test]
-fn content_is_no_longer_than_its_file() {
+fn chunk_list_longer_than_its_file_is_refused() {
     let read = |length: u64| {
-        // One hole.
+        // A single hole.
         let mut data = vec![1, 1, 1];
         put_number(&mut data, length);
         let id = BlobId(DigestKind::ChunkList.digest(&data));
@@ -315,9 +315,9 @@ fn content_is_no_longer_than_its_file() {
     assert_eq!(read(1 << 43), (Err("object.damaged"), 0));
 }
 
-/// Root may set attributes that grant rights, and a version holds none.
+/// Root may set attributes that grant privileges; a version may not contain them.
 #[test]
-fn attributes_are_the_users_alone() {
+fn only_user_attributes_are_decoded() {
     let decoded = |name: &str| {
         let blob = content::encode_xattrs(&vec![(name.as_bytes().to_vec(), b"1".to_vec())]).unwrap();
         content::decode_xattrs(&content::decode(blob).unwrap()).is_ok()

@@ -1,4 +1,4 @@
-//! Ignore files mean what they mean to git: patterns by chance, and git itself to compare with.
+//! Ignore files mean the same as in git: random patterns, compared with git itself.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ const NAMES: [&str; 24] = [
     "xay", "test", "z", "a\t", "#", "aa",
 ];
 
-/// Each name in the root and in directories of each name.
+/// Creates each name in the root and in directories of each name.
 fn plant(dir: &Path) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for (n, name) in NAMES.iter().enumerate() {
@@ -53,7 +53,7 @@ fn kept_by_git(repository: &Path, dir: &Path, rules: &Path) -> BTreeSet<String> 
     text.split_terminator('\0').map(str::to_owned).collect()
 }
 
-/// As a walk does it: what is in a directory that is left out is not looked at.
+/// As a walk does it: entries of an ignored directory are not checked.
 fn is_kept(rules: &Rules, file: &str) -> bool {
     let path = TreePath::parse(file.as_bytes()).unwrap();
     !rules.ignores(&path, false) && path.ancestors().all(|dir| dir.is_root() || !rules.ignores(&dir, true))
@@ -111,7 +111,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn lines_leave_out_what_git_leaves_out() {
+fn random_ignore_lines_match_git() {
     let scratch = Scratch::new();
     let (dir, repository, rules) = (scratch.dir("tree"), scratch.join("repository"), scratch.join("rules"));
     let files = plant(&dir);

@@ -1,4 +1,4 @@
-//! Joins of versions that were made beside each other, and the edits between two versions.
+//! Joins of versions that were made in parallel, and the edits between two versions.
 
 use proptest::prelude::*;
 
@@ -54,9 +54,9 @@ impl Beside {
     }
 }
 
-/// It equals its second parent then, as an undo does.
+/// The join equals its second parent, as an undo does.
 #[test]
-fn a_join_of_which_one_side_has_everything_is_taken_back_as_a_join() {
+fn join_equal_to_one_side_is_undone_as_a_join() {
     let beside = Beside::new();
     let common = Changes::default().dir("out", 0o755, 3).put("out/both", "same");
     let one = beside.make("one", beside.base, &common.clone(), 1);
@@ -69,11 +69,11 @@ fn a_join_of_which_one_side_has_everything_is_taken_back_as_a_join() {
     assert_eq!(files(vault, "joined"), files(vault, "two"));
     let undone = vault.undo(&name).unwrap();
     assert_eq!((undone.undone.id, files(vault, "joined")), (joined.id, files(vault, "one")));
-    assert!(vault.undo(&name).is_err(), "the fork began there");
+    assert!(vault.undo(&name).is_err(), "undo went past the start of the fork");
 }
 
 #[test]
-fn what_each_side_did_is_there_and_what_both_did_is_there_once() {
+fn join_has_the_changes_of_both_sides() {
     let beside = Beside::new();
     let common = Changes::default().dir("out", 0o755, 3).put("out/both", "same");
     let one = beside.make("one", beside.base, &common.clone().put("out/one", "1").remove("top"), 1);
@@ -86,14 +86,14 @@ fn what_each_side_did_is_there_and_what_both_did_is_there_once() {
     assert_eq!(has.get("out/both").map(String::as_str), Some("same"));
     assert_eq!(has.get("a/one").map(String::as_str), Some("two's"));
     assert!(!has.contains_key("top"));
-    // In the other order it is the same tree.
+    // In the other order the tree is the same.
     let Joined::New(other) = beside.join("other", &[two, one]) else { panic!() };
     assert_eq!(other.root, joined.root);
     support::assert_clean(&beside.vault);
 }
 
 #[test]
-fn one_path_changed_in_two_ways_is_a_clash_that_names_it() {
+fn path_changed_in_two_ways_is_a_conflict() {
     let beside = Beside::new();
     let changed = |text: &str, n: u8| {
         beside.make(&format!("f{n}"), beside.base, &Changes::default().put("a/one", text), n)
@@ -110,20 +110,20 @@ fn one_path_changed_in_two_ways_is_a_clash_that_names_it() {
 }
 
 #[test]
-fn versions_that_lie_behind_another_need_no_join() {
+fn ancestors_need_no_join() {
     let beside = Beside::new();
     let one = beside.make("one", beside.base, &Changes::default().put("x", "1"), 1);
     let two = beside.make("two", one, &Changes::default().put("y", "2"), 2);
     assert_eq!(beside.join("j", &[beside.base, two, one, two]), Joined::Known(two));
-    // Changes of a common beginning are no clash.
+    // Changes of a common ancestor are not a conflict.
     let three = beside.make("three", one, &Changes::default().put("z", "3"), 3);
     assert!(matches!(beside.join("j", &[two, three]), Joined::New(_)));
     assert_eq!(files(&beside.vault, "j").get("x").map(String::as_str), Some("1"));
 }
 
-/// Both were made of a join of the same two: what one of them changed since is no clash, what it gave back is one.
+/// Both descend from joins of the same two versions: a change since then is not a conflict, a reverted change is.
 #[test]
-fn what_was_joined_more_than_once_is_compared_with_all_it_was_made_of() {
+fn repeated_joins_are_compared_with_all_common_ancestors() {
     let beside = Beside::new();
     let made = |name: &str, base, changes: Changes, n| beside.make(name, base, &changes, n);
     let one = made("one", beside.base, Changes::default().put("x", "1").put("a/one", "1"), 1);
@@ -156,11 +156,16 @@ fn steps() -> impl Strategy<Value = Vec<(String, bool)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: support::usual_or_long(40, 500), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: support::usual_or_long(40, 500),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
-    /// A join has what both did, or names what both did differently; the edits between two versions make one of the other.
+    /// A join has the changes of both sides, or names the conflicting paths; the edits between two versions turn one
+    /// into the other.
     #[test]
-    fn a_join_is_what_both_sides_wanted(mine in steps(), theirs in steps()) {
+    fn random_joins_have_the_changes_of_both_sides(mine in steps(), theirs in steps()) {
         let beside = Beside::in_memory();
         let start = files(&beside.vault, "main");
         let (after_mine, my_changes) = work(&start, &mine, "I");

@@ -1,4 +1,4 @@
-//! The journal: how runs are found, what is marked, and what an edit of it costs.
+//! The journal: lookup of runs, marks, and detection of edits.
 
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BatchId, BatchItem, DIGEST_BYTES, ForkName, ListDigest, RunId, RunPrefix};
@@ -17,7 +17,7 @@ pub fn findings(vault: &Vault) -> Vec<String> {
     report.findings.into_iter().map(|finding| finding.what).collect()
 }
 
-/// What is written of a run, which is all there is on a fork.
+/// The application record of a run that is the only one on a fork.
 pub fn application(vault: &Vault, on: &ForkName, run: &RunId) -> ApplicationRecord {
     let head = vault.fork(on).unwrap().head;
     ApplicationRecord {
@@ -35,14 +35,14 @@ pub fn application(vault: &Vault, on: &ForkName, run: &RunId) -> ApplicationReco
     }
 }
 
-/// Writes down that a run was applied.
+/// Records that a run was applied.
 pub fn mark_applied(vault: &Vault, on: &ForkName, run: &RunId) -> avfs_vault::Result<()> {
     let begun = vault.begin_application(&application(vault, on, run))?;
     vault.end_application(&begun, std::slice::from_ref(run), "paths=1")
 }
 
 #[test]
-fn runs_are_found_by_their_first_digits() {
+fn runs_are_found_by_id_prefix() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let ids = ["aabb000001", "aabb000002", "aacc000001"];
@@ -77,7 +77,7 @@ fn runs_are_found_by_their_first_digits() {
 }
 
 #[test]
-fn an_edited_journal_is_found() {
+fn edited_journal_is_detected() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = furnished(&scratch);
@@ -110,7 +110,7 @@ fn an_edited_journal_is_found() {
 }
 
 #[test]
-fn marks_are_kept_in_the_journal() {
+fn applied_marks_are_journaled() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
@@ -127,7 +127,7 @@ fn marks_are_kept_in_the_journal() {
 }
 
 #[test]
-fn a_recording_holds_what_lands_between_its_marks() {
+fn recording_contains_the_runs_between_start_and_stop() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let land = |n: u8, name: &ForkName| {
@@ -149,7 +149,7 @@ fn a_recording_holds_what_lands_between_its_marks() {
     };
     assert_eq!(held(&all), [false, true, true, false]);
     assert_eq!(held(&of_side), [false, false, true, true]);
-    // The journal from the front, in pieces.
+    // The journal in order, in pieces.
     let ids = |runs: Vec<RunRecord>| runs.into_iter().map(|run| run.id).collect::<Vec<_>>();
     assert_eq!(ids(vault.runs_after(before.seq, 2).unwrap()), [on_main.id, on_side.id.clone()]);
     assert_eq!(ids(vault.runs_of_fork_after(&side, 0, 9).unwrap()), [on_side.id, after.id]);
@@ -157,13 +157,13 @@ fn a_recording_holds_what_lands_between_its_marks() {
     assert_eq!(vault.stop_recording(None).unwrap_err().code(), "recording.none_open");
     vault.delete_recording(&all.name).unwrap();
     assert_eq!(vault.recordings().unwrap().len(), 1);
-    // A name that is free is taken again.
+    // A free name is used again.
     assert_eq!(vault.start_recording(None, None).unwrap().name, all.name);
     support::assert_clean(&vault);
 }
 
 #[test]
-fn what_is_tied_to_a_batch_must_be_there() {
+fn runs_of_a_batch_must_exist() {
     let scratch = Scratch::new();
     let (vault, file) = (furnished(&scratch), scratch.join("vault.db"));
     let base = head(&vault, &main_fork());
@@ -182,7 +182,7 @@ fn what_is_tied_to_a_batch_must_be_there() {
     support::assert_clean(&vault);
     drop(vault);
     let sql = support::sql(&file);
-    // What a batch began from may be gone: its row keeps nothing alive.
+    // The base of a batch may be deleted: the row does not keep it.
     sql.execute("UPDATE batch SET base = zeroblob(32)", []).unwrap();
     support::assert_clean(&support::open_vault(&file));
     sql.execute("INSERT INTO batch_run VALUES ('aaaaaaaaaa', 1, 'bbbbbbbbbb')", []).unwrap();

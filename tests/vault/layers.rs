@@ -544,7 +544,11 @@ fn many_at_once_share_one_cache() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: support::usual_or_long(1, 20), max_shrink_iters: 50, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: support::usual_or_long(1, 20),
+        max_shrink_iters: 50,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_chain_of_runs_is_shown(
@@ -587,7 +591,11 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: support::usual_or_long(2, 40), max_shrink_iters: 50, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: support::usual_or_long(2, 40),
+        max_shrink_iters: 50,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_difference_is_shown(

@@ -49,7 +49,11 @@ pub fn work(files: &Files, steps: &[(String, bool)], who: &str) -> (Files, Chang
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: support::usual_or_long(40, 500), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: support::usual_or_long(40, 500),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Two sides change files of the same directories: the outcome is that of both, or the second is apart.
     #[test]

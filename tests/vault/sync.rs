@@ -102,7 +102,11 @@ fn conflicts_are_listed_or_decided_by_side() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: support::usual_or_long(40, 500), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: support::usual_or_long(40, 500),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// What only one side changed is taken from that side; what both changed is a conflict.
     #[test]
