@@ -1,4 +1,4 @@
-//! Stacks of layers show the tree they are for, whoever made them; and go as bases do.
+//! Stacks of layers show their tree, regardless of how they were made, and are evicted like bases.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -30,14 +30,14 @@ use crate::support::{Scratch, snapshot};
 use crate::worker::Worker;
 use crate::{overlay, support, worker};
 
-/// A vault, its cache, and runs that follow each other.
+/// A vault, its cache, and consecutive runs.
 struct Bench {
     scratch: Scratch,
     vault: Vault,
     cache: BaseCache,
 }
 
-/// Enough that a few changes are far less than half of it.
+/// Enough files that a few changes are far less than half of them.
 fn filler(dir: &Path) {
     for n in 0..60 {
         fs::create_dir_all(dir.join(format!("fill/{}", n % 6))).unwrap();
@@ -65,7 +65,7 @@ impl Bench {
         self.vault.stack(&self.head(), &self.cache, &Meter::default()).unwrap()
     }
 
-    /// The stack over the directory that was imported, as a scan finds it now.
+    /// The stack over the imported directory, as a scan finds it now.
     fn stack_over_host(&self) -> Stack {
         let dir = self.scratch.join("dir");
         let options = ImportOptions {
@@ -88,7 +88,7 @@ impl Bench {
         fs::read_dir(self.scratch.join("cache").join(kind)).map_or(0, Iterator::count)
     }
 
-    /// Removes everything. A process that another test is just starting may share a lease until its exec.
+    /// Evicts everything. A process that another test is starting may share a lease until its exec.
     #[track_caller]
     fn evict_all(&self) {
         wait_for("an empty cache", || {
@@ -97,7 +97,7 @@ impl Bench {
         });
     }
 
-    /// Runs a script over a stack, captures and commits what it did, and keeps the upper.
+    /// Runs a script over a stack, captures and commits its changes, and keeps the upper.
     #[track_caller]
     fn run(&self, stack: &Stack, script: &str) -> KeptUpper {
         self.run_and(stack, script, |_| {})
@@ -141,7 +141,7 @@ impl Bench {
         support::import(&self.vault, &dir);
     }
 
-    /// Fails unless overlayfs shows the head with this stack, to the bit.
+    /// Fails unless an overlay of this stack shows the head exactly.
     #[track_caller]
     fn assert_shows_head(&self, stack: &Stack) {
         let (out, shown) = (self.scratch.join("out"), self.scratch.join("shown"));
@@ -156,7 +156,7 @@ impl Bench {
         overlay::show(&self.scratch, &stack.dirs, &shown);
         let take = |dir: &Path| {
             let mut taken = snapshot::take(dir);
-            // Names of one file have different inodes in an overlay.
+            // Hard links have different inodes in an overlay.
             taken.facts.values_mut().for_each(|fact| fact.linked_to = None);
             taken
         };
@@ -172,8 +172,8 @@ const TREE: &str =
     "mkdir -p d/sub e; echo 1 >d/one; echo 2 >d/sub/two; echo 3 >e/three; echo 4 >four; ln -s four link";
 
 #[test]
-fn an_upper_without_all_names_of_a_file_is_no_layer() {
-    if !overlay::works("an_upper_without_all_names_of_a_file_is_no_layer") {
+fn upper_without_all_hard_links_of_a_file_is_not_kept() {
+    if !overlay::works("upper_without_all_hard_links_of_a_file_is_not_kept") {
         return;
     }
     let bench = Bench::new(TREE);
@@ -185,8 +185,8 @@ fn an_upper_without_all_names_of_a_file_is_no_layer() {
 }
 
 #[test]
-fn runs_that_follow_each_other_write_nothing_out() {
-    if !overlay::works("runs_that_follow_each_other_write_nothing_out") {
+fn consecutive_runs_reuse_kept_uppers() {
+    if !overlay::works("consecutive_runs_reuse_kept_uppers") {
         return;
     }
     let bench = Bench::new(TREE);
@@ -209,7 +209,7 @@ fn runs_that_follow_each_other_write_nothing_out() {
         let stack = bench.stack();
         let over = n % (LAYERS_MAX + 1);
         if n == LAYERS_MAX + 1 {
-            // One layer for all that eight layers and a run did, over the same base.
+            // One layer with the changes of eight layers and a run, over the same base.
             assert_eq!((stack.made, stack.dirs.len()), (Made::Layered, 2));
         } else {
             assert_eq!(stack.made, Made::Reused, "at run {n}");
@@ -230,8 +230,8 @@ fn runs_that_follow_each_other_write_nothing_out() {
 }
 
 #[test]
-fn a_change_without_a_run_is_a_layer_or_a_base() {
-    if !overlay::works("a_change_without_a_run_is_a_layer_or_a_base") {
+fn change_without_a_run_makes_a_layer_or_a_base() {
+    if !overlay::works("change_without_a_run_makes_a_layer_or_a_base") {
         return;
     }
     let bench = Bench::new(TREE);
@@ -243,13 +243,13 @@ fn a_change_without_a_run_is_a_layer_or_a_base() {
     let stack = bench.stack();
     assert_eq!((stack.made, stack.dirs.len()), (Made::Layered, 2));
     bench.assert_shows_head(&stack);
-    // A directory in the place of a file is marked as overlayfs itself would.
+    // A directory in place of a file is marked as overlayfs itself marks it.
     let mut value = [0; 2];
     let length = rustix::fs::getxattr(stack.dirs[0].join("four"), "user.overlay.opaque", &mut value).unwrap();
     assert_eq!(&value[..length], b"y");
     assert_eq!(bench.stack().made, Made::Reused);
     assert_eq!(bench.stack().dirs, stack.dirs);
-    // The control: what is there is used, so a damaged layer shows.
+    // Control: an existing layer is used, so a damaged layer is visible.
     fs::write(stack.dirs[0].join("stray"), "x").unwrap();
     assert!(
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.assert_shows_head(&stack))).is_err()
@@ -257,17 +257,17 @@ fn a_change_without_a_run_is_a_layer_or_a_base() {
     for dir in ["out", "shown"] {
         avfs_hostfs::remove::remove_tree(&bench.scratch.join(dir)).unwrap();
     }
-    // More than half is new: a base of its own.
+    // More than half is new: a separate base.
     bench.change("for d in fill/*; do for f in $d/*; do echo other >>$f; done; done");
     let stack = bench.stack();
     assert_eq!((stack.made, stack.dirs.len()), (Made::Materialized, 1));
     bench.assert_shows_head(&stack);
 }
 
-/// What nobody needs any more may be damaged unnoticed: no run fails at it.
+/// Objects that no version needs may be damaged unnoticed: a run must not fail because of them.
 #[test]
-fn a_base_of_which_nothing_can_be_read_is_not_a_near_one() {
-    if !overlay::works("a_base_of_which_nothing_can_be_read_is_not_a_near_one") {
+fn damaged_base_is_not_used_below_a_layer() {
+    if !overlay::works("damaged_base_is_not_used_below_a_layer") {
         return;
     }
     let bench = Bench::new(TREE);
@@ -283,8 +283,8 @@ fn a_base_of_which_nothing_can_be_read_is_not_a_near_one() {
 }
 
 #[test]
-fn what_was_left_out_is_not_in_the_layer() {
-    if !overlay::works("what_was_left_out_is_not_in_the_layer") {
+fn left_out_paths_are_not_in_the_layer() {
+    if !overlay::works("left_out_paths_are_not_in_the_layer") {
         return;
     }
     let bench = Bench::new(&format!("{TREE}; echo '*.log' >.avfsignore; echo 6 >e/gone"));
@@ -296,7 +296,7 @@ fn what_was_left_out_is_not_in_the_layer() {
         "echo log >a.log; mkdir -p d/sub/b.log/deep; chmod 0 d/sub/b.log; rm e/gone; mkdir e/gone; rm four
         rm -r d/sub; mkdir d/sub; mkdir d/sub/c.log; echo x >d/sub/kept; touch -d @9 d/sub; touch -d @8 e";
     let kept = bench.run_and(&stack, script, |upper| {
-        // A socket in the place of a file of the base, and one of its own.
+        // A socket in place of a file of the base, and a new socket.
         fs::remove_file(upper.join("four")).unwrap();
         socket(upper.join("four"));
         socket(upper.join("socket"));
@@ -309,8 +309,8 @@ fn what_was_left_out_is_not_in_the_layer() {
 }
 
 #[test]
-fn an_upper_that_its_owner_closed_is_kept() {
-    if !overlay::works("an_upper_that_its_owner_closed_is_kept") {
+fn read_only_upper_is_kept() {
+    if !overlay::works("read_only_upper_is_kept") {
         return;
     }
     let bench = Bench::new(TREE);
@@ -326,14 +326,17 @@ fn an_upper_that_its_owner_closed_is_kept() {
 }
 
 #[test]
-fn an_upper_elsewhere_is_not_kept() {
+fn upper_on_another_file_system_is_not_kept() {
     let bench = Bench::new(TREE);
     let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
-        return support::skip("an_upper_elsewhere_is_not_kept", "there is no /dev/shm");
+        return support::skip("upper_on_another_file_system_is_not_kept", "there is no /dev/shm");
     };
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
     if device(elsewhere.path()) == device(bench.scratch.path()) {
-        return support::skip("an_upper_elsewhere_is_not_kept", "/dev/shm is no other file system");
+        return support::skip(
+            "upper_on_another_file_system_is_not_kept",
+            "/dev/shm is on the same file system",
+        );
     }
     let upper = elsewhere.path().join("upper");
     fs::create_dir(&upper).unwrap();
@@ -352,8 +355,8 @@ fn an_upper_elsewhere_is_not_kept() {
 }
 
 #[test]
-fn an_eviction_spares_what_is_in_use() {
-    if !overlay::works("an_eviction_spares_what_is_in_use") {
+fn eviction_spares_layers_in_use() {
+    if !overlay::works("eviction_spares_layers_in_use") {
         return;
     }
     let bench = Bench::new(TREE);
@@ -374,8 +377,8 @@ fn an_eviction_spares_what_is_in_use() {
 }
 
 #[test]
-fn a_stack_whose_layer_is_gone_is_not_used() {
-    if !overlay::works("a_stack_whose_layer_is_gone_is_not_used") {
+fn stack_with_a_missing_layer_is_not_used() {
+    if !overlay::works("stack_with_a_missing_layer_is_not_used") {
         return;
     }
     let bench = Bench::new(TREE);
@@ -387,7 +390,7 @@ fn a_stack_whose_layer_is_gone_is_not_used() {
     let stack = bench.stack();
     assert_eq!((stack.made, stack.dirs.len()), (Made::Layered, 2));
     bench.assert_shows_head(&stack);
-    // The layer above the one that went is of no use; the stack of the version before is gone with it.
+    // The layer above the removed one is unusable; the stack of the previous version is removed with it.
     bench.cache.evict(u64::MAX).unwrap();
     assert_eq!((bench.count("layer"), bench.count("stack")), (1, 1));
 }
@@ -411,11 +414,11 @@ fn layers_of_another_boot_are_not_trusted() {
 }
 
 #[test]
-fn what_dead_builders_left_is_removed() {
+fn leftovers_of_dead_builders_are_removed() {
     let bench = Bench::new(TREE);
     let stack = bench.stack();
     let layers = bench.scratch.join("cache/layer");
-    // Killed while it wrote the layer, and killed after it was named and before its stack was.
+    // Killed while writing the layer, and killed after the rename of the layer and before writing its stack.
     fs::create_dir_all(layers.join(".new-1/root/d")).unwrap();
     fs::write(layers.join(".new-1/lease"), "").unwrap();
     fs::create_dir_all(layers.join("00/root")).unwrap();
@@ -427,7 +430,7 @@ fn what_dead_builders_left_is_removed() {
     drop(stack);
 }
 
-/// Four versions that are near each other, each with its number in the file `changed`.
+/// Four similar versions, each with its number in the file `changed`.
 fn four_versions() -> Bench {
     let bench = Bench::new(TREE);
     for n in (0..4).rev() {
@@ -437,7 +440,7 @@ fn four_versions() -> Bench {
 }
 
 #[test]
-fn a_killed_builder_leaves_stacks_that_are_whole_or_none() {
+fn killed_builder_leaves_complete_stacks_or_none() {
     let bench = four_versions();
     let (path, cache) = (bench.scratch.join("vault.db"), bench.scratch.join("cache"));
     let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap()), ("ROUNDS", "4")];
@@ -459,24 +462,25 @@ fn a_killed_builder_leaves_stacks_that_are_whole_or_none() {
             let text = stack.dirs.iter().find_map(|dir| fs::read(dir.join("changed")).ok());
             assert_eq!(text.unwrap(), format!("{back}\n").into_bytes(), "{moment}");
         }
-        // Each begins with an empty cache.
+        // Each starts with an empty cache.
         bench.evict_all();
     });
-    assert!(layered > 2, "{layered} layers were left by those that were killed");
-    if overlay::works("a_killed_builder_leaves_stacks_that_are_whole_or_none") {
+    assert!(layered > 2, "killed builders left only {layered} layers");
+    if overlay::works("killed_builder_leaves_complete_stacks_or_none") {
         bench.assert_shows_head(&bench.stack());
     }
     bench.evict_all();
 }
 
-/// An eviction comes when a builder has made a layer and not yet named it, or named it and not yet written its stack.
+/// An eviction runs when a builder has made a layer and not yet renamed it, or renamed it and not yet written its
+/// stack.
 #[test]
-fn an_eviction_spares_what_is_being_built() {
+fn eviction_spares_layers_being_built() {
     let bench = four_versions();
     let (path, cache) = (bench.scratch.join("vault.db"), bench.scratch.join("cache"));
     let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap()), ("ROUNDS", "2")];
     for point in ["publish", "stack"] {
-        // The version before is the base that the worker's first stack lies on.
+        // The previous version is the base of the worker's first stack.
         let root = support::root(&bench.vault, "main~1");
         let base = bench.vault.stack(&root, &bench.cache, &Meter::default()).unwrap();
         let pauses = Pauses::new(bench.scratch.path());
@@ -493,8 +497,8 @@ fn an_eviction_spares_what_is_being_built() {
 }
 
 #[test]
-fn many_at_once_share_one_cache() {
-    if !overlay::works("many_at_once_share_one_cache") {
+fn concurrent_runs_share_one_cache() {
+    if !overlay::works("concurrent_runs_share_one_cache") {
         return;
     }
     let bench = Bench::new(TREE);
@@ -515,7 +519,7 @@ fn many_at_once_share_one_cache() {
                         let stack = bench.vault.stack(&roots[at], &bench.cache, &Meter::default()).unwrap();
                         let text = stack.dirs.iter().find_map(|dir| fs::read(dir.join("changed")).ok());
                         assert_eq!(text.unwrap(), format!("{at}\n").into_bytes());
-                        // A run that leads from this version to the next.
+                        // A run from this version to the next.
                         let next = (at + 1) % roots.len();
                         let upper = bench.scratch.dir(&format!("upper-{worker}"));
                         fs::write(upper.join("changed"), format!("{next}\n")).unwrap();
@@ -551,11 +555,11 @@ proptest! {
     })]
 
     #[test]
-    fn any_chain_of_runs_is_shown(
+    fn random_runs_are_shown_by_their_layers(
         setup in prop::collection::vec(any_step(), 0..30),
         runs in prop::collection::vec(prop::collection::vec(any_step(), 1..25), 12..13),
     ) {
-        if !overlay::works("any_chain_of_runs_is_shown") {
+        if !overlay::works("random_runs_are_shown_by_their_layers") {
             return Ok(());
         }
         let scratch = Scratch::new();
@@ -569,11 +573,11 @@ proptest! {
     }
 
     #[test]
-    fn any_chain_of_runs_is_shown_over_the_directory(
+    fn random_runs_are_shown_over_a_live_base(
         setup in prop::collection::vec(any_step(), 0..30),
         runs in prop::collection::vec(prop::collection::vec(any_step(), 1..25), 10..11),
     ) {
-        if !overlay::works("any_chain_of_runs_is_shown_over_the_directory") {
+        if !overlay::works("random_runs_are_shown_over_a_live_base") {
             return Ok(());
         }
         let scratch = Scratch::new();
@@ -598,11 +602,11 @@ proptest! {
     })]
 
     #[test]
-    fn any_difference_is_shown(
+    fn random_changes_are_shown_by_difference_layers(
         setup in prop::collection::vec(any_step(), 0..30),
         changes in prop::collection::vec(prop::collection::vec(any_step(), 1..25), 4..5),
     ) {
-        if !overlay::works("any_difference_is_shown") {
+        if !overlay::works("random_changes_are_shown_by_difference_layers") {
             return Ok(());
         }
         let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! The library call that only looks for a remembered result: from outside, and without a trace.
+//! The library call that only looks up a remembered result: called from outside the crate, and without side effects.
 
 use avfs_engine::{Look, Machine, MemoSite, Site, WarnAbove, look};
 use avfs_policy::Policy;
@@ -53,7 +53,7 @@ fn missed(look: Look) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_look_writes_nothing() {
+fn cache_lookup_writes_nothing() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);

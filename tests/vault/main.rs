@@ -1,5 +1,5 @@
-//! The storage layer as a whole: real SQLite files, a real kernel, real processes that are really killed.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should fail at once")]
+//! The storage layer as a whole: real SQLite files, a real kernel, real processes that are killed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should fail immediately")]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Remembered results: kept with their run, found by their key, gone with what they need.
+//! Remembered results: stored with their run, found by their key, deleted with the versions they need.
 
 use avfs_types::clock::Timestamp;
 use avfs_vault::backend::fault::{FaultBackend, Fuse};
@@ -29,7 +29,7 @@ fn memo(base: &[u8], stdout: &[u8], expires_at: Timestamp) -> Memo {
     Memo::new(parts(base), 3, [stdout, b"oops\n"], expires_at).unwrap()
 }
 
-/// A run on a fork of its own that changes a file, and whose result is remembered.
+/// A run on its own fork that changes a file, and whose result is remembered.
 fn remember(vault: &Vault, n: u8, memo: Memo) -> Result<MemoRecord> {
     let (name, base) = (fork(&format!("run-{n}")), head(vault, &main_fork()));
     let life = Life::Ephemeral { expires_at: LATER };
@@ -49,11 +49,11 @@ fn actions(vault: &Vault) -> Vec<String> {
 }
 
 #[test]
-fn a_result_is_kept_with_its_run_and_found_by_its_key() {
+fn result_is_stored_with_its_run_and_found_by_its_key() {
     let scratch = Scratch::new();
     let on_disk = support::create_vault(&scratch.join("vault.db"));
     let in_memory = Vault::over(Box::new(MemoryBackend::default()), support::fixed_context()).unwrap();
-    // One that is a single blob, one that is a list of them, one with a hole, and nothing at all.
+    // A single blob, a chunk list, a file with a hole, and empty output.
     let outputs = [b"out\n".to_vec(), support::noise(1, 3 << 20), vec![0; 200_000], Vec::new()];
     for vault in [on_disk, in_memory] {
         support::write(&vault, "top", b"old");
@@ -75,7 +75,7 @@ fn a_result_is_kept_with_its_run_and_found_by_its_key() {
         assert_eq!(vault.memos(known[2].seq, 10).unwrap().len(), 1);
         support::assert_clean(&vault);
         assert_eq!(actions(&vault)[0], format!("cache.remember run={}", run_id(1)));
-        // The same key again: the newer result is the one.
+        // The same key again: the newer result replaces the older.
         remember(&vault, 9, memo(&[1], b"newer", LATER)).unwrap();
         let reader = vault.read().unwrap();
         assert_eq!(reader.memo(&parts(&[1]).key()).unwrap().unwrap().run, run_id(9));
@@ -85,7 +85,7 @@ fn a_result_is_kept_with_its_run_and_found_by_its_key() {
 }
 
 #[test]
-fn what_a_command_wrote_is_kept_until_its_result_is_forgotten() {
+fn output_is_kept_until_the_result_is_forgotten() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let output = support::noise(2, 2 << 20);
@@ -96,7 +96,7 @@ fn what_a_command_wrote_is_kept_until_its_result_is_forgotten() {
     assert_eq!(vault.forget(&Forget::OfRun(run_id(1))).unwrap().as_slice(), std::slice::from_ref(&kept));
     assert!(vault.gc(&|_| {}).unwrap().blobs > 2);
     assert!(!vault.read().unwrap().has_blob(&kept.stdout).unwrap());
-    // The run itself is as it was.
+    // The run itself is unchanged.
     assert!(vault.read().unwrap().version(&kept.version_after.unwrap()).unwrap().is_some());
     support::assert_clean(&vault);
     let told = [format!("cache.remember run={}", run_id(1)), format!("cache.forget run={} asked", run_id(1))];
@@ -104,7 +104,7 @@ fn what_a_command_wrote_is_kept_until_its_result_is_forgotten() {
 }
 
 #[test]
-fn a_result_goes_with_its_versions_and_with_its_time() {
+fn result_is_lost_with_its_versions_or_when_it_expires() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let now = || vault.now();
@@ -113,12 +113,12 @@ fn a_result_goes_with_its_versions_and_with_its_time() {
     let expired = remember(&vault, 2, memo(b"2", b"", support::START)).unwrap();
     let stays = remember(&vault, 3, memo(b"3", b"", LATER)).unwrap();
     vault.discard(&ChangesOf::Fork(fork("run-1"))).unwrap();
-    assert_eq!(why(&discarded), None, "until they are swept the versions are there");
+    assert_eq!(why(&discarded), None, "the versions exist until they are swept");
     assert_eq!(why(&expired), Some(Lost::Expired));
     assert_eq!(vault.gc(&|_| {}).unwrap().memos, 2);
     assert_eq!(vault.memos(i64::MAX, 10).unwrap().as_slice(), std::slice::from_ref(&stays));
     assert_eq!(why(&discarded), Some(Lost::Version));
-    // Versions whose files are given up are of no use either.
+    // Pruned versions are unusable too.
     support::write(&vault, "top", b"more");
     vault.write_file(&fork("run-3"), &support::path("x"), &b"y"[..], None, "more").unwrap();
     vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
@@ -129,7 +129,7 @@ fn a_result_goes_with_its_versions_and_with_its_time() {
 }
 
 #[test]
-fn a_run_without_changes_needs_no_version() {
+fn result_of_a_run_without_changes_needs_no_version() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let base = head(&vault, &main_fork());
@@ -147,7 +147,7 @@ fn a_run_without_changes_needs_no_version() {
 }
 
 #[test]
-fn changes_that_went_onto_another_head_are_no_result() {
+fn rebased_run_is_not_remembered() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let (name, base) = (fork("task"), head(&vault, &main_fork()));
@@ -163,7 +163,7 @@ fn changes_that_went_onto_another_head_are_no_result() {
 }
 
 #[test]
-fn a_result_that_was_edited_or_lost_its_output_is_found() {
+fn edited_result_or_missing_output_is_detected() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
@@ -182,7 +182,7 @@ fn a_result_that_was_edited_or_lost_its_output_is_found() {
 }
 
 #[test]
-fn a_write_that_fails_keeps_neither_the_run_nor_its_result() {
+fn failed_write_stores_neither_the_run_nor_its_result() {
     for writes in 0..200 {
         let fuse = Fuse::off();
         let backend = FaultBackend::new(MemoryBackend::default(), fuse.clone());
@@ -201,5 +201,5 @@ fn a_write_that_fails_keeps_neither_the_run_nor_its_result() {
         }
         assert!(kept.is_err() && run.is_none() && memos.is_empty(), "{writes}: {kept:?}");
     }
-    panic!("it never came to its end");
+    panic!("the write never succeeded");
 }

@@ -1,4 +1,4 @@
-//! Objects and their identities: the same everywhere, checked on every read.
+//! Objects and their ids: the same everywhere, verified on every read.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,7 +21,7 @@ use crate::support::pause::Pauses;
 use crate::support::{Scratch, main_fork, path};
 use crate::worker::Worker;
 
-/// A directory of which every bit is known.
+/// A directory whose every bit is known.
 fn known_dir(at: &Path, mtime: i64) {
     fs::create_dir(at).unwrap();
     fs::create_dir(at.join("sub")).unwrap();
@@ -56,7 +56,7 @@ fn equal_content_has_equal_ids_on_every_machine() {
     let vault = support::create_vault(&scratch.join("vault.db"));
     support::import(&vault, &dir);
     let root = support::root(&vault, "main");
-    // These are the format. A change here makes every vault in the world worthless: make a new format instead.
+    // These ids are the format. A change here makes all existing vaults unreadable: introduce a new format instead.
     assert_eq!(
         content::id_of(b"hello\n").to_hex(),
         "8e4c7c1b99dbfd50e7a95185fead5ee1448fa904a2fdd778eaf5f2dbfd629a99"
@@ -72,7 +72,7 @@ fn equal_content_has_equal_ids_on_every_machine() {
             "cedd8e86e7796c3ec2475c7d70455428600ac4c727d23cd0faa7141908ce4153",
         ]
     );
-    // What an import makes, edits make too, in whatever order.
+    // Edits make the same tree as an import, in any order.
     let other = support::create_vault(&scratch.join("other.db"));
     support::export(&vault, "main", &scratch.join("out"));
     support::import(&other, &scratch.join("out"));
@@ -91,9 +91,9 @@ fn blobs_fill_the_pages_of_the_file() {
     vault.backend().settle().unwrap();
     let usage = vault.read().unwrap().usage().unwrap();
     let stored = usage.blob_stored_bytes + usage.tree_bytes;
-    // As they come, rows of such lengths leave a third of the file empty.
+    // In arrival order, rows of such lengths would leave a third of the file empty.
     let most = stored * 110 / 100;
-    assert!(usage.file_bytes < most, "{} bytes for {stored} that are stored", usage.file_bytes);
+    assert!(usage.file_bytes < most, "{} bytes for {stored} stored bytes", usage.file_bytes);
     support::assert_clean(&vault);
 }
 
@@ -109,11 +109,11 @@ fn times_do_not_count_as_content() {
     assert_eq!(a.content, b.content);
     fs::set_permissions(scratch.join("b/hello"), fs::Permissions::from_mode(0o600)).unwrap();
     let c = support::import(&vault, &scratch.join("b")).committed.version;
-    assert_ne!(b.content, c.content, "a mode does count");
+    assert_ne!(b.content, c.content, "modes count");
 }
 
 #[test]
-fn a_small_edit_of_a_large_file_stores_little() {
+fn small_edit_of_a_large_file_stores_little() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let mut large = support::noise(1, 12 << 20);
@@ -131,7 +131,7 @@ fn a_small_edit_of_a_large_file_stores_little() {
     assert!((1..1 << 20).contains(&inserted), "50 inserted bytes took {inserted}");
     support::export(&vault, "main", &scratch.join("out"));
     assert!(fs::read(scratch.join("out/large")).unwrap() == large);
-    // The same content a second time takes nothing but its entry.
+    // The same content a second time adds only its entry.
     let before = stored();
     support::write(&vault, "again", &large);
     assert_eq!(stored(), before);
@@ -139,7 +139,7 @@ fn a_small_edit_of_a_large_file_stores_little() {
 
 /// A set of attributes may be larger than any other blob.
 #[test]
-fn a_large_set_of_attributes_can_be_read_back() {
+fn large_set_of_attributes_round_trips() {
     let set: Vec<(Vec<u8>, Vec<u8>)> =
         (0..24).map(|n| (format!("user.{n:02}").into_bytes(), vec![b'x'; 60_000])).collect();
     let blob = content::encode_xattrs(&set).unwrap();
@@ -148,7 +148,7 @@ fn a_large_set_of_attributes_can_be_read_back() {
 }
 
 #[test]
-fn the_audit_log_tells_of_every_change_to_itself() {
+fn every_edit_of_the_audit_log_is_detected() {
     let rows = 5;
     let tampering = [
         ("an actor", "UPDATE audit SET actor = 'nobody' WHERE seq = 3"),
@@ -193,15 +193,15 @@ fn the_audit_log_tells_of_every_change_to_itself() {
         support::sql(&file).execute_batch(statements).unwrap();
         let vault = support::open_vault(&file);
         let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
-        assert!(!verdict.problems.is_empty(), "{what} went unnoticed");
+        assert!(!verdict.problems.is_empty(), "{what} was not noticed");
         let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
-        assert!(report.findings.iter().any(|finding| finding.code == "audit"), "{what}: fsck is silent");
+        assert!(report.findings.iter().any(|finding| finding.code == "audit"), "{what}: not found by fsck");
     }
 }
 
-/// Who rewrites the whole end of the log, marks and all, is found out by a digest kept elsewhere.
+/// A rewrite of the whole end of the log, including its marks, is detected by a digest kept elsewhere.
 #[test]
-fn a_log_rewritten_to_its_end_misses_the_digest_kept_elsewhere() {
+fn log_rewritten_to_its_end_does_not_match_a_saved_digest() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
@@ -224,7 +224,7 @@ fn a_log_rewritten_to_its_end_misses_the_digest_kept_elsewhere() {
 }
 
 #[test]
-fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
+fn exceeded_quota_leaves_the_vault_unchanged() {
     let scratch = Scratch::new();
     let (dir, file) = (scratch.dir("dir"), scratch.join("vault.db"));
     support::many_files(&dir, 60);
@@ -245,20 +245,20 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     let blobs = || vault.read().unwrap().usage().unwrap().blobs;
     let stored = blobs();
     refused(import(), "files");
-    assert_eq!(blobs(), stored, "a refused import leaves nothing");
+    assert_eq!(blobs(), stored, "a refused import left blobs");
     vault.change_quota(|_| Quota { versions: Some(2), ..Quota::default() }).unwrap();
     refused(write(b"x"), "versions");
     let used = vault.read().unwrap().bytes_used().unwrap();
     vault.change_quota(|_| Quota { bytes: Some(used + (1 << 20)), ..Quota::default() }).unwrap();
     refused(write(&support::noise(1, 20 << 20)), "bytes");
-    // What the refused attempt had stored already is garbage; a sweep makes room for what fits.
+    // Objects that the refused attempt had stored are garbage; a sweep frees the space for content that fits.
     vault.gc(&|_| {}).unwrap();
     assert!(vault.read().unwrap().bytes_used().unwrap() <= used + (64 << 10));
     write(&support::noise(2, 300_000)).unwrap();
-    // Below what there is already only a version with less is made, and then there is room again.
+    // With a quota below the current size only a smaller version is accepted, and then there is room again.
     vault.change_quota(|_| Quota { bytes: Some(320_000), ..Quota::default() }).unwrap();
     assert!(matches!(write(&support::noise(3, 300_000)), Err(VaultError::Quota { what: "bytes", .. })));
-    // Less and less of what is new is not less.
+    // A new file that is slightly smaller than the old one still adds data.
     let smaller = write(&support::noise(4, 299_000));
     assert!(matches!(smaller, Err(VaultError::Quota { what: "bytes", .. })), "{smaller:?}");
     vault.remove(&main_fork(), &[path("b")], Depth::FilesOnly, "rm").unwrap();
@@ -272,7 +272,7 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
 
 /// Another process sets one limit while this one is about to set another.
 #[test]
-fn limits_that_are_set_at_the_same_time_all_hold() {
+fn limits_set_concurrently_all_apply() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
@@ -288,9 +288,9 @@ fn limits_that_are_set_at_the_same_time_all_hold() {
     assert_eq!(vault.quota().unwrap(), both);
 }
 
-/// One row that cannot be read is told, with everything else that a check finds.
+/// An unreadable row is reported along with everything else that a check finds.
 #[test]
-fn a_check_goes_on_past_what_cannot_be_read() {
+fn fsck_continues_after_an_unreadable_row() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);

@@ -1,4 +1,4 @@
-//! Real overlays, mounted by a child in namespaces of its own, and the work that is done in them.
+//! Real overlays, mounted by a child in its own namespaces, and the commands that run in them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use crate::support::Scratch;
 
 const STEPS: &str = "AVFS_TEST_STEPS";
 
-/// Why no overlay can be mounted here without privileges; nothing if one can.
+/// Why no overlay can be mounted here without privileges; `None` if one can.
 fn obstacle() -> Option<&'static str> {
     static TRIED: OnceLock<bool> = OnceLock::new();
     let works = *TRIED.get_or_init(|| {
@@ -21,7 +21,7 @@ fn obstacle() -> Option<&'static str> {
         let lower = scratch.dir("lower");
         std::fs::create_dir(lower.join("d")).unwrap();
         let upper = scratch.dir("upper");
-        // A directory made anew shows whether the upper can be marked at all.
+        // A recreated directory shows whether the upper supports the overlay attributes.
         let run = overlay(&scratch, &[lower], &upper, "rmdir d && mkdir d", None);
         let mut value = [0; 1];
         run.is_ok() && rustix::fs::getxattr(upper.join("d"), "user.overlay.opaque", &mut value).is_ok()
@@ -33,7 +33,7 @@ fn obstacle() -> Option<&'static str> {
 pub fn works(test: &str) -> bool {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(reason) = obstacle() else { return true };
-    // A property asks once for every case.
+    // A property test checks this for every case.
     if TOLD.lock().unwrap().insert(test.to_owned()) {
         support::skip(test, reason);
     }
@@ -52,15 +52,15 @@ fn run(script: &str, settings: &[(&str, OsString)]) -> Result<(), String> {
     Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Runs a script in a plain directory, as whom the overlay's would run.
+/// Runs a script in a plain directory, as the same user as in the overlay.
 #[track_caller]
 pub fn in_dir(dir: &Path, script: &str) {
     run("cd \"$DIR\"; umask 022; eval \"$SCRIPT\"", &[("DIR", dir.into()), ("SCRIPT", script.into())])
         .unwrap();
 }
 
-/// Runs a script in an overlay of these layers, topmost first, over which `upper` lies. What the overlay shows
-/// at the end is copied to `copy`.
+/// Runs a script in an overlay of `upper` over these layers, topmost first. Copies the resulting merged directory to
+/// `copy`.
 pub fn overlay(
     scratch: &Scratch,
     lowers: &[PathBuf],
@@ -96,10 +96,10 @@ pub fn overlay(
     )
 }
 
-/// Copies what an overlay of these layers alone shows, topmost first, to `copy`.
+/// Copies the merged view of these layers alone, topmost first, to `copy`.
 #[track_caller]
 pub fn show(scratch: &Scratch, dirs: &[PathBuf], copy: &Path) {
-    // An overlay without an upper has two layers at least.
+    // An overlay without an upper needs at least two layers.
     let bottom = tempfile::Builder::new().prefix("bottom-").tempdir_in(scratch.path()).unwrap().keep();
     let merged = tempfile::Builder::new().prefix("merged-").tempdir_in(scratch.path()).unwrap().keep();
     let mut layers = OsString::new();
@@ -114,7 +114,7 @@ pub fn show(scratch: &Scratch, dirs: &[PathBuf], copy: &Path) {
     run(script, &settings).unwrap();
 }
 
-/// A script that has this very program do `steps` in its working directory.
+/// A script that makes this executable perform `steps` in its working directory.
 pub fn script_of(scratch: &Scratch, steps: &[Step]) -> String {
     let file = scratch.join("steps");
     let lines: Vec<String> = steps.iter().map(Step::line).collect();
@@ -123,7 +123,7 @@ pub fn script_of(scratch: &Scratch, steps: &[Step]) -> String {
     format!("{STEPS}={} \"$SELF\" {harness} >/dev/null", file.display())
 }
 
-/// One thing a command may do; paths are relative, and one that cannot be done is not done on either side.
+/// One step of a command; paths are relative, and a step that fails must fail on both sides.
 #[derive(Clone, Debug)]
 pub enum Step {
     Write(String, u64, usize),
@@ -139,7 +139,7 @@ pub enum Step {
     Xattr(String, String, u64),
     Unxattr(String, String),
     Time(String, i64),
-    /// Opened for writing and not written: a copy-up without a change.
+    /// Opened for writing but not written: a copy-up without a change.
     Touch(String),
 }
 
@@ -171,7 +171,7 @@ fn perform(line: &str) -> std::io::Result<()> {
     match words[0] {
         "write" => {
             let length = usize::try_from(number(3)).unwrap();
-            // A fifo would block, and a link may lead anywhere.
+            // A FIFO would block, and a symlink may point anywhere.
             if path.symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
                 return Ok(());
             }
@@ -198,7 +198,7 @@ fn perform(line: &str) -> std::io::Result<()> {
             if meta.is_symlink() {
                 return Ok(());
             }
-            // The plain directory is imported, and nobody opens that up.
+            // The plain directory is imported, and an import does not change modes to get access.
             let open = if meta.is_dir() { 0o700 } else { 0 };
             let mode = Mode::from_raw_mode(u32::try_from(number(2)).unwrap() | open);
             Ok(rustix::fs::chmod(path, mode)?)
@@ -207,7 +207,8 @@ fn perform(line: &str) -> std::io::Result<()> {
         "remove" if path.symlink_metadata()?.is_dir() => std::fs::remove_dir_all(path),
         "remove" => std::fs::remove_file(path),
         "rename" => {
-            // overlayfs refuses to rename a directory of the base, and mv copies it then; times apart, the same.
+            // overlayfs refuses to rename a directory of the base, and mv copies it instead; the result
+            // differs only in times.
             if path.symlink_metadata()?.is_dir() {
                 return Ok(());
             }
@@ -230,12 +231,12 @@ fn perform(line: &str) -> std::io::Result<()> {
     }
 }
 
-/// Not a test of its own: what [`script_of`] runs.
+/// Not a test: run by [`script_of`].
 #[test]
 fn hands() {
     let Some(file) = std::env::var_os(STEPS) else { return };
     for line in std::fs::read_to_string(file).unwrap().lines() {
-        // What is refused is refused on both sides; the comparison afterwards tells if it is not.
+        // A step that fails must fail on both sides; the later comparison shows if it does not.
         let _ = perform(line);
     }
 }

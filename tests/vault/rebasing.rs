@@ -1,4 +1,4 @@
-//! Two runs from one version: what both wanted, or the second apart.
+//! Two runs from one version: both changes are merged, or the second gets its own fork.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::runs::{Changes, head, record};
 use crate::support;
 use crate::support::main_fork;
 
-/// A directory tree as a map: what a reader can check.
+/// A directory tree as a map, which is easy to check.
 pub type Files = BTreeMap<String, String>;
 
 pub fn files(vault: &Vault, at: &str) -> Files {
@@ -31,7 +31,7 @@ pub fn files(vault: &Vault, at: &str) -> Files {
     .collect()
 }
 
-/// One side's work: each file gets content that nothing else has, so that no change is of a time alone.
+/// The changes of one side: each file gets unique content, so no change is of a time alone.
 pub fn work(files: &Files, steps: &[(String, bool)], who: &str) -> (Files, Changes) {
     let mut after = files.clone();
     for (n, (at, put)) in steps.iter().enumerate() {
@@ -55,9 +55,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Two sides change files of the same directories: the outcome is that of both, or the second is apart.
+    /// Two sides change files of the same directories: the result has both changes, or the second is diverted.
     #[test]
-    fn rebasing_does_what_both_sides_wanted(
+    fn random_rebases_have_the_changes_of_both_sides(
         theirs in prop::collection::vec((prop::sample::select(POOL), any::<bool>()), 1..5),
         mine in prop::collection::vec((prop::sample::select(POOL), any::<bool>()), 1..5),
     ) {

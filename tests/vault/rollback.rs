@@ -1,4 +1,4 @@
-//! A damaged log, and an older copy of a vault: neither passes for the vault that was acknowledged.
+//! A damaged log, and an older copy of a vault: neither passes as the acknowledged state.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use avfs_vault::{Vault, VaultError};
 use crate::support;
 use crate::support::Scratch;
 
-/// Closing leaves the log as it is.
+/// Closing leaves the log unchanged.
 const LEAVING: OpenOptions = OpenOptions {
     patience: std::time::Duration::from_secs(60),
     on_close: OnClose::LeaveLog,
@@ -22,7 +22,7 @@ fn open(path: &Path) -> Result<Vault, VaultError> {
     Vault::open(path, LEAVING, support::real_context())
 }
 
-/// A vault with some commits in its log, and how long that was after each of them.
+/// A vault with several commits in its log, and the length of the log after each of them.
 fn with_log(scratch: &Scratch) -> (PathBuf, Vec<u64>) {
     let path = scratch.join("vault.db");
     drop(support::create_real_vault(&path));
@@ -43,12 +43,12 @@ fn flip(path: &Path, at: u64) {
 }
 
 #[test]
-fn a_damaged_log_is_no_earlier_commit() {
+fn damaged_log_does_not_pass_as_an_earlier_commit() {
     let scratch = Scratch::new();
     let (path, lengths) = with_log(&scratch);
     let log = sibling(&path, "-wal");
     let whole = fs::read(&log).unwrap();
-    // In a frame of the fourth commit, of the second, and in the header, without which there is no log.
+    // In a frame of the fourth commit, of the second, and in the header, without which the log is not a log.
     for (at, lost) in [(lengths[2] + 100, 2), (lengths[0] + 100, 4), (17, 5), (0, 5)] {
         fs::write(&log, &whole).unwrap();
         let _ = fs::remove_file(sibling(&path, "-shm"));
@@ -66,21 +66,21 @@ fn a_damaged_log_is_no_earlier_commit() {
                 "{at}: {error}"
             );
             assert!(rollback.lost.iter().all(|commit| commit.subject.starts_with("main")), "{error}");
-            assert!(fs::read(&log).unwrap() == damaged, "{at}: what is left of the log is not touched");
+            assert!(fs::read(&log).unwrap() == damaged, "{at}: the damaged log was changed");
         }
-        // Also for who would tidy up when closing.
+        // Also with options that checkpoint the log on close.
         let settling = OpenOptions { on_close: OnClose::Settle, ..LEAVING };
         assert!(Vault::open(&path, settling, support::real_context()).is_err());
         assert!(fs::read(&log).unwrap() == damaged, "{at}");
     }
-    // With the log as it was everything is there.
+    // With the original log the vault is complete.
     fs::write(&log, &whole).unwrap();
     let _ = fs::remove_file(sibling(&path, "-shm"));
     let vault = open(&path).unwrap();
     assert!(vault.older_copy().is_none());
     support::assert_clean(&vault);
     drop(vault);
-    // Without what was acknowledged nobody can tell, as the hint says.
+    // Without the `-head` file the loss cannot be detected, as the hint says.
     flip(&log, lengths[2] + 100);
     let _ = fs::remove_file(sibling(&path, "-shm"));
     fs::remove_file(sibling(&path, "-head")).unwrap();
@@ -88,7 +88,7 @@ fn a_damaged_log_is_no_earlier_commit() {
 }
 
 #[test]
-fn an_older_copy_opens_and_says_so_once() {
+fn older_copy_opens_and_is_reported_once() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     let vault = support::create_real_vault(&path);

@@ -1,4 +1,4 @@
-//! In and out again: whatever a directory of the host may hold comes back to the bit, or is named.
+//! Import and export: everything in a host directory round-trips exactly, or is named.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
 use crate::support;
 use crate::support::{Scratch, snapshot};
 
-/// Imports, exports to a new place and compares.
+/// Imports, exports to a new directory and compares.
 #[track_caller]
 pub fn assert_round_trip(scratch: &Scratch, dir: &Path) -> Vault {
     let vault = support::create_vault(&scratch.join("vault.db"));
@@ -62,7 +62,7 @@ fn hostile_names() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn hostile_names_come_back() {
+fn hostile_names_round_trip() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     for (n, name) in hostile_names().iter().enumerate() {
@@ -76,7 +76,7 @@ fn hostile_names_come_back() {
 }
 
 #[test]
-fn modes_times_links_and_attributes_come_back() {
+fn modes_times_links_and_attributes_round_trip() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     for mode in [0o400, 0o444, 0o600, 0o644, 0o755, 0o777, 0o1644, 0o2755, 0o4755, 0o6711, 0o7777] {
@@ -130,7 +130,7 @@ fn modes_times_links_and_attributes_come_back() {
 }
 
 #[test]
-fn names_of_one_file_stay_names_of_one_file() {
+fn hard_links_stay_hard_links() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     scratch.dir("dir/a/b");
@@ -141,7 +141,7 @@ fn names_of_one_file_stay_names_of_one_file() {
     }
     fs::write(dir.join("large"), support::noise(2, 3 << 20)).unwrap();
     fs::hard_link(dir.join("large"), dir.join("z/large")).unwrap();
-    // A link, a fifo, and a file whose other name lies outside.
+    // A symlink, a FIFO, and a file with a hard link outside.
     symlink("x", dir.join("link")).unwrap();
     fs::hard_link(dir.join("link"), dir.join("z/link")).unwrap();
     mkfifo(&dir.join("fifo"));
@@ -150,14 +150,14 @@ fn names_of_one_file_stay_names_of_one_file() {
     fs::hard_link(dir.join("half"), scratch.join("outside")).unwrap();
     let vault = assert_round_trip(&scratch, &dir);
 
-    // Writing to one name of a file in the vault is seen under all of them.
+    // Writing to one hard link of a file in the vault changes all of them.
     support::write(&vault, "z/third", b"changed");
     let out = scratch.join("out-2");
     support::export(&vault, "main", &out);
     for name in ["a/b/first", "a/second", "z/third", "0"] {
         assert_eq!(fs::read(out.join(name)).unwrap(), b"changed", "{name}");
     }
-    // The group left after removing names is the one an import of the same state gives.
+    // The group that is left after removing links equals the group that an import of the same state makes.
     vault
         .remove(
             &support::main_fork(),
@@ -173,7 +173,7 @@ fn names_of_one_file_stay_names_of_one_file() {
 }
 
 #[test]
-fn sizes_around_every_boundary_come_back() {
+fn sizes_around_every_boundary_round_trip() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     let (block, whole) = (64 << 10, 1 << 20);
@@ -231,7 +231,7 @@ fn sparse_files_stay_sparse() {
 }
 
 #[test]
-fn a_directory_of_thousands_of_entries_comes_back() {
+fn directory_of_thousands_of_entries_round_trips() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     for n in 0..support::usual_or_long(3000, 20_000) {
@@ -275,7 +275,7 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
         name
     });
     prop_oneof![3 => bytes, 1 => prop::sample::select(hostile_names())]
-        .prop_filter("names the import treats apart", |name| {
+        .prop_filter("names that the import treats specially", |name| {
             !matches!(name.as_slice(), b"." | b".." | b".avfs" | b".avfsignore")
         })
 }
@@ -319,7 +319,7 @@ fn build_tree(dir: &Path, parts: &[Described]) {
         }
         set_mtime(&path, time.0, time.1);
     }
-    // Last, and the deepest first: a closed directory takes no more files, and a new name changes the time.
+    // Last, and the deepest first: a read-only directory accepts no more files, and a new name changes the mtime.
     for (path, mode) in finish.iter().rev() {
         set_mode(path, *mode);
     }
@@ -337,19 +337,19 @@ proptest! {
     })]
 
     #[test]
-    fn any_tree_comes_back(parts in prop::collection::vec(
+    fn random_trees_round_trip(parts in prop::collection::vec(
         (any_name(), any_part(), any::<prop::sample::Index>(),
          (-5_000_000_000_i64..5_000_000_000, 0..1_000_000_000_i64),
          prop::option::of(prop::collection::vec(any::<u8>(), 0..500))),
         0..40,
     )) {
-        // ext4's smallest time is in 1901.
+        // The earliest time of ext4 is in 1901.
         let parts: Vec<Described> = parts.into_iter().map(|mut part| { part.3.0 = part.3.0.max(-2_000_000_000); part }).collect();
         let scratch = Scratch::new();
         let dir = scratch.dir("dir");
         build_tree(&dir, &parts);
         let vault = assert_round_trip(&scratch, &dir);
-        // What was exported is imported as the very same tree.
+        // The export is imported as exactly the same tree.
         let again = support::memory_vault();
         support::import(&again, &scratch.join("out"));
         prop_assert_eq!(support::root(&vault, "main"), support::root(&again, "main"));
@@ -357,7 +357,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_ignored_stays_out_and_what_cannot_be_kept_is_named() {
+fn ignored_files_are_left_out_and_unsupported_ones_are_named() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     for file in
@@ -388,17 +388,17 @@ fn what_is_ignored_stays_out_and_what_cannot_be_kept_is_named() {
         "sub/target/x",
     ];
     assert_eq!(found, expected);
-    // A bad pattern is an error, not a file too many.
+    // A bad pattern is an error, and not ignored.
     fs::write(dir.join(".avfsignore"), "a{b\n[z-a]\n").unwrap();
     let refused = support::try_import(&vault, &dir, None, OnTrouble::Fail);
     assert!(matches!(refused, Err(VaultError::Import(ImportError::BadIgnore { .. }))), "{refused:?}");
 }
 
 #[test]
-fn modes_that_close_a_file_to_its_owner_come_back() {
+fn modes_without_owner_access_round_trip() {
     if !support::is_root() {
         support::skip(
-            "roundtrip::modes_that_close_a_file_to_its_owner_come_back",
+            "roundtrip::modes_without_owner_access_round_trip",
             "only root reads files of mode 000",
         );
         return;
@@ -415,7 +415,7 @@ fn modes_that_close_a_file_to_its_owner_come_back() {
 }
 
 #[test]
-fn an_export_refuses_to_overwrite_unless_told() {
+fn export_refuses_to_overwrite_unless_requested() {
     let scratch = Scratch::new();
     let (dir, dest) = (scratch.dir("dir"), scratch.dir("dest"));
     fs::write(dir.join("same"), "new").unwrap();
@@ -428,14 +428,14 @@ fn an_export_refuses_to_overwrite_unless_told() {
     let refused = support::try_export(&vault, "main", &dest, Overwrite::Refuse);
     assert!(matches!(refused, Err(VaultError::Export(ExportError::Exists { .. }))), "{refused:?}");
     assert_eq!(snapshot::differences(&before, &snapshot::take(&dest)), [] as [String; 0]);
-    // A directory where the version has a file is in the way even then, and nothing has changed.
+    // A directory in place of a file of the version is in the way even then, and nothing has changed.
     fs::create_dir(dest.join("blocked")).unwrap();
     support::write(&vault, "blocked", b"file");
     let before = snapshot::take(&dest);
     let refused = support::try_export(&vault, "main", &dest, Overwrite::Replace);
     assert!(matches!(refused, Err(VaultError::Export(ExportError::InTheWay { .. }))), "{refused:?}");
     let mut now = snapshot::take(&dest);
-    // The staging directory came and went, which its parent's time tells.
+    // Creating and removing the staging directory changed the mtime of its parent.
     now.facts.get_mut(&b""[..]).unwrap().mtime = before.facts[&b""[..]].mtime;
     assert_eq!(snapshot::differences(&before, &now), [] as [String; 0]);
     fs::remove_dir(dest.join("blocked")).unwrap();
@@ -450,7 +450,7 @@ fn an_export_refuses_to_overwrite_unless_told() {
 }
 
 #[test]
-fn a_part_of_a_version_can_be_exported() {
+fn part_of_a_version_can_be_exported() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     support::many_files(&dir, 120);
@@ -474,9 +474,9 @@ fn a_part_of_a_version_can_be_exported() {
     assert!(!scratch.join("out-2").exists());
 }
 
-/// Whatever an edit does to the names of one file, the tree is the one that an import of the same files makes.
+/// After any edit of hard links the tree equals the one that an import of the same files makes.
 #[test]
-fn edits_leave_links_as_an_import_would_find_them() {
+fn edits_of_hard_links_match_an_import() {
     let scratch = Scratch::new();
     let dir = scratch.dir("host");
     for name in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! The forks that runs leave: kept, dropped, and what lives with them.
+//! The forks of runs: kept, discarded, and the objects that depend on them.
 
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::Diagnose;
@@ -14,7 +14,7 @@ use crate::support;
 use crate::support::{Scratch, fork, main_fork, path, reference};
 
 #[test]
-fn discarding_takes_the_fork_of_a_run_and_no_other() {
+fn discard_deletes_only_the_fork_of_the_run() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
@@ -25,7 +25,7 @@ fn discarding_takes_the_fork_of_a_run_and_no_other() {
     let code = |what: &str| vault.discard(&what.parse().unwrap()).map(drop).map_err(|error| error.code());
     let run = |n| format!("run:{}", run_id(n));
     land_new(1);
-    // Both ways lead there, once.
+    // A run can be discarded by run and by fork, once.
     assert_eq!(code(&run(1)), Ok(()));
     assert!(vault.fork(&name).is_err());
     assert!(vault.run(&RunPrefix::from(&run_id(1))).unwrap().discarded_at.is_some());
@@ -33,13 +33,13 @@ fn discarding_takes_the_fork_of_a_run_and_no_other() {
     assert_eq!(code("run-x"), Err("fork.not_found"));
     let second = land_new(2);
     let discarded = vault.discard(&ChangesOf::Fork(name.clone())).unwrap();
-    // The run of the fork that had the name before is not discarded again.
+    // The run of the earlier fork of this name is not discarded again.
     let ids: Vec<RunId> = discarded.runs.iter().map(|run| run.id.clone()).collect();
     assert_eq!((ids, discarded.fork.unwrap().head), (vec![run_id(2)], second.landed.version().unwrap()));
     let (action, subject, detail) = audit_rows(&vault).pop().unwrap();
     assert_eq!((action.as_str(), subject.as_str()), ("run.discard", "run-x"));
     assert_eq!(detail, format!("run={}", run_id(2)));
-    // What is there to stay, moved on, or was never made, is refused.
+    // A fork that is persistent, has moved, or has a checkpoint, and a run without a version are refused.
     let landing_on_main = Landing::Fork { name: &main_fork(), base };
     Changes::default().put("x", "x").land(&vault, landing_on_main, record(3, &main_fork())).unwrap();
     assert_eq!(code("main"), Err("fork.persistent"));
@@ -61,7 +61,7 @@ fn discarding_takes_the_fork_of_a_run_and_no_other() {
 }
 
 #[test]
-fn a_fork_of_a_run_can_be_kept_under_a_name() {
+fn fork_of_a_run_can_be_kept_under_a_new_name() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let (own, best, main) = (ForkName::of_run(&run_id(1)), fork("best"), main_fork());
@@ -89,14 +89,14 @@ fn a_fork_of_a_run_can_be_kept_under_a_name() {
         format!("from={own} run={}", run_id(1))
     )));
     support::assert_clean(&vault);
-    // Once it is deleted nothing of it is missing.
+    // After its deletion no object is missing.
     vault.delete_fork(&best, Deletion::Forced).unwrap();
     vault.gc(&|_| {}).unwrap();
     support::assert_clean(&vault);
 }
 
 #[test]
-fn versions_of_runs_live_as_their_forks_do() {
+fn versions_of_runs_are_deleted_with_their_forks() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = furnished(&scratch);
@@ -110,7 +110,7 @@ fn versions_of_runs_live_as_their_forks_do() {
     vault.delete_fork(&name, Deletion::Forced).unwrap();
     vault.gc(&|_| {}).unwrap();
     assert!(vault.read().unwrap().version(&version).unwrap().is_none());
-    // The row stays and says so; a fork of the same name does not make it a lie.
+    // The row stays without a version; a fork of the same name does not change that.
     let resolve = || {
         avfs_vault::version::resolve(&*vault.read().unwrap(), &reference("run:0100"))
             .map(|(version, _)| version.id)
@@ -119,10 +119,10 @@ fn versions_of_runs_live_as_their_forks_do() {
     support::assert_clean(&vault);
     vault.create_fork(&name, &reference("main"), Life::Persistent).unwrap();
     support::assert_clean(&vault);
-    // It is not captured again either.
+    // The run is not captured again either.
     let again = Changes::default().put("new", "n").land(&vault, Landing::RecordOnly, record(1, &name));
     assert_eq!(again.unwrap_err().code(), "run.captured_already");
-    // But a version that is missing without a reason is found.
+    // But a version that is missing for no reason is detected.
     let landing = Landing::Fork { name: &name, base: head(&vault, &name) };
     let done = Changes::default().put("more", "m").land(&vault, landing, record(2, &name)).unwrap();
     support::write(&vault, "z", b"z");

@@ -1,4 +1,4 @@
-//! Runs land: once, in one transaction, on the fork they were made for or beside it, and nothing is lost.
+//! Runs land once, in one transaction, on their fork or beside it, and nothing is lost.
 
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::Diagnose;
@@ -30,7 +30,7 @@ pub fn cat(vault: &Vault, at: &str, file: &str) -> Option<String> {
             Some(String::from_utf8(content::decode(blob).unwrap()).unwrap())
         }
         Node::Dir(_) => Some("/".to_owned()),
-        Node::Symlink(_) | Node::Fifo(_) => panic!("nobody made one"),
+        Node::Symlink(_) | Node::Fifo(_) => panic!("unexpected kind of node"),
     }
 }
 
@@ -48,7 +48,7 @@ pub fn audit_rows(vault: &Vault) -> Vec<(String, String, String)> {
     rows.into_iter().map(|row| (row.action, row.subject, row.detail)).collect()
 }
 
-/// A vault with some files on main.
+/// A vault with some files on `main`.
 pub fn furnished(scratch: &Scratch) -> Vault {
     let vault = support::create_vault(&scratch.join("vault.db"));
     for file in ["a/one", "a/two", "b/one", "b/deep/two", "top"] {
@@ -58,7 +58,7 @@ pub fn furnished(scratch: &Scratch) -> Vault {
 }
 
 #[test]
-fn a_run_on_a_fork_moves_its_head() {
+fn run_on_a_fork_moves_its_head() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
@@ -72,7 +72,7 @@ fn a_run_on_a_fork_moves_its_head() {
     assert_eq!(cat(&vault, "main", "a/one").as_deref(), Some("new"));
     assert_eq!((cat(&vault, "main", "b"), cat(&vault, "main", "c/x").as_deref()), (None, Some("x")));
     assert_eq!(dir_mode(&vault, "main", "c"), (0o700, 9));
-    // Each step has its event; one row, both checkpoints, and the version knows its run.
+    // Each step has its audit row; one row, both checkpoints, and the version refers to its run.
     let rows = audit_rows(&vault);
     let id = run_id(1);
     let told: Vec<(&str, &str)> =
@@ -102,7 +102,7 @@ fn a_run_on_a_fork_moves_its_head() {
 }
 
 #[test]
-fn a_run_on_a_new_fork_leaves_the_parent_alone() {
+fn run_on_a_new_fork_leaves_the_parent_unchanged() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
@@ -114,7 +114,7 @@ fn a_run_on_a_new_fork_leaves_the_parent_alone() {
     assert_eq!(done.landed, Landed::Advanced { version: made.head });
     assert_eq!((made.base, made.parent, made.life), (base, Some(main_fork()), life));
     assert_eq!(head(&vault, &main_fork()), base);
-    // A second run may not take the name, and leaves no trace when it tries.
+    // A second run cannot use the name, and its attempt leaves no trace.
     let before = audit_rows(&vault);
     let refused = Changes::default().put("new", "m").land(&vault, landing, record(2, &name)).unwrap_err();
     assert_eq!(refused.code(), "fork.exists");
@@ -124,7 +124,7 @@ fn a_run_on_a_new_fork_leaves_the_parent_alone() {
 }
 
 #[test]
-fn a_run_without_changes_is_one_row() {
+fn run_without_changes_adds_one_row() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
@@ -153,7 +153,7 @@ fn a_run_without_changes_is_one_row() {
             avfs_vault::version::resolve(&*vault.read().unwrap(), &reference(&format!("run:{}", run_id(n))))
                 .unwrap()
                 .0;
-        assert_eq!(found.id, base, "a run without changes leads to where it began");
+        assert_eq!(found.id, base, "a run without changes refers to its base");
     }
     assert_eq!((head(&vault, &main_fork()), vault.forks().unwrap().len()), (base, 1));
     assert_eq!(vault.checkpoints().unwrap().len(), 0);
@@ -162,7 +162,7 @@ fn a_run_without_changes_is_one_row() {
 }
 
 #[test]
-fn a_run_lands_once() {
+fn run_lands_once() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let changes = Changes::default().put("x", "x");
@@ -179,7 +179,7 @@ fn a_run_lands_once() {
         let record = RunRecord { state, ..record(n, &main_fork()) };
         changes.land(&vault, landing, record).map(|done| done.landed)
     };
-    // Begun, then kept for later, then captured: each replaces the row.
+    // Interrupted, then recoverable, then captured: each replaces the row.
     assert_eq!(land(1, RunState::Interrupted, &changes).unwrap(), Landed::Nothing);
     assert_eq!(land(1, RunState::Recoverable, &changes).unwrap(), Landed::Nothing);
     let Landed::Advanced { version } = land(1, RunState::Completed, &changes).unwrap() else { panic!() };
@@ -188,7 +188,7 @@ fn a_run_lands_once() {
         assert_eq!(land(1, state, &other).unwrap_err().code(), "run.captured_already", "{state:?}");
     }
     assert_eq!(head(&vault, &main_fork()), version);
-    // One that failed, or changed nothing, has ended as well.
+    // A run that failed or changed nothing has ended as well.
     land(2, RunState::Failed, &changes).unwrap();
     land(3, RunState::Completed, &Changes::default()).unwrap();
     for n in [2, 3] {
@@ -200,9 +200,9 @@ fn a_run_lands_once() {
     support::assert_clean(&vault);
 }
 
-/// Each run knows nothing of the directory that the other makes.
+/// Neither run knows the directory that the other creates.
 #[test]
-fn a_directory_that_two_runs_make_is_joined() {
+fn directory_created_by_two_runs_is_merged() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
@@ -222,30 +222,30 @@ fn a_directory_that_two_runs_make_is_joined() {
             assert_eq!(cat(&vault, "main", &format!("{dir}/{who}")).as_deref(), Some(who));
         }
     }
-    // The later of both times, and one mode.
+    // The later of both times, and the common mode.
     assert_eq!(dir_mode(&vault, "main", "q"), (0o755, 50));
-    // A file of one name, another mode, and a file in the place of the directory are still clashes.
+    // A file of the same name, another mode, and a file in place of the directory are still conflicts.
     let clashes: [(u8, Changes, &str); 3] = [
         (3, of("one", 60), "q/deep/one"),
         (4, Changes::default().dir("q", 0o700, 60).put("q/three", "3"), "q"),
         (5, Changes::default().put("q", "a file"), "q"),
     ];
     for (n, changes, path) in clashes {
-        let Landed::Diverted { paths, .. } = land(n, changes) else { panic!("run {n} clashes with nothing") };
+        let Landed::Diverted { paths, .. } = land(n, changes) else { panic!("run {n} has no conflict") };
         assert!(paths.contains(&support::path(path)), "{path}: {paths:?}");
     }
     support::assert_clean(&vault);
 }
 
 #[test]
-fn a_fork_that_moved_elsewhere_is_rebased_onto() {
+fn run_is_rebased_onto_a_moved_fork() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
-    support::write(&vault, "a/two", b"by somebody else");
-    support::write(&vault, "a/three", b"new by somebody else");
+    support::write(&vault, "a/two", b"by another writer");
+    support::write(&vault, "a/three", b"new by another writer");
     let onto = head(&vault, &main_fork());
-    // The run touched a neighbour, so the directory's time came along.
+    // The run touched another file of the directory, so the directory's time changed too.
     let changes = Changes::default().put("a/one", "by the run").dir("a", 0o755, 42).remove("b/deep");
     let done =
         changes.land(&vault, Landing::Fork { name: &main_fork(), base }, record(1, &main_fork())).unwrap();
@@ -254,8 +254,8 @@ fn a_fork_that_moved_elsewhere_is_rebased_onto() {
     assert_eq!((done.record.version_before, done.record.version_after), (Some(onto), Some(version)));
     for (file, text) in [
         ("a/one", Some("by the run")),
-        ("a/two", Some("by somebody else")),
-        ("a/three", Some("new by somebody else")),
+        ("a/two", Some("by another writer")),
+        ("a/three", Some("new by another writer")),
         ("b/deep", None),
         ("b/one", Some("old b/one")),
     ] {
@@ -266,7 +266,7 @@ fn a_fork_that_moved_elsewhere_is_rebased_onto() {
     let id = run_id(1);
     let saved = format!("checkpoint_before=before-{id} checkpoint_after=after-{id}");
     assert_eq!(detail, format!("run={id} rebased from {} {saved}", base.short()));
-    // The checkpoint before is the state that the run began with.
+    // The checkpoint before is the state from which the run started.
     let before = CheckpointName::parse(&format!("before-{}", run_id(1))).unwrap();
     let checkpoint = vault.read().unwrap().checkpoint(&main_fork(), &before).unwrap().unwrap();
     assert_eq!(checkpoint.version, base);
@@ -274,21 +274,21 @@ fn a_fork_that_moved_elsewhere_is_rebased_onto() {
 }
 
 #[test]
-fn changes_that_clash_get_a_fork_of_their_own() {
+fn conflicting_changes_get_their_own_fork() {
     let removed = |file: &str| Changes::default().remove(file);
     let cases: Vec<(&str, Changes, &[&str])> = vec![
         ("the same file", Changes::default().put("a/one", "mine"), &["a/one"]),
-        ("a file that went", Changes::default().put("b/one", "mine"), &["b", "b/one"]),
-        ("a file beneath what went", Changes::default().put("b/deep/new", "mine"), &["b", "b/deep"]),
-        ("a directory above what changed", removed("a"), &["a/one"]),
-        ("a name that is new on both sides", Changes::default().put("new", "mine"), &["new"]),
+        ("a deleted file", Changes::default().put("b/one", "mine"), &["b", "b/one"]),
+        ("a file in a deleted directory", Changes::default().put("b/deep/new", "mine"), &["b", "b/deep"]),
+        ("the parent directory of a changed file", removed("a"), &["a/one"]),
+        ("a name added on both sides", Changes::default().put("new", "mine"), &["new"]),
     ];
     for (what, changes, clashing) in cases {
         let scratch = Scratch::new();
         let vault = furnished(&scratch);
         let base = head(&vault, &main_fork());
-        support::write(&vault, "a/one", b"by somebody else");
-        support::write(&vault, "new", b"by somebody else");
+        support::write(&vault, "a/one", b"by another writer");
+        support::write(&vault, "new", b"by another writer");
         vault.remove(&main_fork(), &[path("b")], avfs_vault::ops::Depth::Recursive, "rm").unwrap();
         let moved = head(&vault, &main_fork());
         let done = changes
@@ -297,17 +297,17 @@ fn changes_that_clash_get_a_fork_of_their_own() {
         let Landed::Diverted { fork: name, version, paths } = &done.landed else {
             panic!("{what}: {:?}", done.landed)
         };
-        let told: Vec<String> = paths.iter().map(ToString::to_string).collect();
-        assert!(clashing.iter().all(|path| told.contains(&(*path).to_owned())), "{what}: {told:?}");
+        let listed: Vec<String> = paths.iter().map(ToString::to_string).collect();
+        assert!(clashing.iter().all(|path| listed.contains(&(*path).to_owned())), "{what}: {listed:?}");
         assert_eq!(name.as_str(), format!("main-{}", run_id(1)));
-        assert_eq!(done.record.fork, *name, "the journal says where the changes are");
-        assert_eq!(head(&vault, &main_fork()), moved, "{what}: the other side's work is untouched");
+        assert_eq!(done.record.fork, *name, "the journal names another fork");
+        assert_eq!(head(&vault, &main_fork()), moved, "{what}: the changes of the other side were lost");
         let made = vault.fork(name).unwrap();
         assert_eq!((made.head, made.base, made.parent), (*version, base, Some(main_fork())));
-        let Life::Ephemeral { expires_at } = made.life else { panic!("it should expire") };
+        let Life::Ephemeral { expires_at } = made.life else { panic!("the fork does not expire") };
         assert!(expires_at.0 - made.created_at.0 <= DIVERTED_SECONDS * Timestamp::NANOS_PER_SECOND);
         assert!(expires_at > support::START.plus_seconds(DIVERTED_SECONDS - 1));
-        // What the run left is exactly what is on its fork.
+        // The fork has exactly the changes of the run.
         for (at, edit) in &changes.edits {
             let there = cat(&vault, name.as_str(), &at.to_string());
             assert_eq!(there.is_some(), *edit != Edit::Remove, "{what}: {at}");
@@ -317,7 +317,7 @@ fn changes_that_clash_get_a_fork_of_their_own() {
 }
 
 #[test]
-fn metadata_of_directories_is_merged_or_clashes() {
+fn directory_metadata_is_merged_or_conflicts() {
     for (theirs, mine, expected) in [
         (0o700, 0o755, Some(0o700)),
         (0o755, 0o711, Some(0o711)),
@@ -345,7 +345,7 @@ fn metadata_of_directories_is_merged_or_clashes() {
 }
 
 #[test]
-fn a_fork_deleted_during_the_run_costs_nothing() {
+fn changes_survive_deletion_of_the_fork_during_the_run() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let long = fork(&"x".repeat(100));
@@ -364,7 +364,7 @@ fn a_fork_deleted_during_the_run_costs_nothing() {
 }
 
 #[test]
-fn a_checkpoint_name_that_is_taken_gets_a_number() {
+fn taken_checkpoint_name_gets_a_number() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
@@ -380,7 +380,7 @@ fn a_checkpoint_name_that_is_taken_gets_a_number() {
 }
 
 #[test]
-fn the_oldest_automatic_checkpoints_of_a_fork_go() {
+fn oldest_automatic_checkpoints_are_removed() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
     let (main, side) = (main_fork(), fork("side"));
@@ -389,7 +389,7 @@ fn the_oldest_automatic_checkpoints_of_a_fork_go() {
     vault.create_fork(&side, &reference("main"), Life::Persistent).unwrap();
     let other = CheckpointName::parse("other").unwrap();
     vault.save_checkpoint(&side, Some(other.clone()), "", Origin::Automatic).unwrap();
-    // Each saves two.
+    // Each run saves two.
     for n in 1..=30 {
         let landing = Landing::Fork { name: &main, base: head(&vault, &main) };
         Changes::default().put("by-run", &n.to_string()).land(&vault, landing, record(n, &main)).unwrap();
@@ -400,13 +400,13 @@ fn the_oldest_automatic_checkpoints_of_a_fork_go() {
     };
     let kept = names(&main);
     assert_eq!((kept.len(), kept[0].as_str()), (51, "mine"));
-    assert_eq!(kept[1], format!("before-{}", run_id(6)), "the oldest went first");
+    assert_eq!(kept[1], format!("before-{}", run_id(6)), "the oldest was not removed first");
     assert_eq!(kept[50], format!("after-{}", run_id(30)));
     assert_eq!(names(&side), ["other"]);
     let told = audit_rows(&vault);
     let (_, _, detail) = told.last().unwrap();
     assert!(detail.ends_with(" checkpoints_retired=2"), "{detail}");
-    // A run without changes saves none, and so none goes.
+    // A run without changes saves no checkpoint, so none is removed.
     Changes::default().land(&vault, Landing::RecordOnly, record(31, &main)).unwrap();
     assert_eq!(names(&main), kept);
     support::assert_clean(&vault);

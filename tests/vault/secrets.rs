@@ -1,4 +1,4 @@
-//! What holds the value of a secret gets neither into a version nor into a layer, however it is written.
+//! Files that contain the value of a secret are kept out of versions and layers, however it is encoded.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -26,14 +26,14 @@ fn secrets() -> Secrets {
     Secrets::new([("TOKEN".to_owned(), VALUE.as_bytes()), ("KEY".to_owned(), OTHER.as_bytes())])
 }
 
-/// A vault with a base, and what a command left of it.
+/// A vault with a base, and the directory it was imported from.
 struct Case {
     scratch: Scratch,
     vault: Vault,
     dir: PathBuf,
 }
 
-/// What a capture left out: path, the secret's name.
+/// The paths that a capture left out, each with the name of the secret.
 type LeftOut = Vec<(String, String)>;
 
 impl Case {
@@ -46,7 +46,7 @@ impl Case {
         Self { scratch, vault, dir }
     }
 
-    /// Captures what a script did, commits it, and keeps the upper if there is one.
+    /// Captures and commits the changes of a script, and keeps the upper if the kind has one.
     #[track_caller]
     fn run(&self, kind: UpperKind, script: &str, secrets: &Secrets) -> (LeftOut, Option<KeptUpper>) {
         let base = support::root(&self.vault, "main");
@@ -105,22 +105,22 @@ impl Case {
         (told.collect(), kept)
     }
 
-    /// The content of everything that is stored, referred to or not.
+    /// The content of all stored objects, referenced or not.
     fn stored(&self) -> Vec<Vec<u8>> {
         let reader = self.vault.read().unwrap();
         let rows = reader.objects_before(ObjectKind::Blob, i64::MAX, 100_000).unwrap();
         let blobs = rows.iter().map(|(_, id)| content::fetch(&*reader, &BlobId(*id)).unwrap());
-        // Lists of chunks are no content.
+        // Chunk lists are not content.
         blobs.filter_map(|blob| content::decode(blob).ok()).collect()
     }
 
     #[track_caller]
     fn assert_nowhere(&self) {
         let secrets = secrets();
-        assert!(self.stored().iter().all(|bytes| secrets.held_by(bytes).is_none()), "it is stored");
+        assert!(self.stored().iter().all(|bytes| secrets.held_by(bytes).is_none()), "a value is stored");
         for file in ["vault.db", "vault.db-wal"] {
             let bytes = fs::read(self.scratch.join(file)).unwrap_or_default();
-            assert_eq!(secrets.held_by(&bytes), None, "it is in {file}");
+            assert_eq!(secrets.held_by(&bytes), None, "a value is in {file}");
         }
         let mut dirs = vec![self.scratch.join("cache")];
         while let Some(dir) = dirs.pop() {
@@ -138,7 +138,7 @@ impl Case {
         support::assert_clean(&self.vault);
     }
 
-    /// What the version has, and what the next run sees.
+    /// The files of the version, and the files that the next run sees.
     #[track_caller]
     fn shown(&self) -> (PathBuf, PathBuf) {
         let (version, seen) = (self.scratch.join("version"), self.scratch.join("seen"));
@@ -185,9 +185,9 @@ fn script() -> String {
 }
 
 #[test]
-fn what_holds_a_value_is_left_out_and_the_base_stays() {
+fn files_with_a_secret_are_left_out_and_the_base_stays() {
     for kind in [UpperKind::Layer, UpperKind::Whole] {
-        if !overlay::works("secrets::what_holds_a_value_is_left_out_and_the_base_stays") {
+        if !overlay::works("secrets::files_with_a_secret_are_left_out_and_the_base_stays") {
             return;
         }
         let case = Case::new(SETUP);
@@ -213,7 +213,7 @@ fn what_holds_a_value_is_left_out_and_the_base_stays() {
         assert_eq!(fs::read_link(dirs.0.join("link")).unwrap(), Path::new("same"));
         ["new", "linked", "hex", "d/encoded", &dir, &named].iter().for_each(|path| assert_none(&dirs, path));
         case.assert_nowhere();
-        // The control: without the search all of it is kept.
+        // Control: without the search everything is kept.
         let control = Case::new(SETUP);
         let (left, kept) = control.run(kind, &script(), &Secrets::default());
         assert_eq!(left, [], "{kind:?}");
@@ -224,12 +224,12 @@ fn what_holds_a_value_is_left_out_and_the_base_stays() {
 }
 
 #[test]
-fn what_the_base_has_is_none_of_the_runs_doing() {
+fn secrets_already_in_the_base_are_kept() {
     let setup = format!(
         "echo {VALUE} >known; echo {VALUE} >touched; ln -s {VALUE} link; mkdir dir-{OTHER}; echo 1 >dir-{OTHER}/x"
     );
     for kind in [UpperKind::Layer, UpperKind::Whole] {
-        if !overlay::works("secrets::what_the_base_has_is_none_of_the_runs_doing") {
+        if !overlay::works("secrets::secrets_already_in_the_base_are_kept") {
             return;
         }
         let case = Case::new(&setup);
@@ -247,8 +247,8 @@ fn what_the_base_has_is_none_of_the_runs_doing() {
 }
 
 #[test]
-fn a_directory_made_anew_does_not_lose_what_it_had() {
-    if !overlay::works("secrets::a_directory_made_anew_does_not_lose_what_it_had") {
+fn recreated_directory_keeps_the_base_of_left_out_files() {
+    if !overlay::works("secrets::recreated_directory_keeps_the_base_of_left_out_files") {
         return;
     }
     let case = Case::new(SETUP);
@@ -265,9 +265,9 @@ fn a_directory_made_anew_does_not_lose_what_it_had() {
     case.assert_nowhere();
 }
 
-/// Content beyond one blob, with the value across the border of two reads, in a hole's neighbourhood, and nowhere.
+/// Files larger than a blob, with the value across the boundary of two reads, next to a hole, and absent.
 #[test]
-fn large_files_are_looked_through_before_anything_is_stored() {
+fn large_files_are_searched_before_anything_is_stored() {
     let case = Case::new("echo x >x");
     let upper = case.scratch.dir("made");
     let noise = support::noise(1, 6 << 20);
@@ -292,7 +292,7 @@ fn large_files_are_looked_through_before_anything_is_stored() {
     support::export(&case.vault, "main", &version);
     assert!(fs::read(version.join("none")).unwrap() == noise);
     assert_eq!(fs::metadata(version.join("hollow")).unwrap().len(), 64 << 20);
-    // Again, with much of it unchanged.
+    // Again, with most of the content unchanged.
     let again = format!("cat none {}/border >both; chmod 600 none", upper.display());
     let (left, _) = case.run(UpperKind::Whole, &again, &secrets());
     assert_eq!(left, left_out(&[("both", "TOKEN")]));
@@ -301,7 +301,7 @@ fn large_files_are_looked_through_before_anything_is_stored() {
 }
 
 #[test]
-fn attributes_are_looked_at_too() {
+fn attributes_are_searched_too() {
     let case = Case::new("echo x >x");
     let upper = case.scratch.dir("upper");
     fs::create_dir(upper.join("d")).unwrap();

@@ -1,4 +1,4 @@
-//! A directory that is imported again: what the stat cache knows is not read, and is what reading it would give.
+//! Importing a directory again: files known to the stat cache are not read, and the result is the same as if they were.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -11,7 +11,7 @@ use crate::support;
 use crate::support::{Scratch, snapshot};
 
 #[test]
-fn nothing_changed_reads_nothing_and_adds_nothing() {
+fn unchanged_directory_is_not_read_again() {
     let scratch = Scratch::new();
     let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
     support::many_files(&dir, 160);
@@ -28,7 +28,7 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
     let again = import();
     assert_eq!((again.scanned.files_read, again.scanned.bytes_read), (0, 0));
     assert!(!again.committed.changed());
-    // Each kind of change is noticed, and only what changed is read.
+    // Each kind of change is noticed, and only changed files are read.
     type Change<'a> = (&'static str, Box<dyn Fn() + 'a>, u64);
     let mut changes: Vec<Change<'_>> = Vec::new();
     changes.push(("content", Box::new(|| fs::write(dir.join("d001/f00050"), "new").unwrap()), 1));
@@ -59,7 +59,7 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
     ));
     changes.push(("lost name", Box::new(|| fs::remove_file(dir.join("d000/large")).unwrap()), 1));
     changes.push((
-        "file for directory",
+        "directory becomes file",
         Box::new(|| {
             fs::remove_dir(dir.join("empty")).unwrap();
             fs::write(dir.join("empty"), "file").unwrap();
@@ -71,7 +71,7 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
         change();
         support::settle();
         let imported = import();
-        assert!(imported.committed.changed(), "{name} went unnoticed");
+        assert!(imported.committed.changed(), "{name} was not noticed");
         let read = imported.scanned.files_read;
         assert!(read <= reads_at_most, "{name}: {read} files were read");
         let out = scratch.join(&format!("out-{}", name.replace(' ', "-")));
@@ -80,7 +80,7 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
         let idle = import();
         assert!(!idle.committed.changed() && idle.scanned.files_read == 0, "{name}: {:?}", idle.scanned);
     }
-    // A cache of another vault, or a broken one, is not believed.
+    // A cache of another vault, or a broken one, is ignored.
     fs::write(&cache, "rubbish").unwrap();
     assert_eq!(import().scanned.files_read, 161);
     let other = support::create_real_vault(&scratch.join("other.db"));
@@ -89,9 +89,8 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
     snapshot::assert_same(&dir, &scratch.join("out-other"));
 }
 
-/// A cache tells of blobs; if the vault has given them up, the files must be read again.
 #[test]
-fn directories_that_come_and_go_leave_the_others_known() {
+fn added_and_removed_directories_keep_the_rest_of_the_cache() {
     let scratch = Scratch::new();
     let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
     let put = |at: &str| {
@@ -113,7 +112,7 @@ fn directories_that_come_and_go_leave_the_others_known() {
         (&|| put("0/first"), 1),
         (&|| fs::remove_dir_all(dir.join("f")).unwrap(), 0),
         (&|| ["f/g", "f/new"].iter().for_each(|at| put(at)), 2),
-        // Too much to be added: those that are left get numbers without gaps.
+        // Too many changes to append: the remaining entries are renumbered without gaps.
         (&|| (0..60).for_each(|n| fs::write(dir.join(format!("wide/{n}/file")), "other").unwrap()), 60),
     ];
     let (mut added, mut replaced) = (0, 0);
@@ -129,14 +128,14 @@ fn directories_that_come_and_go_leave_the_others_known() {
         assert_eq!(changed.committed.version.root, all.committed.version.root, "change {number}");
         let known = fs::read(&cache).unwrap();
         assert_eq!(import().scanned.files_read, 0, "after change {number}");
-        assert!(known == fs::read(&cache).unwrap(), "what was known was written again after change {number}");
+        assert!(known == fs::read(&cache).unwrap(), "the cache was rewritten after change {number}");
     }
     assert!(added > 0 && replaced > 0, "{added} changes were added to the cache, {replaced} replaced it");
 }
 
-/// Which of the versions with this tree is kept is all the same.
+/// Any version with this tree will do.
 #[test]
-fn a_cache_outlives_the_version_it_was_made_with() {
+fn cache_stays_valid_after_its_version_is_pruned() {
     let scratch = Scratch::new();
     let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
     support::many_files(&dir, 50);
@@ -151,13 +150,13 @@ fn a_cache_outlives_the_version_it_was_made_with() {
         assert_eq!(import().scanned.files_read, 0, "round {round}");
         let renamed = fs::read(&cache).unwrap();
         assert!(renamed != known && import().scanned.files_read == 0, "round {round}");
-        assert!(renamed == fs::read(&cache).unwrap(), "round {round}: it was written again for nothing");
+        assert!(renamed == fs::read(&cache).unwrap(), "round {round}: the cache was rewritten needlessly");
         known = renamed;
         prune(1);
         vault.gc(&|_| {}).unwrap();
         assert_eq!(import().scanned.files_read, 0, "round {round}");
     }
-    // What the head has it may be used for, whatever became of the version that it names.
+    // It is used if the head has its tree, even if the version that it names is pruned.
     let before = vault.fork(&support::main_fork()).unwrap().head;
     support::write(&vault, "other", b"last");
     vault.restore(&support::main_fork(), &support::reference(&before.to_hex()), None).unwrap();
@@ -165,8 +164,9 @@ fn a_cache_outlives_the_version_it_was_made_with() {
     assert_eq!(import().scanned.files_read, 0);
 }
 
+/// A cache refers to blobs; if the vault has deleted them, the files must be read again.
 #[test]
-fn a_cache_does_not_outlive_what_the_vault_swept() {
+fn cache_is_not_used_after_its_objects_are_swept() {
     let scratch = Scratch::new();
     let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
     support::many_files(&dir, 50);

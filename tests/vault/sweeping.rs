@@ -1,4 +1,4 @@
-//! What is given up and given back: expired forks, pruned versions, and everything that nothing uses any more.
+//! Deletion: expired forks, pruned versions, and objects that nothing refers to any more.
 
 use std::collections::HashSet;
 use std::fs;
@@ -28,7 +28,7 @@ fn file_bytes(path: &Path) -> u64 {
 }
 
 #[test]
-fn deleting_a_fork_and_sweeping_gives_the_space_back() {
+fn deleting_a_fork_and_sweeping_frees_space() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
@@ -46,14 +46,14 @@ fn deleting_a_fork_and_sweeping_gives_the_space_back() {
     let swept = vault.gc(&|_| {}).unwrap();
     assert!(swept.versions >= 4 && swept.blobs > 100, "{swept:?}");
     let after = file_bytes(&file);
-    assert!(after < small + (1 << 20), "{small} bytes grew to {large} and went back to {after} only");
+    assert!(after < small + (1 << 20), "{small} bytes grew to {large} and shrank only to {after}");
     support::assert_clean(&vault);
     support::export(&vault, "main", &scratch.join("out"));
     assert!(fs::read(scratch.join("out/kept")).unwrap() == support::noise(1, 500_000));
 }
 
 #[test]
-fn forks_end_on_their_day() {
+fn forks_expire() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let day = |seconds| Life::Ephemeral { expires_at: support::START.plus_seconds(seconds) };
@@ -65,7 +65,7 @@ fn forks_end_on_their_day() {
 }
 
 #[test]
-fn a_prune_gives_up_files_and_keeps_the_record() {
+fn prune_deletes_files_and_keeps_the_record() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let mut ids = Vec::new();
@@ -97,21 +97,21 @@ fn a_prune_gives_up_files_and_keeps_the_record() {
     vault.restore(&main_fork(), &reference("main@pinned"), None).unwrap();
     support::export(&vault, "main", &scratch.join("out"));
     assert!(fs::read(scratch.join("out/f")).unwrap() == support::noise(3, 200_000));
-    // Nothing is old enough for a limit in time.
+    // Nothing is older than the time limit.
     let since = Keep { last: None, since: Some(Timestamp(0)) };
     assert_eq!(vault.prune(&since, None, Trial::Real).unwrap().versions, []);
 }
 
-/// Content that has just become garbage is used again while it is swept: whatever uses it then must have it.
+/// Content that has just become garbage is used again while it is swept: any new version must have it.
 #[test]
-fn a_sweep_takes_nothing_that_a_new_version_uses() {
+fn sweep_keeps_objects_that_a_new_version_uses() {
     let scratch = Scratch::new();
     let (dir, file) = (scratch.dir("dir"), scratch.join("vault.db"));
     support::many_files(&dir, 12);
     fs::write(dir.join("large"), support::noise(4, 3 << 19)).unwrap();
     let vault = support::create_real_vault(&file);
     let settings = [("VAULT", file.to_str().unwrap()), ("DIR", dir.to_str().unwrap())];
-    // Leaves everything that was imported as garbage.
+    // Leaves all imported content as garbage.
     let make_garbage = || {
         support::import(&vault, &dir);
         let everything = [path("d000"), path("large")];
@@ -133,7 +133,7 @@ fn a_sweep_takes_nothing_that_a_new_version_uses() {
         point.iter().for_each(|point| pauses.wait(point, &mut worker.child));
         (pauses, worker)
     };
-    // An import that comes while a sweep is under way.
+    // An import starts during a sweep.
     for point in ["marked", "sweep#1", "sweep#2", "sweep#3", "sweep#4"] {
         make_garbage();
         let (pauses, sweep) = start("sweep", Some(point));
@@ -145,7 +145,7 @@ fn a_sweep_takes_nothing_that_a_new_version_uses() {
         assert_eq!(import.finish().acks().len(), 1, "{point}");
         assert_imported(point);
     }
-    // A sweep that comes while an import is under way, which relies on blobs that no version has, or has stored such.
+    // A sweep starts during an import that relies on, or has stored, blobs that no version refers to.
     for (point, stores) in
         [("scan-dir#2", false), ("commit#1", false), ("committed#1", true), ("commit#2", true)]
     {
@@ -161,7 +161,7 @@ fn a_sweep_takes_nothing_that_a_new_version_uses() {
         assert_eq!(sweep.finish().acks().len(), 1, "{point}");
         assert_imported(point);
     }
-    // A version that no fork led to when the sweep marked what is in use.
+    // A version that no fork referred to when the sweep marked the objects in use.
     let id = vault.fork(&main_fork()).unwrap().head;
     vault.create_fork(&fork("side"), &reference("main"), Life::Persistent).unwrap();
     let version = vault.write_file(&fork("side"), &path("new"), &b"new"[..], None, "w").unwrap().version.id;
@@ -176,9 +176,9 @@ fn a_sweep_takes_nothing_that_a_new_version_uses() {
     support::assert_clean(&vault);
 }
 
-/// Somebody's tool has turned off what gives space back in steps: a sweep still comes to an end.
+/// Another tool has turned off incremental vacuum: a sweep still ends.
 #[test]
-fn a_sweep_ends_where_nothing_can_be_given_back() {
+fn sweep_ends_without_incremental_vacuum() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     drop(support::create_vault(&file));
@@ -214,9 +214,9 @@ fn versions_in_use_are_neither_pruned_nor_swept() {
     assert_eq!(vault.prune(&keep, None, Trial::Real).unwrap().versions, [old.id]);
 }
 
-/// The changes of a fork are told and applied by what it began with, however old that is.
+/// The changes of a fork are listed and applied relative to its base, however old the base is.
 #[test]
-fn a_prune_keeps_what_forks_began_with() {
+fn prune_keeps_the_bases_of_forks() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let base = support::write(&vault, "f", b"0").version.id;
@@ -230,9 +230,9 @@ fn a_prune_keeps_what_forks_began_with() {
     assert_eq!(vault.prune(&one, None, Trial::Real).unwrap().versions, [base]);
 }
 
-/// What was joined, and whose own fork is gone, is as old as the join makes it.
+/// A joined version whose own fork is deleted is as old as the join makes it.
 #[test]
-fn versions_that_only_a_join_leads_to_are_pruned_too() {
+fn versions_reachable_only_through_a_join_are_pruned() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     support::write(&vault, "f", b"0");
@@ -252,9 +252,9 @@ fn versions_that_only_a_join_leads_to_are_pruned_too() {
     support::assert_clean(&vault);
 }
 
-/// Their pins overlap at every moment; the sweep has its turn all the same.
+/// Their pins always overlap; the sweep still gets its turn.
 #[test]
-fn a_sweep_is_not_starved_by_many_who_pin() {
+fn sweep_is_not_starved_by_many_pins() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");

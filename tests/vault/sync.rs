@@ -15,7 +15,7 @@ use crate::runs::{Changes, head, record};
 use crate::support;
 use crate::support::{fork, main_fork};
 
-/// A vault with files on main.
+/// A vault with files on `main`.
 fn start() -> Vault {
     let vault = support::memory_vault();
     for at in &POOL[..5] {
@@ -24,7 +24,7 @@ fn start() -> Vault {
     vault
 }
 
-/// Lands changes on a fork, which is made if it does not exist.
+/// Lands changes on a fork, which is created if it does not exist.
 fn land(vault: &Vault, name: &str, changes: &Changes, number: u8) {
     let (name, main) = (fork(name), main_fork());
     let landing = match vault.fork(&name) {
@@ -49,7 +49,7 @@ fn last(vault: &Vault) -> LastSync {
 }
 
 #[test]
-fn a_sync_can_be_undone_and_done_again() {
+fn sync_can_be_undone_and_repeated() {
     let vault = start();
     land(&vault, "side", &Changes::default().put("a/one", "mine"), 1);
     assert_eq!(sync(&vault, OnClash::Refuse), Synced::UpToDate);
@@ -61,13 +61,13 @@ fn a_sync_can_be_undone_and_done_again() {
     let directory = head(&vault, &main_fork());
     assert!(matches!(last(&vault), LastSync::Found { merged, .. } if merged == directory));
     assert_eq!(sync(&vault, OnClash::Refuse), Synced::UpToDate);
-    // What was undone is not there, so the next sync brings it again.
+    // The undone sync is not in the fork, so the next sync merges it again.
     vault.undo(&fork("side")).unwrap();
     assert_eq!(last(&vault), LastSync::Never);
     assert!(!files(&vault, "side").contains_key("new"));
     assert!(matches!(sync(&vault, OnClash::Refuse), Synced::Merged(_)));
     assert_eq!(files(&vault, "side"), merged);
-    // A run after it, and the sync is still the last one.
+    // After another run, the sync is still the last one.
     land(&vault, "side", &Changes::default().put("b/one", "mine"), 2);
     assert!(matches!(last(&vault), LastSync::Found { merged, .. } if merged == directory));
     assert_eq!(
@@ -108,9 +108,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// What only one side changed is taken from that side; what both changed is a conflict.
+    /// A path that only one side changed is taken from that side; a path that both changed is a conflict.
     #[test]
-    fn a_sync_takes_what_one_side_changed(
+    fn sync_takes_paths_changed_on_one_side(
         theirs in prop::collection::vec((prop::sample::select(POOL), any::<bool>()), 1..5),
         mine in prop::collection::vec((prop::sample::select(POOL), any::<bool>()), 1..5),
     ) {
@@ -130,7 +130,7 @@ proptest! {
         };
         let (my_paths, their_paths) = (changed(&after_mine), changed(&after_theirs));
         let both_changed: BTreeSet<String> = my_paths.intersection(&their_paths).cloned().collect();
-        // Both deleted it: that is one wish.
+        // A path deleted on both sides is not a conflict.
         let clash: Vec<String> =
             both_changed.into_iter().filter(|at| after_mine.get(at) != after_theirs.get(at)).collect();
         let mut expected = after_mine.clone();

@@ -1,4 +1,4 @@
-//! What a commit costs the disk, as the kernel sees it: one sync, and never an acknowledgement without it.
+//! Disk syncs of a commit, as the kernel sees them: exactly one, and never an acknowledgement before it.
 
 use std::process::Command;
 
@@ -6,12 +6,12 @@ use crate::support::Scratch;
 use crate::{support, worker};
 
 #[test]
-fn an_acknowledged_commit_has_synced_exactly_once() {
+fn acknowledged_commit_has_synced_exactly_once() {
     assert_synced_once("write");
 }
 
 #[test]
-fn a_run_that_landed_has_synced_exactly_once() {
+fn landed_run_has_synced_exactly_once() {
     assert_synced_once("land");
 }
 
@@ -42,7 +42,7 @@ fn assert_synced_once(role: &str) {
         }
     }
     assert_eq!(acknowledged, 24);
-    // Too few for the log to be moved into the file, which takes more.
-    assert!(syncs[0] >= 1, "the first commit, which begins the log, was acknowledged before it was synced");
+    // Too few commits for a checkpoint of the log, which needs more syncs.
+    assert!(syncs[0] >= 1, "the first commit, which creates the log, was acknowledged before it was synced");
     assert_eq!(syncs[1..], [1; 23]);
 }

@@ -1,4 +1,4 @@
-//! What was applied is taken out of the directory again: exactly that, and only where it is still as it was written.
+//! Unapply: removes exactly the applied changes from the directory, and only where they are unmodified.
 
 use std::fs;
 use std::path::Path;
@@ -38,14 +38,14 @@ fn keep_original(stand: &Stand) -> std::path::PathBuf {
 }
 
 #[test]
-fn every_kind_of_change_is_taken_back_exactly() {
+fn every_kind_of_change_is_unapplied_exactly() {
     let stand = Stand::new(everything, change_everything);
     let original = keep_original(&stand);
     stand.apply().unwrap();
     assert_same(&stand.copy(), &stand.host());
     take_back(&stand).unwrap();
     assert_same(&original, &stand.host());
-    // And once more in the other direction.
+    // And again.
     stand.apply().unwrap();
     assert_same(&stand.copy(), &stand.host());
     take_back(&stand).unwrap();
@@ -54,7 +54,7 @@ fn every_kind_of_change_is_taken_back_exactly() {
 }
 
 #[test]
-fn parts_that_were_applied_one_after_the_other_are_taken_back_together() {
+fn parts_applied_separately_are_unapplied_together() {
     let stand = Stand::new(everything, change_everything);
     let original = keep_original(&stand);
     let apply =
@@ -68,7 +68,7 @@ fn parts_that_were_applied_one_after_the_other_are_taken_back_together() {
 }
 
 #[test]
-fn what_was_left_out_or_was_there_already_stays() {
+fn paths_left_out_or_already_in_place_stay() {
     let make = |dir: &Path| {
         put(dir, "kept", "old\n");
         put(dir, "both", "old\n");
@@ -79,7 +79,7 @@ fn what_was_left_out_or_was_there_already_stays() {
         put(dir, "left", "new\n");
     };
     let stand = Stand::new(make, change);
-    // Somebody had the same idea.
+    // The user made the same change.
     put(&stand.host(), "both", "new\n");
     put(&stand.host(), "left", "mine\n");
     apply_with(&stand.vault, "side", &stand.host(), &filter(&[], &["left"]), Trial::Real).unwrap();
@@ -92,7 +92,7 @@ fn what_was_left_out_or_was_there_already_stays() {
 }
 
 #[test]
-fn what_was_changed_since_is_named_and_nothing_is_touched() {
+fn paths_changed_since_the_apply_are_conflicts() {
     let stand = Stand::new(everything, change_everything);
     stand.apply().unwrap();
     put(&stand.host(), "a/one", "my own work\n");
@@ -106,7 +106,7 @@ fn what_was_changed_since_is_named_and_nothing_is_touched() {
 }
 
 #[test]
-fn the_journal_tells_what_is_in_the_directory_and_versions_are_kept_for_it() {
+fn applied_state_is_journaled_and_keeps_its_versions() {
     let stand = Stand::new(everything, change_everything);
     let original = keep_original(&stand);
     let vault = &stand.vault;
@@ -119,7 +119,7 @@ fn the_journal_tells_what_is_in_the_directory_and_versions_are_kept_for_it() {
     assert_eq!(state(), Some(InDirectory::Partly));
     apply_with(vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap();
     assert_eq!(state(), Some(InDirectory::Applied));
-    // Nothing but the application leads to the versions now.
+    // Now only the application refers to the versions.
     vault.discard(&ChangesOf::Fork(fork("run-1"))).unwrap();
     vault.delete_fork(&fork("side"), avfs_vault::fork::Deletion::Careful).unwrap();
     vault.gc(&|_| {}).unwrap();
@@ -136,7 +136,7 @@ fn the_journal_tells_what_is_in_the_directory_and_versions_are_kept_for_it() {
 }
 
 #[test]
-fn an_apply_that_was_interrupted_is_taken_back_as_far_as_it_came() {
+fn interrupted_apply_is_unapplied_as_far_as_it_got() {
     let stand = Stand::new(
         |dir| put(dir, "one", "old\n"),
         |dir| {
@@ -145,7 +145,7 @@ fn an_apply_that_was_interrupted_is_taken_back_as_far_as_it_came() {
         },
     );
     let original = keep_original(&stand);
-    // Of what was begun, one name was changed.
+    // Of the interrupted apply, one path was written.
     apply_with(&stand.vault, "side", &stand.host(), &Filter::default(), Trial::Real).unwrap();
     fs::remove_file(stand.host().join("two")).unwrap();
     take_back(&stand).unwrap();

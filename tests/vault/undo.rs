@@ -1,4 +1,4 @@
-//! Undo and redo, held against a list and a place in it.
+//! Undo and redo, compared with a list and a position in it.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn tree(vault: &Vault, on: &ForkName) -> avfs_types::ids::TreeId {
 }
 
 #[test]
-fn a_run_is_taken_back_and_brought_back() {
+fn run_can_be_undone_and_redone() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("v.db"));
     let main = main_fork();
@@ -42,7 +42,7 @@ fn a_run_is_taken_back_and_brought_back() {
     assert_eq!(undone.committed.version.message, format!("undo {}: a run", version.short()));
     let redone = vault.redo(&main).unwrap();
     assert_eq!((redone.redone.id, tree(&vault, &main)), (version, two));
-    // The run is still the only one that leads to its version.
+    // The run is still the only one with this version.
     assert_eq!(vault.run(&"0100".parse().unwrap()).unwrap().version_after, Some(version));
     assert_eq!(vault.undo(&fork("nope")).unwrap_err().code(), "fork.not_found");
     assert_eq!(vault.redo(&fork("nope")).unwrap_err().code(), "fork.not_found");
@@ -50,7 +50,7 @@ fn a_run_is_taken_back_and_brought_back() {
 }
 
 #[test]
-fn a_fork_goes_back_to_where_it_began_also_if_that_was_an_undo() {
+fn fork_started_from_an_undo_is_undone_to_its_start() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("v.db"));
     let (main, side) = (main_fork(), fork("side"));
@@ -58,14 +58,14 @@ fn a_fork_goes_back_to_where_it_began_also_if_that_was_an_undo() {
     vault.undo(&main).unwrap();
     vault.create_fork(&side, &reference("main"), Life::Persistent).unwrap();
     assert_eq!(vault.undo(&side).unwrap_err().code(), "undo.nothing");
-    assert_eq!(vault.redo(&side).unwrap_err().code(), "redo.nothing", "that undo was another fork's");
+    assert_eq!(vault.redo(&side).unwrap_err().code(), "redo.nothing", "the undo belongs to another fork");
     let began = tree(&vault, &side);
     write(&vault, &side, "three");
     vault.undo(&side).unwrap();
     assert_eq!(tree(&vault, &side), began);
     assert_eq!(vault.undo(&side).unwrap_err().code(), "undo.nothing");
     vault.redo(&side).unwrap();
-    // What is on the one does not matter to the other.
+    // Redo on one fork does not affect the other.
     vault.redo(&main).unwrap();
     vault.delete_fork(&side, Deletion::Careful).unwrap();
     vault.gc(&|_| {}).unwrap();
@@ -73,7 +73,7 @@ fn a_fork_goes_back_to_where_it_began_also_if_that_was_an_undo() {
 }
 
 #[test]
-fn what_was_pruned_is_not_gone_back_to() {
+fn undo_to_a_pruned_version_fails() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("v.db"));
     let main = main_fork();
@@ -81,7 +81,7 @@ fn what_was_pruned_is_not_gone_back_to() {
     vault.undo(&main).unwrap();
     let keep = Keep { last: Some(2), since: None };
     let pruned = vault.prune(&keep, None, Trial::Real).unwrap();
-    assert_eq!(pruned.versions.len(), 3, "an undo makes nothing younger: {pruned:?}");
+    assert_eq!(pruned.versions.len(), 3, "an undo does not make older versions newer: {pruned:?}");
     vault.gc(&|_| {}).unwrap();
     let before = tree(&vault, &main);
     assert_eq!(vault.undo(&main).unwrap_err().code(), "version.pruned");
@@ -90,9 +90,9 @@ fn what_was_pruned_is_not_gone_back_to() {
     support::assert_clean(&vault);
 }
 
-/// The version an undo went to may be given up; the undo has the same.
+/// The version that an undo returned to may be pruned; the undo has the same tree.
 #[test]
-fn what_an_undo_keeps_is_gone_back_to() {
+fn undo_returns_to_a_tree_that_another_undo_keeps() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("v.db"));
     let main = main_fork();
@@ -129,11 +129,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(support::usual_or_long(32, 500)))]
 
     #[test]
-    fn a_fork_is_a_list_and_a_place_in_it(steps in steps()) {
+    fn undo_and_redo_move_through_a_list(steps in steps()) {
         let backend = Box::new(avfs_vault::backend::memory::MemoryBackend::default());
         let vault = Vault::over(backend, support::fixed_context()).unwrap();
         let main = main_fork();
-        // Everything that was done, of which what lies after `at` was undone.
+        // All states; those after `at` are undone.
         let mut done = vec![tree(&vault, &main)];
         let mut at = 0;
         for (number, step) in steps.iter().enumerate() {
@@ -147,7 +147,7 @@ proptest! {
                     Ok(())
                 }
                 Step::Restore => {
-                    // To what a restore goes is a version like any other: it can be undone.
+                    // A restored version is like any other: the restore can be undone.
                     let restored = vault.restore(&main, &reference("main~1"), None);
                     if restored.is_ok_and(|committed| committed.changed()) {
                         done.truncate(at + 1);
@@ -170,9 +170,9 @@ proptest! {
                     prop_assert_eq!((error.code(), at), ("redo.nothing", done.len() - 1));
                 }
             }
-            prop_assert!(at < done.len(), "a redo came from nowhere");
+            prop_assert!(at < done.len(), "a redo of nothing succeeded");
             prop_assert_eq!(tree(&vault, &main), done[at]);
-            // Every step that did something is a version over the head there was.
+            // Every step with an effect adds a version whose parent is the previous head.
             let now = vault.fork(&main).unwrap().head;
             let version = vault.read().unwrap().version(&now).unwrap().unwrap();
             prop_assert!(now == head || version.parents[0] == head);

@@ -1,4 +1,4 @@
-//! Files that may not be read: refused or named, and never taken for deleted.
+//! Unreadable files: refused or named, and never treated as deleted.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,11 +10,11 @@ use crate::attributes::set_mode;
 use crate::support;
 use crate::support::Scratch;
 
-/// Of a directory that can be listed and not entered there are names and no more. The tree without them is no version's.
+/// A directory that can be listed but not entered has only names. The tree without its entries belongs to no version.
 #[test]
-fn what_cannot_even_be_looked_at_is_not_forgotten() {
+fn entries_of_a_directory_that_cannot_be_entered_are_kept() {
     if support::is_root() {
-        let name = "unreadable::what_cannot_even_be_looked_at_is_not_forgotten";
+        let name = "unreadable::entries_of_a_directory_that_cannot_be_entered_are_kept";
         return support::skip(name, "root ignores modes");
     }
     for ignored in [false, true] {
@@ -48,9 +48,9 @@ fn what_cannot_even_be_looked_at_is_not_forgotten() {
 }
 
 #[test]
-fn what_may_not_be_read_is_refused_or_named() {
+fn unreadable_files_are_refused_or_named() {
     if support::is_root() {
-        support::skip("unreadable::what_may_not_be_read_is_refused_or_named", "root ignores modes");
+        support::skip("unreadable::unreadable_files_are_refused_or_named", "root ignores modes");
         return;
     }
     let scratch = Scratch::new();
@@ -72,11 +72,11 @@ fn what_may_not_be_read_is_refused_or_named() {
     assert_eq!(fs::read_dir(scratch.join("out")).unwrap().count(), 1);
 }
 
-/// What is closed is not gone: what the fork has of it stays, with and without a cache.
+/// An unreadable file is not deleted: its version in the fork stays, with and without a stat cache.
 #[test]
-fn what_may_not_be_read_any_more_stays_as_it_was() {
+fn files_that_became_unreadable_keep_their_version() {
     if support::is_root() {
-        let name = "unreadable::what_may_not_be_read_any_more_stays_as_it_was";
+        let name = "unreadable::files_that_became_unreadable_keep_their_version";
         return support::skip(name, "root ignores modes");
     }
     let scratch = Scratch::new();
@@ -109,11 +109,11 @@ fn what_may_not_be_read_any_more_stays_as_it_was() {
     set_mode(&dir.join("closed-dir"), 0o755);
 }
 
-/// Rules that cannot be known are not taken for none: what they keep out would be kept.
+/// Unreadable rules are not treated as empty: files that they exclude would be imported.
 #[test]
-fn an_ignore_file_that_may_not_be_read_ends_every_import() {
+fn unreadable_ignore_file_fails_every_import() {
     if support::is_root() {
-        let name = "unreadable::an_ignore_file_that_may_not_be_read_ends_every_import";
+        let name = "unreadable::unreadable_ignore_file_fails_every_import";
         return support::skip(name, "root ignores modes");
     }
     let scratch = Scratch::new();
@@ -128,13 +128,13 @@ fn an_ignore_file_that_may_not_be_read_ends_every_import() {
     }
 }
 
-/// A file that no vault can keep is named; with it nothing else is given up.
+/// A file too large for a vault is named; everything else is imported.
 #[test]
-fn a_file_that_is_too_large_is_named() {
+fn too_large_file_is_named() {
     let scratch = Scratch::new();
-    // In memory there may be files longer than most disks let them be.
+    // A tmpfs allows files larger than most disk file systems do.
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        let name = "unreadable::a_file_that_is_too_large_is_named";
+        let name = "unreadable::too_large_file_is_named";
         return support::skip(name, "no file system for files beyond 16 TiB");
     };
     fs::write(dir.path().join("huge"), "small yet").unwrap();
@@ -145,8 +145,11 @@ fn a_file_that_is_too_large_is_named() {
     huge.set_len((16 << 40) + 1).unwrap();
     fs::write(dir.path().join("other"), "2").unwrap();
     let refused = support::try_import(&vault, dir.path(), None, OnTrouble::Fail);
-    let told = refused.as_ref().map_err(ToString::to_string);
-    assert!(matches!(&told, Err(told) if told.starts_with("huge is 17592186044417 bytes long")), "{told:?}");
+    let message = refused.as_ref().map_err(ToString::to_string);
+    assert!(
+        matches!(&message, Err(message) if message.starts_with("huge is 17592186044417 bytes long")),
+        "{message:?}"
+    );
     let imported = support::try_import(&vault, dir.path(), None, OnTrouble::KeepGoing).unwrap();
     let [trouble] = &imported.scanned.troubles[..] else { panic!("{imported:?}") };
     assert_eq!((trouble.path.to_string(), trouble.reason), ("huge".to_owned(), TroubleReason::TooLarge));

@@ -1,6 +1,6 @@
-//! The other processes of a test: this test binary, started again to do one job until it is killed or done.
+//! The other processes of a test: this test binary, started again for one task until it is killed or done.
 //!
-//! A worker prints `ack …` on its standard output only after the operation that it acknowledges has returned.
+//! A worker prints `ack …` on its standard output only after the acknowledged operation has returned.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -36,18 +36,18 @@ use crate::support::{Scratch, wait};
 use crate::{runs, support};
 
 const ROLE: &str = "AVFS_TEST_WORKER";
-/// The boot id that workers use.
+/// The boot id of workers.
 pub const BOOT: &str = "boot-1";
-/// Longer than anything takes that a worker waits for.
+/// Longer than any expected wait of a worker.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A running worker; it is killed when this is dropped.
+/// A running worker; dropping it kills it.
 pub struct Worker {
     pub child: Child,
     lines: mpsc::Receiver<String>,
 }
 
-/// Everything that a worker printed.
+/// The output of a worker.
 #[derive(Debug)]
 pub struct Said(Vec<String>);
 
@@ -60,7 +60,7 @@ impl Said {
         self.all("ack")
     }
 
-    /// Why an operation failed: the code, then the message.
+    /// Failed operations: the code, then the message.
     pub fn refused(&self) -> Vec<String> {
         self.all("refused")
     }
@@ -77,7 +77,7 @@ impl Worker {
         Self::start_as(Command::new(std::env::current_exe().unwrap()), role, settings)
     }
 
-    /// Starts a worker that stops at these pause points; it begins at once.
+    /// Starts a worker that stops at these pause points; it starts immediately.
     pub fn paused(pauses: &Pauses, role: &str, settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         pauses.set(&mut command);
@@ -86,7 +86,7 @@ impl Worker {
         worker
     }
 
-    /// As [`Worker::start`]; `command` ends with this test binary and may begin with another program.
+    /// Like [`Worker::start`]; `command` ends with this test binary and may start with another program.
     pub fn start_as(mut command: Command, role: &str, settings: &[(&str, &str)]) -> Self {
         command.args(["--exact", "worker::worker", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -99,7 +99,7 @@ impl Worker {
         std::thread::spawn(move || {
             let mut stdout = BufReader::new(stdout);
             let mut line = String::new();
-            // A line without its end does not count: the worker died while it wrote.
+            // An incomplete line does not count: the worker died while writing it.
             while stdout.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
                 let _ = send.send(line.trim_end().to_owned());
                 line.clear();
@@ -113,7 +113,7 @@ impl Worker {
         self.wait_for("ready");
     }
 
-    /// Waits until the worker has printed a line.
+    /// Waits until the worker prints a line.
     #[track_caller]
     pub fn wait_for(&mut self, what: &str) {
         // The channel ends when the worker does.
@@ -122,12 +122,12 @@ impl Worker {
         }
     }
 
-    /// Lets it begin.
+    /// Lets the worker start.
     pub fn go(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// True if a `flock` of this process waits for another process.
+    /// Whether a `flock` of this process waits for another process.
     pub fn waits_for_lock(&self) -> bool {
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
         let id = self.child.id().to_string();
@@ -140,7 +140,7 @@ impl Worker {
         text
     }
 
-    /// Kills it with SIGKILL, which must find it alive.
+    /// Kills the worker with SIGKILL; fails if it has already ended.
     #[track_caller]
     pub fn kill(mut self) -> Said {
         self.child.kill().unwrap();
@@ -149,13 +149,13 @@ impl Worker {
         Said(self.lines.iter().collect())
     }
 
-    /// Waits for its end, however it ends.
+    /// Waits for the end of the worker, regardless of its status.
     pub fn end(mut self) -> (std::process::ExitStatus, Said) {
         let lines = self.lines.iter().collect();
         (self.child.wait().unwrap(), Said(lines))
     }
 
-    /// Waits for its end; fails if the worker failed.
+    /// Waits for the end of the worker; fails if the worker failed.
     #[track_caller]
     pub fn finish(mut self) -> Said {
         let lines = self.lines.iter().collect();
@@ -172,8 +172,8 @@ impl Drop for Worker {
     }
 }
 
-/// At most `most` of the points that a worker passed, as a test holds them: the first and the last of each name, and
-/// others evenly spread.
+/// At most `most` of the pause points that a worker passed, as a test holds them: the first and the last of each name,
+/// and others evenly distributed.
 pub fn moments(points: &[String], most: usize) -> Vec<String> {
     let seen_before = |at: usize| points[..at].iter().filter(|point| **point == points[at]).count();
     let is_edge = |at: &usize| seen_before(*at) == 0 || !points[at + 1..].contains(&points[*at]);
@@ -185,8 +185,8 @@ pub fn moments(points: &[String], most: usize) -> Vec<String> {
     chosen.into_iter().map(|at| format!("{}#{}", points[at], seen_before(at) + 1)).collect()
 }
 
-/// Runs a worker to its end, then kills it at `most` of the points that it passed; `killed` runs after each kill.
-/// Returns what the workers acknowledged.
+/// Runs a worker to its end, then kills new ones at `most` of the points that it passed; `killed` runs after each
+/// kill. Returns the acknowledgements of the workers.
 pub fn kill_at_points(
     scratch: &Scratch,
     most: usize,
@@ -211,7 +211,7 @@ pub fn kill_at_points(
 #[expect(clippy::disallowed_methods, reason = "a worker answers its test here")]
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // The harness may have left a line without its end.
+    // The harness may have printed an incomplete line.
     out.write_all(format!("\n{text}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
@@ -224,7 +224,7 @@ fn optional(name: &str) -> Option<String> {
     std::env::var(format!("AVFS_TEST_W_{name}")).ok()
 }
 
-/// With the machine's clock, or one that begins at `NOW`.
+/// Uses the real clock, or one that starts at `NOW`.
 fn context() -> Context {
     let Some(now) = optional("NOW") else { return support::real_context() };
     let clock = Arc::new(SteppingClock::starting_at(Timestamp(now.parse().unwrap())));
@@ -235,7 +235,7 @@ fn options() -> OpenOptions {
     OpenOptions { patience: PATIENCE, ..OpenOptions::default() }
 }
 
-/// The hidden half of every test that needs another process.
+/// The worker side of every test that needs another process.
 #[test]
 fn worker() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -267,7 +267,7 @@ fn worker() {
         "stack" => stack,
         // Opens and closes, as a short command does.
         "visit" => |_, _| {},
-        other => panic!("there is no role {other}"),
+        other => panic!("unknown role {other}"),
     };
     let rounds = optional("ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     (0..rounds).for_each(|round| work(&vault, round));
@@ -321,7 +321,7 @@ fn import(vault: &Vault, _: u64) {
         std::fs::write(dir.join(format!("f{n}")), format!("{id} {n}\n").repeat(30)).unwrap();
     }
     std::fs::write(dir.join("large"), support::noise(id.into(), 3 << 19)).unwrap();
-    // Every file is read once then, and what a cache knows is believed.
+    // Every file is read once then, and the cache is trusted.
     support::settle();
     let imported = support::try_import(vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     say(&format!("ack {}", imported.committed.version.id));
@@ -362,7 +362,7 @@ fn sweep(vault: &Vault, _: u64) {
     say(&format!("ack versions={} trees={} blobs={}", swept.versions, swept.trees, swept.blobs));
 }
 
-/// Exports main; it is interrupted once the file `STOP` exists.
+/// Exports `main`; interrupted once the file `STOP` exists.
 fn export(vault: &Vault, round: u64) {
     let dest = PathBuf::from(setting("DEST")).join(format!("out-{}-{round}", std::process::id()));
     let meter = Arc::new(Meter::default());
@@ -394,7 +394,7 @@ fn materialize(vault: &Vault, _: u64) {
     let cache = cache();
     let base =
         vault.materialize(&support::root(vault, "main"), &cache, Trust::Seal, &Meter::default()).unwrap();
-    assert!(base.root.join("d000/f00000").is_file(), "a base in use is not whole");
+    assert!(base.root.join("d000/f00000").is_file(), "a base in use is incomplete");
     say(&format!("ack {:?}", base.built));
     drop(base);
     if optional("EVICT").is_some() {
@@ -429,7 +429,7 @@ fn capture(vault: &Vault, _: u64) {
     vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap();
 }
 
-/// Takes the stack of one of four versions, and now and then evicts everything that is not in use.
+/// Takes the stack of one of four versions, and sometimes evicts everything that is not in use.
 fn stack(vault: &Vault, round: u64) {
     let (cache, back) = (cache(), round % 4);
     let root = support::root(vault, &format!("main~{back}"));

@@ -1,4 +1,4 @@
-//! What a capture does not take: by rules, by the policy, because a vault cannot keep it.
+//! Paths that a capture leaves out: by ignore rules, by policy, or because a vault cannot store them.
 
 use std::fs;
 
@@ -13,12 +13,12 @@ use crate::overlay;
 use crate::support::path;
 
 #[test]
-fn rules_come_from_what_the_command_saw() {
-    if !overlay::works("rules_come_from_what_the_command_saw") {
+fn ignore_rules_come_from_the_merged_view() {
+    if !overlay::works("ignore_rules_come_from_the_merged_view") {
         return;
     }
     let ignored = |path: &str| (path.to_owned(), LeftOutReason::Ignored, false);
-    // The base's ignore file, not in the upper.
+    // An ignore file of the base that is not in the upper.
     let case =
         Case::new("printf '*.log\\n/target/\\n' >.avfsignore; mkdir sub; echo '!keep.log' >sub/.avfsignore");
     case.run(
@@ -27,7 +27,7 @@ fn rules_come_from_what_the_command_saw() {
     let captured = case.capture();
     assert_eq!(left_out(&captured), [ignored("a.log"), ignored("sub/b.log"), ignored("target")]);
     assert_eq!(edited(&captured), [".", "sub", "sub/keep.log", "y"]);
-    // One that was changed, one that was removed, one whose directory was made anew.
+    // One that was changed, one that was removed, one in a recreated directory.
     let case =
         Case::new("echo '*.log' >.avfsignore; mkdir s t; echo '*.tmp' >s/.avfsignore; cp s/.avfsignore t");
     case.run(
@@ -39,7 +39,7 @@ fn rules_come_from_what_the_command_saw() {
         edited(&captured),
         [".", ".avfsignore", "a.log", "s", "s/.avfsignore", "s/a.tmp", "t", "t/.avfsignore", "t/a.tmp"]
     );
-    // A line that is no pattern is not applied, and told; the others are.
+    // An invalid pattern is not applied, and reported; the others are applied.
     let case = Case::new("true");
     case.run("printf '[z-a]\\n*.log\\n' >.avfsignore; touch a.log b; mkdir s; truncate -s 1T s/.avfsignore; touch s/c");
     let captured = case.capture();
@@ -49,8 +49,8 @@ fn rules_come_from_what_the_command_saw() {
 }
 
 #[test]
-fn what_was_versioned_before_a_rule_stays_versioned() {
-    if !overlay::works("what_was_versioned_before_a_rule_stays_versioned") {
+fn paths_versioned_before_an_ignore_rule_stay_versioned() {
+    if !overlay::works("paths_versioned_before_an_ignore_rule_stay_versioned") {
         return;
     }
     let case = Case::new(
@@ -62,7 +62,7 @@ fn what_was_versioned_before_a_rule_stays_versioned() {
     );
     let captured = case.capture();
     let left = |path: &str, gone: bool| (path.to_owned(), LeftOutReason::Ignored, gone);
-    // A directory took the place of what the rule's file was: the file is gone, the directory was never versioned.
+    // A directory replaced a file that the rule matches: the file is deleted, the directory was never versioned.
     let expected = [
         left("t/in/d", false),
         left("t/new", false),
@@ -102,13 +102,13 @@ fn excluded_hidden_and_own_paths_are_named() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_named() {
-    if !overlay::works("what_cannot_be_kept_is_named") {
+fn paths_that_cannot_be_stored_are_named() {
+    if !overlay::works("paths_that_cannot_be_stored_are_named") {
         return;
     }
     let case = Case::new("echo 1 >f; echo 2 >g");
     case.run("rm f; mkfifo pipe");
-    // A socket in the place of a file, as a command may leave one.
+    // A socket in place of a file, as a command may leave one.
     let _ = fs::remove_file(case.upper.join("f"));
     rustix::fs::mknodat(CWD, case.upper.join("f"), FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();
     rustix::fs::mknodat(CWD, case.upper.join("s"), FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();

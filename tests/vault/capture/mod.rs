@@ -1,4 +1,4 @@
-//! What a command does in an overlay becomes the version that a plain directory would have become.
+//! The changes of a command in an overlay become the same version as in a plain directory.
 
 mod left_out;
 mod scale;
@@ -38,7 +38,7 @@ struct Case {
     base: DirRef,
     lower: PathBuf,
     upper: PathBuf,
-    /// Opened before the run, since a command may close the directory.
+    /// Opened before the run, because a command may remove access to the directory.
     upper_fd: OwnedFd,
     journal: PathBuf,
 }
@@ -52,7 +52,7 @@ impl Case {
         Self::with(support::memory_vault(), scratch, &dir)
     }
 
-    /// With a vault on the disk.
+    /// Uses a vault on disk.
     fn over(scratch: Scratch, dir: &Path) -> Self {
         Self::with(support::create_vault(&scratch.join("vault.db")), scratch, dir)
     }
@@ -69,7 +69,7 @@ impl Case {
         Self { scratch, vault, base, lower, upper, upper_fd, journal }
     }
 
-    /// Runs a script in the overlay; what it shows afterwards is in `merged`.
+    /// Runs a script in the overlay; the resulting merged directory is copied to `merged`.
     #[track_caller]
     fn run(&self, script: &str) {
         let merged = self.scratch.join("merged");
@@ -105,8 +105,8 @@ impl Case {
         self.vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap()
     }
 
-    /// Captures, commits, and compares with what the overlay showed and with `plain`, where the same was done
-    /// without one.
+    /// Captures, commits, and compares with the merged directory and with `plain`, where the same steps ran without an
+    /// overlay.
     #[track_caller]
     fn assert_same_as(&self, plain: &Path) {
         let captured = self.capture();
@@ -121,7 +121,7 @@ impl Case {
             let mut taken = snapshot::take(dir);
             for fact in taken.facts.values_mut() {
                 if times {
-                    // Names of one file have different inodes in an overlay.
+                    // Hard links have different inodes in an overlay.
                     fact.linked_to = None;
                 } else {
                     fact.mtime = (0, 0);
@@ -130,11 +130,11 @@ impl Case {
             taken
         };
         let found = snapshot::differences(&without(plain, false), &without(&out, false));
-        assert!(found.is_empty(), "captured is not what a plain directory has: {found:#?}\n{edits}");
+        assert!(found.is_empty(), "the capture differs from a plain directory: {found:#?}\n{edits}");
         let found = snapshot::differences(&without(&self.scratch.join("merged"), true), &without(&out, true));
-        assert!(found.is_empty(), "captured is not what the overlay showed: {found:#?}\n{edits}");
+        assert!(found.is_empty(), "the capture differs from the overlay: {found:#?}\n{edits}");
         assert_eq!(root.content, support::root(&other, "main").content);
-        // To the last bit, times included, the tree is what an import of it gives.
+        // The tree equals that of an import exactly, including times.
         let again = support::memory_vault();
         support::import(&again, &out);
         assert_eq!(root, support::root(&again, "main"));
@@ -154,7 +154,7 @@ impl Case {
     }
 }
 
-/// Does the same in an overlay and in a plain directory, and compares what comes out.
+/// Does the same in an overlay and in a plain directory, and compares the results.
 #[track_caller]
 fn check(setup: &str, script: &str) {
     let case = Case::new(setup);
@@ -216,20 +216,20 @@ fn everything_a_command_does_is_captured() {
 }
 
 #[test]
-fn what_is_done_and_undone_gives_no_edit() {
-    if !overlay::works("what_is_done_and_undone_gives_no_edit") {
+fn reverted_changes_produce_no_edit() {
+    if !overlay::works("reverted_changes_produce_no_edit") {
         return;
     }
     for script in [
         "true",
-        // Copied up, each, and nothing else.
+        // Each file is copied up, and not changed.
         "for f in six d/one e/f/five; do : >>$f; done",
         "chmod 600 six; chmod 640 six; chmod 700 d; chmod 755 d",
         "touch -r six ref 2>/dev/null; rm ref; touch -r d/one -d @0 d/one; touch -d \"$T\" d/one",
         "cp -p six $A.six; echo x >six; cat $A.six >six; touch -r $A.six six",
     ] {
         let case = Case::new(&format!("{TREE}; touch -d @1000 d/one"));
-        // Whatever made and removed a name in a directory gives it its time back.
+        // Restores the mtime of a directory in which a name was created and removed.
         let aside = case.scratch.join("aside");
         case.run(&format!("A={}; T=@1000; touch -r . $A; {script}; touch -r $A .", aside.display()));
         let captured = case.capture();
@@ -240,8 +240,8 @@ fn what_is_done_and_undone_gives_no_edit() {
 }
 
 #[test]
-fn a_change_of_metadata_keeps_the_blob() {
-    if !overlay::works("a_change_of_metadata_keeps_the_blob") {
+fn metadata_change_keeps_the_blob() {
+    if !overlay::works("metadata_change_keeps_the_blob") {
         return;
     }
     let case = Case::new(TREE);
@@ -257,8 +257,8 @@ fn a_change_of_metadata_keeps_the_blob() {
 }
 
 #[test]
-fn a_forged_size_and_time_hide_no_change() {
-    if !overlay::works("a_forged_size_and_time_hide_no_change") {
+fn change_with_equal_size_and_time_is_captured() {
+    if !overlay::works("change_with_equal_size_and_time_is_captured") {
         return;
     }
     let case = Case::new("echo aaaa >f; touch -d @1000 f");
@@ -267,13 +267,13 @@ fn a_forged_size_and_time_hide_no_change() {
 }
 
 #[test]
-fn names_of_one_file_in_the_base_part_when_one_is_written() {
-    if !overlay::works("names_of_one_file_in_the_base_part_when_one_is_written") {
+fn writing_to_a_hard_link_of_the_base_breaks_it() {
+    if !overlay::works("writing_to_a_hard_link_of_the_base_breaks_it") {
         return;
     }
     let case = Case::new("echo 1 >a; ln a b; ln a c; ln a d");
-    // overlayfs breaks the links of a file it copies up. Without a time before which the file was read last, nothing
-    // tells that a is a copy: it leaves the group.
+    // overlayfs breaks the links of a file that it copies up. Without the time at which the file was last read, nothing
+    // shows that `a` is a copy: it leaves the group.
     case.run("echo 2 >>a; ln b e");
     case.commit(case.capture());
     let out = case.export("out");
@@ -281,7 +281,7 @@ fn names_of_one_file_in_the_base_part_when_one_is_written() {
     assert_eq!(fs::read(out.join("a")).unwrap(), b"1\n2\n");
     assert_eq!(fs::read(out.join("b")).unwrap(), b"1\n");
     assert_eq!(fs::metadata(out.join("a")).unwrap().nlink(), 1);
-    // b was copied up to be linked, and has the old content: it is still the file that c and d are.
+    // `b` was copied up to be linked, and has the old content: it is still linked with `c` and `d`.
     assert_eq!(inode("b"), inode("e"));
     assert_eq!(inode("c"), inode("d"));
     assert_eq!(inode("b"), inode("c"));
@@ -291,8 +291,8 @@ fn names_of_one_file_in_the_base_part_when_one_is_written() {
 }
 
 #[test]
-fn attributes_lose_one_level_of_escape() {
-    if !overlay::works("attributes_lose_one_level_of_escape") {
+fn overlayfs_attributes_are_unescaped_by_one_level() {
+    if !overlay::works("overlayfs_attributes_are_unescaped_by_one_level") {
         return;
     }
     let set = |path: &str, name: &str| Step::Xattr(path.to_owned(), name.to_owned(), 1);
@@ -312,7 +312,7 @@ fn attributes_lose_one_level_of_escape() {
     let plain = case.scratch.join("dir");
     overlay::in_dir(&plain, &script);
     case.assert_same_as(&plain);
-    // And once more over a base that has such attributes, taking some away.
+    // And again over a base that has such attributes, removing some.
     let root = support::root(&case.vault, "main");
     let cache = BaseCache::new(&case.scratch.join("cache"), "boot");
     let lower = case.vault.materialize(&root, &cache, Trust::Seal, &Meter::default()).unwrap().root;
@@ -331,8 +331,8 @@ fn attributes_lose_one_level_of_escape() {
 }
 
 #[test]
-fn hostile_names_and_depths_are_captured() {
-    if !overlay::works("hostile_names_and_depths_are_captured") {
+fn hostile_names_and_deep_trees_are_captured() {
+    if !overlay::works("hostile_names_and_deep_trees_are_captured") {
         return;
     }
     let case = Case::new("mkdir d; echo 1 >d/x");
@@ -347,7 +347,7 @@ fn hostile_names_and_depths_are_captured() {
     for name in &names {
         fs::write(case.upper.join(OsStr::from_bytes(name)), name).unwrap();
     }
-    // More levels than files may be open, and a path of more than PATH_MAX bytes; a shell takes too long for it.
+    // More levels than the limit on open files, and a path longer than PATH_MAX; a shell is too slow for it.
     let levels = support::usual_or_long(1100, 3000);
     let mut at = beneath::open_root(&case.upper).unwrap();
     for level in 0..levels {
@@ -376,8 +376,8 @@ fn hostile_names_and_depths_are_captured() {
 }
 
 #[test]
-fn what_its_owner_closed_is_captured_and_stays_closed() {
-    if !overlay::works("what_its_owner_closed_is_captured_and_stays_closed") {
+fn inaccessible_files_are_captured_and_keep_their_modes() {
+    if !overlay::works("inaccessible_files_are_captured_and_keep_their_modes") {
         return;
     }
     let case = Case::new("echo 1 >f; mkdir d; echo 2 >d/in");
@@ -409,7 +409,7 @@ fn what_its_owner_closed_is_captured_and_stays_closed() {
         Edit::Put(Node::File(file)) => file.mode,
         Edit::Dir(meta) => meta.mode,
         Edit::Put(node) => panic!("{node:?}"),
-        Edit::Remove => panic!("{at} is gone"),
+        Edit::Remove => panic!("{at} was removed"),
     };
     let found = ["", "c", "c/sub", "c/sub/deep", "d", "f", "link", "new"].map(mode);
     assert_eq!(found, [0o11, 0, 0o300, 0o44, 0o400, 0, 0, 0]);
@@ -419,13 +419,13 @@ fn what_its_owner_closed_is_captured_and_stays_closed() {
 }
 
 #[test]
-fn a_capture_that_was_killed_is_done_again() {
-    if !overlay::works("a_capture_that_was_killed_is_done_again") {
+fn killed_capture_is_repeated() {
+    if !overlay::works("killed_capture_is_repeated") {
         return;
     }
     let case = Case::new("true");
     case.run("mkdir c; echo 1 >c/f; chmod 0 c/f; chmod 0 c");
-    // Killed between opening up and putting back: the journal says what was, the disk something else.
+    // Killed between adding access and restoring the modes: the journal has the original modes, the disk has others.
     let record =
         |path: &str, mode: u8| [&[mode, u8::try_from(path.len()).unwrap()], path.as_bytes()].concat();
     fs::write(&case.journal, [record("c", 0), record("c/f", 0)].concat()).unwrap();
@@ -440,8 +440,8 @@ fn a_capture_that_was_killed_is_done_again() {
 }
 
 #[test]
-fn the_upper_may_have_lost_its_path() {
-    if !overlay::works("the_upper_may_have_lost_its_path") {
+fn renamed_upper_is_captured() {
+    if !overlay::works("renamed_upper_is_captured") {
         return;
     }
     let case = Case::new(TREE);
@@ -452,7 +452,7 @@ fn the_upper_may_have_lost_its_path() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_fails_the_capture() {
+fn unwritable_journal_fails_the_capture() {
     let case = Case::new(TREE);
     fs::write(case.upper.join("new"), "x").unwrap();
     fs::set_permissions(case.upper.join("new"), fs::Permissions::from_mode(0o000)).unwrap();
@@ -463,7 +463,7 @@ fn a_journal_that_cannot_be_written_fails_the_capture() {
 }
 
 #[test]
-fn a_fork_that_moved_is_not_committed_to() {
+fn capture_is_not_committed_to_a_fork_that_moved() {
     let case = Case::new(TREE);
     fs::write(case.upper.join("new"), "x").unwrap();
     let head = case.vault.fork(&support::main_fork()).unwrap().head;
@@ -508,16 +508,16 @@ proptest! {
     })]
 
     #[test]
-    fn any_sequence_of_steps_is_captured(
+    fn random_steps_are_captured(
         setup in prop::collection::vec(any_step(), 0..30),
         steps in prop::collection::vec(any_step(), 1..40),
     ) {
-        if !overlay::works("any_sequence_of_steps_is_captured") {
+        if !overlay::works("random_steps_are_captured") {
             return Ok(());
         }
         let scratch = Scratch::new();
         let dir = scratch.dir("dir");
-        // Links in the base part when they are written to, which a plain directory cannot show.
+        // Hard links of the base are broken by writes, which a plain directory cannot show.
         let setup: Vec<Step> = setup.into_iter().filter(|step| !matches!(step, Step::Link(..))).collect();
         overlay::in_dir(&dir, &overlay::script_of(&scratch, &setup));
         let case = Case::over(scratch, &dir);

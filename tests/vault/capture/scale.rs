@@ -1,4 +1,4 @@
-//! Captures of much and of little: threads, memory, file systems.
+//! Large and small captures: threads, memory, file systems.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -48,7 +48,7 @@ fn large_and_many_files_are_captured() {
         meter: &Meter::default(),
     };
     let upper = beneath::open_root(&case.upper).unwrap();
-    // Left out and named, with all else kept; of one that was there before the old content stays.
+    // Left out and named, and everything else is kept; an existing file keeps its old content.
     let captured = case.vault.capture(upper.as_fd(), &case.base, &options).unwrap();
     let left: Vec<String> =
         captured.left_out.iter().map(|left| format!("{}: {}", left.path, left.reason)).collect();
@@ -58,7 +58,7 @@ fn large_and_many_files_are_captured() {
     assert!(edited(&captured).contains(&"hollow".to_owned()));
 }
 
-/// A vault with an empty main fork, and an upper that is filled by hand.
+/// A vault with an empty `main` fork, and an upper that the test fills.
 fn by_hand() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new();
     let (vault, upper) = (scratch.join("vault.db"), scratch.dir("upper"));
@@ -67,7 +67,7 @@ fn by_hand() -> (Scratch, PathBuf, PathBuf) {
 }
 
 #[test]
-fn little_is_captured_without_another_thread() {
+fn small_capture_uses_no_other_thread() {
     for (files, alone) in [(0, true), (200, true), (600, false)] {
         let (scratch, vault, upper) = by_hand();
         support::many_files(&upper, files);
@@ -82,7 +82,7 @@ fn little_is_captured_without_another_thread() {
         let trace = fs::read_to_string(&trace).unwrap();
         let capture = &trace[trace.find("\\nbegin").unwrap()..trace.find("\\nack ").unwrap()];
         let threads = capture.lines().filter(|line| line.contains(" clone")).count();
-        assert_eq!(threads == 0, alone, "{files} files were captured with {threads} more threads");
+        assert_eq!(threads == 0, alone, "capturing {files} files used {threads} more threads");
     }
 }
 
@@ -99,7 +99,7 @@ fn two_processors() -> String {
 }
 
 #[test]
-fn a_large_file_is_captured_in_little_memory() {
+fn large_file_is_captured_in_little_memory() {
     let (_scratch, vault, upper) = by_hand();
     let mut file = fs::File::create(upper.join("large")).unwrap();
     for at in 0..180 {
@@ -121,14 +121,14 @@ fn a_large_file_is_captured_in_little_memory() {
         worker.go();
         worker.end().1.acks()
     };
-    // The control: the limit is felt.
+    // Control: the limit is effective.
     assert_eq!(capture(20 << 10), [""; 0]);
     assert_eq!(capture(130 << 10), ["2 edits"]);
 }
 
 #[test]
-fn the_upper_may_be_on_a_file_system_that_is_mounted_nowhere() {
-    if !overlay::works("the_upper_may_be_on_a_file_system_that_is_mounted_nowhere") {
+fn upper_on_a_detached_mount_is_captured() {
+    if !overlay::works("upper_on_a_detached_mount_is_captured") {
         return;
     }
     let case = Case::new(TREE);

@@ -1,7 +1,7 @@
-//! The vault against a model that a reader can check: maps of paths, and lists of versions.
+//! The vault compared with a simple model: maps of paths, and lists of versions.
 //!
-//! The same steps run over both backends; after each one every fork must list what the model says, refusals
-//! included, and the two backends must agree on every id.
+//! The same steps run on both backends; after each step every fork must match the model, including errors, and the two
+//! backends must agree on every id.
 
 mod state;
 mod steps;
@@ -37,11 +37,11 @@ use avfs_vault::{Batch, Context, Vault, VaultError, content, require_version};
 use crate::support::Scratch;
 use crate::{runs, support};
 
-/// Later than any file of the host: the stat cache then vouches for every file whose stamp is the same. The
-/// model gives each new content another length, so that a stamp never lies.
+/// Later than any file of the host: the stat cache then trusts every file whose timestamps are unchanged. The model
+/// gives each new content another length, so that this is always correct.
 const LATER: Timestamp = Timestamp(4_000_000_000_000_000_000);
 
-/// Both vaults, and the directory they import from.
+/// Both vaults, and the directory that they import.
 struct Pair {
     scratch: Scratch,
     vaults: Vec<(&'static str, Vault)>,
@@ -177,12 +177,12 @@ fn read_file(reader: &dyn Reader, node: &Node) -> Thing {
         Node::Dir(_) => Thing::Dir,
         Node::File(file) => {
             let blob = content::fetch(reader, file.content.id()).unwrap();
-            assert_ne!(blob.codec, Codec::List, "the model writes small files only");
+            assert_ne!(blob.codec, Codec::List, "the model writes only small files");
             let content = content::decode(blob).unwrap();
             assert_eq!(content.len() as u64, file.size);
             Thing::File { content, mode: file.mode }
         }
-        Node::Symlink(_) | Node::Fifo(_) => panic!("nobody made a {}", node.kind()),
+        Node::Symlink(_) | Node::Fifo(_) => panic!("the model makes no {}", node.kind()),
     }
 }
 
@@ -197,7 +197,7 @@ fn listing(reader: &dyn Reader, version: &VersionId) -> Tree {
     walked.collect()
 }
 
-/// The journal lists what landed, newest first, and each run leads to its version while that is kept.
+/// The journal lists the landed runs, newest first, and each run refers to its version while that is kept.
 fn check_runs(which: &str, reader: &dyn Reader, model: &Model) {
     let kept = reader.runs(i64::MAX, 100).unwrap();
     let told: Vec<(String, String)> =
@@ -218,7 +218,7 @@ fn check_runs(which: &str, reader: &dyn Reader, model: &Model) {
             Ok(_) => assert!(at.pruned || !reached, "{which}: {row:?}"),
             Err(error) => {
                 assert_eq!(error.code(), "run.no_version", "{which}: {row:?}");
-                assert!(!reached, "{which}: the version of {row:?} is gone");
+                assert!(!reached, "{which}: the version of {row:?} is missing");
             }
         }
     }
@@ -256,7 +256,7 @@ impl StateMachineTest for BothBackends {
             let code = done.as_ref().map(drop).map_err(Diagnose::code);
             assert_eq!(code, model.outcome, "{which}: {step:?} ended with {done:?}");
             if let (Step::Prune { .. }, Ok(count)) = (&step, done) {
-                assert_eq!(count, model.pruned, "{which}: versions given up");
+                assert_eq!(count, model.pruned, "{which}: number of pruned versions");
             }
         }
         pair
@@ -294,8 +294,8 @@ impl StateMachineTest for BothBackends {
             journals.push(reader.runs(i64::MAX, 100).unwrap());
             heads.push(forks.iter().map(|fork| (fork.name.clone(), fork.head)).collect::<Vec<_>>());
         }
-        assert_eq!(heads[0], heads[1], "the backends do not agree on the ids");
-        assert_eq!(journals[0], journals[1], "the backends do not agree on the journal");
+        assert_eq!(heads[0], heads[1], "the backends differ in ids");
+        assert_eq!(journals[0], journals[1], "the backends differ in the journal");
     }
 
     fn teardown(pair: Pair, _: Model) {
@@ -316,5 +316,5 @@ prop_state_machine! {
     })]
 
     #[test]
-    fn the_vault_does_what_the_model_says(sequential 5..40 => BothBackends);
+    fn vault_matches_the_model(sequential 5..40 => BothBackends);
 }

@@ -1,4 +1,4 @@
-//! The model: what a vault is to somebody who knows neither digests nor rows, and what each step makes of it.
+//! The model: a vault without digests and rows, and the effect of each step on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) type Tree = BTreeMap<String, Thing>;
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     pub(super) tree: Tree,
-    /// Two versions with the same number here have the same root.
+    /// Two versions with the same number have the same root.
     pub(super) root: u64,
     pub(super) parent: Option<usize>,
     pub(super) pruned: bool,
@@ -41,15 +41,15 @@ pub(super) struct Model {
     pub(super) runs: Vec<Run>,
     pub(super) versions: Vec<Version>,
     pub(super) heads: BTreeMap<String, usize>,
-    /// What forks began with.
+    /// The versions that forks started from.
     pub(super) bases: BTreeMap<String, usize>,
     pub(super) checkpoints: BTreeMap<(String, String), Checkpoint>,
     pub(super) host: Tree,
     pub(super) host_root: u64,
     pub(super) next_root: u64,
-    /// How the last step ended: nothing, or the code of its refusal.
+    /// The outcome of the last step: success, or an error code.
     pub(super) outcome: Result<(), &'static str>,
-    /// How many versions the last prune gave up.
+    /// The number of versions that the last prune removed.
     pub(super) pruned: usize,
 }
 
@@ -144,7 +144,7 @@ pub(super) fn look<'a>(tree: &'a Tree, path: &str) -> Option<&'a Thing> {
     if path.is_empty() { Some(&Thing::Dir) } else { tree.get(path) }
 }
 
-/// The first thing on the way to a path that is not a directory ends the way.
+/// Fails at the first ancestor of the path that is not a directory.
 pub(super) fn make_parents(tree: &mut Tree, path: &str) -> Result<(), &'static str> {
     let mut missing = Vec::new();
     let mut at = parent(path);
@@ -335,7 +335,7 @@ impl Model {
                 if thing == Thing::Dir && !recursive {
                     return Err("path.is_a_directory");
                 }
-                // A file copied over one that is its equal, times included, changes nothing.
+                // Copying a file over an equal one, including times, changes nothing.
                 let before = tree.clone();
                 tree.extend(copied(&before, from, &target));
                 Ok(true)
@@ -439,7 +439,7 @@ impl Model {
     }
 }
 
-/// Where a run writes: no two runs write to the same place, so that every landing changes something.
+/// The path that a run writes: unique for each run, so that every landing changes something.
 pub(super) fn run_path(number: u8) -> String {
     format!("by-run-{number}")
 }

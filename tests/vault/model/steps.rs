@@ -1,4 +1,4 @@
-//! Steps by chance: what is tried next, from what there is.
+//! Random steps, chosen from the state of the model.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ impl ReferenceStateMachine for Model {
     }
 
     fn transitions(state: &Self) -> BoxedStrategy<Step> {
-        // Paths that are somewhere, so that most steps find what they name.
+        // Existing paths, so that most steps find the path that they name.
         let known: BTreeSet<String> =
             state.heads.values().flat_map(|head| state.versions[*head].tree.keys().cloned()).collect();
         let mut known: Vec<String> = known.into_iter().collect();
@@ -70,7 +70,7 @@ impl ReferenceStateMachine for Model {
 
     fn preconditions(state: &Self, step: &Step) -> bool {
         match step {
-            // Whether a copy over an equal file changes anything depends on times, which the model has none of.
+            // Whether a copy over an equal file changes anything depends on times, which the model does not have.
             Step::Copy { fork, from, to, .. } => state.heads.get(fork).is_none_or(|head| {
                 let tree = &state.versions[*head].tree;
                 target(tree, from, to).map_or(true, |(_, target)| look(tree, &target).is_none())
