@@ -9,7 +9,7 @@ use super::{root, source_files};
 
 const HEADING: &str = "## Types of avfs-vault\n";
 
-/// Each public type of the vault: where it is, its name, and its documentation's first sentence.
+/// Each public type of the vault: its name, its file, and the first sentence of its documentation.
 fn vault_types(root: &Path) -> Vec<(String, String, String)> {
     let mut files = Vec::new();
     source_files(&root.join("src/vault/src"), &mut files);
@@ -40,7 +40,7 @@ fn type_name(line: &str) -> Option<&str> {
     rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
-/// Without the brackets that make links of rustdoc.
+/// Without the brackets of rustdoc links.
 fn first_sentence(text: &str) -> String {
     let sentence = text.trim().split_inclusive(". ").next().unwrap_or_default();
     sentence.trim().trim_end_matches('.').replace("[`", "`").replace("`]", "`").replace('|', "\\|")
@@ -72,7 +72,7 @@ fn every_public_type_of_the_vault_is_in_the_glossary() {
     for line in expected.lines() {
         assert!(listed.contains(line), "docs/GLOSSARY.md lacks: {line}");
     }
-    assert_eq!(listed.trim(), expected.trim(), "docs/GLOSSARY.md has more than there is");
+    assert_eq!(listed.trim(), expected.trim(), "docs/GLOSSARY.md lists types that do not exist");
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! What the compiler cannot check about the structure: the order of the crates, what is pure, how large folders are, and
-//! which codes are documented.
-#![expect(clippy::unwrap_used, reason = "a test that cannot read the source should fail at once")]
+//! Structure that the compiler cannot check: the order of the crates, purity, the size of folders, and documented
+//! codes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot read the source should fail immediately")]
 
 mod glossary;
 
 use std::path::{Path, PathBuf};
 
-/// Each crate and those of ours that it may depend on. A new crate is given its place here first.
+/// Each crate and the workspace crates that it may depend on. A new crate must be added here first.
 const CRATES: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("seccomp", &[]),
@@ -22,10 +22,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("present", &["types", "hostfs", "vault", "request", "policy", "changes", "engine", "lists", "wire"]),
 ];
 
-/// Entries of one folder; one with more wants to be two.
+/// Entries of one folder; a folder with more should be split.
 const FOLDER_ENTRIES_MAX: usize = 25;
 
-/// A crate that depends on nothing but its arguments, and what it may name all the same.
+/// A crate that depends only on its arguments, and the exceptions.
 struct Pure {
     dir: &'static str,
     except: &'static [&'static str],
@@ -34,11 +34,11 @@ struct Pure {
 const PURE: [Pure; 2] = [
     // The engine decides from the request and the rules alone.
     Pure { dir: "src/policy/src/", except: &[] },
-    // Addresses are in `std::net`, and so are sockets, which are not allowed.
+    // Addresses are in `std::net`, and so are sockets, which are forbidden.
     Pure { dir: "src/egress/src/", except: &["net"] },
 ];
 
-/// Parts of the standard library, and names in it, that look at the world.
+/// Parts and names of the standard library that access the outside world.
 const IMPURE: &[&str] = &["fs", "env", "process", "net", "io", "thread", "os"];
 const IMPURE_NAMES: &[&str] =
     &["SystemTime", "Instant", "TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"];
@@ -59,7 +59,7 @@ fn source_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The code without its comments and the insides of its strings.
+/// The code without comments and the contents of strings.
 fn bare(source: &str) -> String {
     let bytes: Vec<char> = source.chars().collect();
     let mut out = String::with_capacity(source.len());
@@ -89,7 +89,7 @@ fn bare(source: &str) -> String {
                 }
                 at += end + 1;
             }
-            // A quote character in quotes; a lifetime has none after it.
+            // A quoted quote character; a lifetime has no closing quote.
             ['\'', '\\', _, ..] => at += 3 + rest[3..].iter().position(|c| *c == '\'').unwrap_or(0) + 1,
             ['\'', _, '\'', ..] => at += 3,
             [c, ..] => {
@@ -123,7 +123,7 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The first names after a path's start: one, or those of a group in braces.
+/// The first names after the start of a path: one, or those of a group in braces.
 fn heads(rest: &str) -> Vec<String> {
     let rest = rest.trim_start();
     let name = |text: &str| text.trim_start().chars().take_while(|c| is_name(*c)).collect::<String>();
@@ -148,7 +148,7 @@ fn heads(rest: &str) -> Vec<String> {
     found
 }
 
-/// What a file of a pure crate names that it may not.
+/// The forbidden names in a file of a pure crate.
 fn impurities(path: &str, source: &str) -> Vec<String> {
     let Some(pure) = PURE.iter().find(|pure| path.starts_with(pure.dir)) else { return Vec::new() };
     let code = bare(source);
@@ -160,7 +160,7 @@ fn impurities(path: &str, source: &str) -> Vec<String> {
 }
 
 #[test]
-fn pure_crates_look_at_nothing() {
+fn pure_crates_do_not_access_the_outside_world() {
     let root = root();
     let mut files = Vec::new();
     PURE.iter().for_each(|pure| source_files(&root.join(pure.dir), &mut files));
@@ -175,9 +175,9 @@ fn pure_crates_look_at_nothing() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The test above is worth something only if it finds what is planted.
+/// The test above is useful only if it finds planted violations.
 #[test]
-fn planted_impurities_are_found() {
+fn planted_violations_are_found() {
     for (path, source) in [
         ("src/policy/src/x.rs", "use std::fs::File;"),
         ("src/policy/src/a/x.rs", "use std::{collections::HashMap, env};"),
@@ -199,17 +199,17 @@ fn planted_impurities_are_found() {
 }
 
 #[test]
-fn crates_depend_on_those_below_them() {
+fn crates_depend_only_on_lower_crates() {
     let root = root();
     let mut found = Vec::new();
     for entry in std::fs::read_dir(root.join("src")).unwrap() {
         let dir = entry.unwrap().file_name().into_string().unwrap();
-        // The commands stand above everything.
+        // The command line may depend on everything.
         if dir == "cli" {
             continue;
         }
         let Some((_, allowed)) = CRATES.iter().find(|(name, _)| *name == dir) else {
-            found.push(format!("src/{dir} has no place in tests/layers yet"));
+            found.push(format!("src/{dir} is not listed in tests/layers"));
             continue;
         };
         let manifest = std::fs::read_to_string(root.join("src").join(&dir).join("Cargo.toml")).unwrap();
@@ -223,7 +223,7 @@ fn crates_depend_on_those_below_them() {
 }
 
 #[test]
-fn no_folder_is_crowded() {
+fn folders_have_at_most_25_entries() {
     fn crowded(dir: &Path, found: &mut Vec<String>) {
         let entries: Vec<PathBuf> =
             std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -239,7 +239,7 @@ fn no_folder_is_crowded() {
 
 /// The literals of a source file that are codes of errors, notes and checks.
 fn codes(source: &str) -> Vec<String> {
-    // What stands in a `fn code`, after the word code, or is the code of a check.
+    // Literals in a `fn code`, after the word code, or as the code of a check.
     let source = source.split("#[cfg(test)]").next().unwrap_or_default();
     let mut places: Vec<&str> = source.split("fn code(&self)").skip(1).collect();
     places.iter_mut().for_each(|place| *place = place.split("\n    }\n").next().unwrap_or_default());
@@ -253,7 +253,7 @@ fn codes(source: &str) -> Vec<String> {
     found
 }
 
-/// `tests.rs`, or a file of a folder `tests`.
+/// `tests.rs`, or a file in a folder `tests`.
 fn is_of_tests(file: &Path) -> bool {
     file.with_extension("").components().any(|part| part.as_os_str() == "tests")
 }
@@ -272,6 +272,6 @@ fn every_code_is_documented() {
             }
         }
     }
-    assert!(seen > 200, "only {seen} codes were found: the source is read wrongly");
+    assert!(seen > 200, "only {seen} codes were found: the test reads the source incorrectly");
     assert!(missing.is_empty(), "not in docs/CONTRACT.md: {missing:#?}");
 }

@@ -1,4 +1,4 @@
-//! The corpus: commands with what they are expected to be.
+//! The corpus: commands with their expected categories.
 
 use std::fmt::Write;
 
@@ -12,11 +12,11 @@ pub struct Corpus {
     group: Vec<Group>,
 }
 
-/// Commands that are alike.
+/// Similar commands.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// What these are, or how they try to get past.
+    /// The kind of these commands, or how they try to evade classification.
     note: String,
     is: Vec<String>,
     #[serde(default)]
@@ -50,7 +50,7 @@ fn compare(group: &Group, shown: &str, found: &Reading, wrong: &mut String) {
 }
 
 #[test]
-fn every_command_of_the_corpus_is_what_it_is_expected_to_be() {
+fn every_command_of_the_corpus_has_its_expected_categories() {
     let (mut wrong, mut count) = (String::new(), 0);
     for group in groups() {
         for text in &group.shell {
@@ -83,7 +83,7 @@ fn every_category_has_a_reason() {
                 command.categories.contains(Category::ReadOnly),
                 command.categories.contains(Category::Mutating),
             );
-            assert!(reads != writes, "{text}: it either looks or writes");
+            assert!(reads != writes, "{text}: neither read_only nor mutating, or both");
             assert!(writes || !command.categories.contains(Category::Destructive), "{text}");
         }
     }

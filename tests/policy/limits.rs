@@ -1,12 +1,12 @@
-//! Texts made to be slow, deep or long: the reading ends, with a doubt where it stopped.
+//! Texts crafted to be slow, deep or long: the reading ends, with a doubt where it stopped.
 //!
-//! A reading that takes a time exponential in its text, or a high power of it, takes longer than a test may.
+//! A reading whose time is exponential, or a high power, of the length of its text takes longer than the test timeout.
 
 use avfs_policy::{COMMANDS_MAX, TEXT_BYTES_MAX};
 
 use crate::shell;
 
-/// Beginnings that may be repeated, and ends for them.
+/// Prefixes that may be repeated, and their suffixes.
 const NESTING: &[(&str, &str)] = &[
     ("(", ")"),
     ("( ", " )"),
@@ -47,7 +47,7 @@ const NESTING: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn nesting_is_read_however_deep_whether_it_is_closed_or_not() {
+fn deep_nesting_is_read_whether_or_not_it_is_closed() {
     for (open, close) in NESTING {
         for depth in [1, 10, 30, 1_000, 20_000] {
             shell(&format!("{}true{}", open.repeat(depth), close.repeat(depth)));
@@ -58,7 +58,7 @@ fn nesting_is_read_however_deep_whether_it_is_closed_or_not() {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_a_doubt() {
+fn too_deep_nesting_is_a_doubt() {
     for text in [
         format!("{}true{}", "( ".repeat(500), " )".repeat(500)),
         format!("echo {}true{}", "$(".repeat(500), ")".repeat(500)),
@@ -68,7 +68,7 @@ fn what_is_nested_too_deep_is_a_doubt() {
 }
 
 #[test]
-fn programs_within_programs_end_somewhere() {
+fn nesting_of_programs_is_bounded() {
     let words: Vec<&str> = std::iter::repeat_n("env", 5_000).chain(["rm", "x"]).collect();
     assert!(!crate::argv(&words).doubts.is_empty());
     let mut text = "rm x".to_owned();
@@ -79,7 +79,7 @@ fn programs_within_programs_end_somewhere() {
 }
 
 #[test]
-fn a_text_that_is_too_long_is_a_doubt() {
+fn too_long_text_is_a_doubt() {
     let text = format!("echo {}", "a".repeat(TEXT_BYTES_MAX));
     assert!(!shell(&text).doubts.is_empty());
     let text = format!("echo {}", "a ".repeat(TEXT_BYTES_MAX / 2 - 10));
@@ -95,7 +95,7 @@ fn too_many_commands_are_a_doubt() {
 }
 
 #[test]
-fn braces_do_not_multiply_without_end() {
+fn brace_expansion_is_bounded() {
     let reading = shell(&format!("echo {}", "{a,b}".repeat(40)));
     assert_eq!(reading.commands[0].words.len(), 2);
     shell(&format!("echo {}", "{".repeat(50_000)));
@@ -103,7 +103,7 @@ fn braces_do_not_multiply_without_end() {
 }
 
 #[test]
-fn numbers_that_fit_nowhere_are_words() {
+fn overflowing_numbers_are_read_as_words() {
     for text in [
         "99999999999999999999>x",
         "echo ~99999999999999999999/x",
@@ -115,7 +115,7 @@ fn numbers_that_fit_nowhere_are_words() {
 }
 
 #[test]
-fn what_is_no_utf_8_is_read_as_words_and_not_as_text() {
+fn invalid_utf8_is_a_doubt_in_shell_text_but_not_in_argv() {
     use std::os::unix::ffi::OsStringExt;
     let bytes = std::ffi::OsString::from_vec(b"ls \xff".to_vec());
     let text = crate::reading(&avfs_types::CommandLine::Shell(bytes.clone()));

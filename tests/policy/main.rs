@@ -1,6 +1,5 @@
-//! What commands are found to do: a corpus of them, texts that try to break the reading of it, and what must hold whatever
-//! is read.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should fail at once")]
+//! Classification of commands: a corpus of them, texts that try to break the parser, and properties of every reading.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should fail immediately")]
 
 mod corpus;
 mod limits;
@@ -13,7 +12,7 @@ use avfs_policy::{Asked, Category, Reading, read};
 use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
-/// The workspace of every test, with one more directory that may be written to.
+/// Reads a command in the workspace of every test, with one more writable directory.
 fn reading(command: &CommandLine) -> Reading {
     let rw = [Path::new("/data")];
     read(&Asked {
@@ -43,7 +42,7 @@ fn argv(words: &[&str]) -> Reading {
     reading(&CommandLine::Argv(words.iter().map(Into::into).collect()))
 }
 
-/// Whether `wide` is at least as strict a reading as `narrow`. A doubt is: nobody is let past it.
+/// Whether `wide` is at least as strict a reading as `narrow`. A doubt always is: it is never allowed silently.
 fn is_as_strict(wide: &Reading, narrow: &Reading) -> bool {
     if !wide.doubts.is_empty() {
         return true;

@@ -1,4 +1,4 @@
-//! What holds of every reading: it ends, it is the same each time, and nothing around a command makes it look milder.
+//! Properties of every reading: it ends, it is deterministic, and nothing around a command makes it less strict.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Pieces of shell that mean something together.
+/// Fragments of shell that have a meaning together.
 fn shell_like() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "rm",
@@ -118,31 +118,31 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_read_and_read_the_same_again(text in ".{0,200}") {
+    fn reading_of_any_text_is_deterministic(text in ".{0,200}") {
         prop_assert_eq!(shell(&text), shell(&text));
     }
 
     #[test]
-    fn any_words_are_read(words in prop::collection::vec("(rm|env|sh|-c|find|-exec|;|git|-o|sed|tar|xargs|awk|sudo|ssh|timeout|.{0,8})", 0..12)) {
+    fn reading_of_any_argv_is_deterministic(words in prop::collection::vec("(rm|env|sh|-c|find|-exec|;|git|-o|sed|tar|xargs|awk|sudo|ssh|timeout|.{0,8})", 0..12)) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         prop_assert_eq!(argv(&words), argv(&words));
     }
 
     #[test]
-    fn a_text_like_shell_is_read_and_as_another_parser_reads_it(text in shell_like()) {
+    fn shell_like_text_is_read_as_by_another_parser(text in shell_like()) {
         prop_assert_eq!(shell(&text), shell(&text));
         let agrees = crate::shells::agrees(&text);
         prop_assert!(agrees.is_ok(), "{agrees:?}");
     }
 
     #[test]
-    fn a_changed_command_is_read(text in changed()) {
+    fn reading_of_a_mutated_command_is_deterministic(text in changed()) {
         prop_assert_eq!(shell(&text), shell(&text));
     }
 
     #[test]
-    fn a_list_is_as_strict_as_its_parts(first in prop::sample::select(texts()), second in prop::sample::select(texts())) {
-        // What a text has at its end may change what follows; each on its own line does not, unless it has no end.
+    fn list_is_as_strict_as_its_parts(first in prop::sample::select(texts()), second in prop::sample::select(texts())) {
+        // The end of a text may change the text that follows; quoted and on its own line it does not.
         let (one, two) = (shell(&first), shell(&second));
         let both = shell(&format!("{}\n{}", quoted_shell(&first), quoted_shell(&second)));
         prop_assert!(is_as_strict(&both, &one), "{first:?} and {second:?}: {both:?}");
@@ -154,7 +154,7 @@ fn quoted_shell(text: &str) -> String {
     format!("sh -c {}", quoted(text))
 }
 
-/// Ways to run a text that stands as it is in a larger one; it has to be complete.
+/// Ways to run a text that is embedded verbatim in a larger one; the text must be complete.
 fn around(text: &str) -> Vec<String> {
     vec![
         format!("( {text}\n)"),
@@ -178,7 +178,7 @@ fn around(text: &str) -> Vec<String> {
     ]
 }
 
-/// Ways to hand a text to something that runs it.
+/// Ways to pass a text to a program that runs it.
 fn handed_on(text: &str) -> Vec<String> {
     let text = quoted(text);
     vec![
@@ -198,12 +198,12 @@ fn handed_on(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn nothing_around_a_command_makes_it_milder() {
+fn nothing_around_a_command_makes_it_less_strict() {
     let mut wrong = Vec::new();
     for text in texts() {
         let alone = shell(&text);
         let mut wrapped = handed_on(&text);
-        // What is not complete, or is nothing, becomes something else with more text after it.
+        // An incomplete or empty text changes its meaning with more text after it.
         if alone.doubts.is_empty() && !text.is_empty() && !text.starts_with('#') {
             wrapped.extend(around(&text));
         }
@@ -211,16 +211,16 @@ fn nothing_around_a_command_makes_it_milder() {
             let reading = shell(&wrapped);
             if !is_as_strict(&reading, &alone) {
                 let (more, less) = (alone.categories(), reading.categories());
-                wrong.push(format!("{wrapped:?}: {less:?} is milder than {more:?} {:?}", alone.doubts));
+                wrong.push(format!("{wrapped:?}: {less:?} is less strict than {more:?} {:?}", alone.doubts));
             }
         }
     }
     let shown: Vec<_> = wrong.iter().take(20).map(String::as_str).collect();
-    assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), shown.join("\n"));
+    assert!(wrong.is_empty(), "{} wrapped commands:\n{}", wrong.len(), shown.join("\n"));
 }
 
 #[test]
-fn words_are_as_strict_behind_a_wrapper() {
+fn argv_is_as_strict_behind_a_wrapper() {
     let wrappers: &[&[&str]] = &[
         &["env"],
         &["env", "A=1"],
@@ -251,7 +251,7 @@ fn words_are_as_strict_behind_a_wrapper() {
         &["bash", "-c", "$x"],
     ];
     for wrapper in wrappers {
-        // What `xargs` appends is the target of `cp`.
+        // The argument that `xargs` appends is the target of `cp`.
         for command in commands.iter().filter(|command| !(wrapper[0] == "xargs" && command[0] == "cp")) {
             let both = [*wrapper, *command].concat();
             assert!(is_as_strict(&argv(&both), &argv(command)), "{both:?}");

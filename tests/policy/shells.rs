@@ -1,4 +1,4 @@
-//! The reading of shell text, compared with another parser: both must see the same programs.
+//! The reading of shell text, compared with another parser: both must find the same programs.
 
 use std::io::Cursor;
 
@@ -6,7 +6,7 @@ use brush_parser::ast;
 
 use avfs_policy::Word;
 
-/// The first words of the simple commands that stand in a text itself, as they are written; nothing in substitutions.
+/// The first words of the simple commands directly in a text, verbatim; not those in substitutions.
 fn programs_of(text: &str) -> Option<Vec<String>> {
     let mut parser = brush_parser::Parser::new(Cursor::new(text), &brush_parser::ParserOptions::default());
     let program = parser.parse_program().ok()?;
@@ -64,11 +64,11 @@ fn of_compound(compound: &ast::CompoundCommand, found: &mut Vec<String>) {
     }
 }
 
-/// The programs of a text are among those of the reading, in their order.
+/// Fails unless the reading has the programs of a text, in their order.
 pub fn agrees(text: &str) -> Result<(), String> {
     let reading = crate::shell(text);
-    // It takes time beyond measure for open groups, reads `time` in a way of its own, and a quote after a dollar as is
-    // told below.
+    // The other parser is extremely slow for unclosed groups, reads `time` differently, and misreads a quote after
+    // a dollar (see below).
     let is_weak = text.contains("time") || text.contains("$'") || text.len() > 120;
     if !reading.doubts.is_empty() || is_weak {
         return Ok(());
@@ -76,25 +76,26 @@ pub fn agrees(text: &str) -> Result<(), String> {
     let Some(theirs) = programs_of(text) else { return Ok(()) };
     let mut ours = reading.commands.iter().filter_map(|command| command.words.first()).map(Word::shown);
     for program in theirs {
-        // Only names that are written plainly look the same to both.
+        // Only plain names look the same to both.
         let is_plain = program.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte));
         if is_plain && program != "time" && !ours.any(|name| name == program) {
-            return Err(format!("{program:?} of {text:?} is not seen in {reading:?}"));
+            return Err(format!("{program:?} of {text:?} is not in {reading:?}"));
         }
     }
     Ok(())
 }
 
 #[test]
-fn another_parser_sees_the_same_programs_in_the_corpus() {
+fn another_parser_finds_the_same_programs_in_the_corpus() {
     for text in crate::corpus::texts() {
         agrees(&text).unwrap();
     }
 }
 
-/// Why text is not read with that parser: it takes the quote after an escaped dollar for `$'…'`, and so hides a command.
+/// Why that parser is not used to read text: it reads the quote after an escaped dollar as `$'…'`, and so hides a
+/// command.
 #[test]
-fn a_quote_after_an_escaped_dollar_hides_nothing() {
+fn quote_after_an_escaped_dollar_hides_nothing() {
     let text = r"echo \$'\'; rm -rf x; echo '\'";
     assert_eq!(programs_of(text).unwrap(), ["echo"]);
     let reading = crate::shell(text);
@@ -103,7 +104,7 @@ fn a_quote_after_an_escaped_dollar_hides_nothing() {
 }
 
 #[test]
-fn words_are_what_the_shell_would_pass_on() {
+fn words_are_expanded_like_in_the_shell() {
     let known = |text: &str| -> Vec<String> {
         crate::shell(text).commands[0]
             .words
@@ -128,7 +129,7 @@ fn words_are_what_the_shell_would_pass_on() {
 }
 
 #[test]
-fn commands_are_in_the_order_they_are_written_and_wrappers_before_what_they_run() {
+fn commands_are_in_text_order_and_wrappers_precede_their_programs() {
     let reading = crate::shell("ls; timeout 5 env A=1 sort f | wc; echo $(date)");
     let programs: Vec<&str> = reading.commands.iter().map(|command| command.words[0].shown()).collect();
     assert_eq!(programs, ["ls", "timeout", "env", "sort", "wc", "date", "echo"]);

@@ -1,13 +1,13 @@
 //! Makes single system calls of a program fail: `strace -e inject`.
 //!
-//! A call is known by its name and its number within a thread, so that one failure may hit several threads at once. What
-//! the loader and the runtime do before `main` is left out: it is not ours to handle.
+//! A call is identified by its name and its number within a thread, so one failure may hit several threads at once.
+//! Calls of the loader and the runtime before `main` are left out: avfs cannot handle their failure.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Calls that do not return, or that the kernel never fails: of brk it gives the old end.
+/// Calls that do not return, or that never fail: brk returns the old end instead.
 const NEVER: [&str; 16] = [
     "exit",
     "exit_group",
@@ -26,17 +26,17 @@ const NEVER: [&str; 16] = [
     "uname",
     "brk",
 ];
-/// Calls without which Rust's runtime does not go on: it says so, and ends the program. A directory must close.
+/// Calls whose failure makes Rust's runtime abort the program with a message. Closing a directory must succeed.
 const OF_RUNTIME: [&str; 8] =
     ["mmap", "mprotect", "munmap", "mremap", "madvise", "sigaltstack", "getrandom", "close"];
 /// The last call of the runtime before `main`.
 const RUNTIME_ENDS: &str = "sigaltstack";
 
-/// One call that is to fail.
+/// One call that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub name: String,
-    /// From one on.
+    /// Counted from one.
     pub number: usize,
     pub errno: &'static str,
 }
@@ -46,12 +46,12 @@ impl Call {
         Self { name: name.to_owned(), number, errno }
     }
 
-    /// True if the program may end without a word of its own.
+    /// Whether the program may end without a message of avfs.
     pub fn may_end_the_runtime(&self) -> bool {
         OF_RUNTIME.contains(&self.name.as_str())
     }
 
-    /// strace, set up to fail this call in the program that its caller appends.
+    /// An strace command that fails this call in the program that the caller appends.
     pub fn strace(&self, mut strace: Command) -> Command {
         let Self { name, number, errno } = self;
         strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={name}")]);
@@ -60,13 +60,13 @@ impl Call {
     }
 }
 
-/// Sets strace up to write every call of a program into a file.
+/// An strace command that writes every call of a program to a file.
 pub fn traced(mut strace: Command, trace: &Path) -> Command {
     strace.args(["-f", "-qq", "-o"]).arg(trace);
     strace
 }
 
-/// Every call in a trace that can fail, each by its name, in the order of their names.
+/// Every call in a trace that can fail, ordered by name.
 pub fn calls(trace: &Path) -> Vec<Call> {
     let text = String::from_utf8_lossy(&std::fs::read(trace).unwrap()).into_owned();
     let mut threads: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
@@ -84,7 +84,7 @@ pub fn calls(trace: &Path) -> Vec<Call> {
             main_began = name == RUNTIME_ENDS;
         }
     }
-    assert!(main_began, "the program has no {RUNTIME_ENDS}: {text}");
+    assert!(main_began, "the program does not call {RUNTIME_ENDS}: {text}");
     let mut most: BTreeMap<&str, usize> = BTreeMap::new();
     for counts in threads.values() {
         for (name, count) in counts {
@@ -101,7 +101,7 @@ pub fn calls(trace: &Path) -> Vec<Call> {
         .collect()
 }
 
-/// What a call of this name can fail with.
+/// The error with which a call of this name can fail.
 fn errno_of(name: &str) -> &'static str {
     match name {
         "mmap" | "mprotect" | "mremap" | "madvise" | "munmap" => "ENOMEM",
@@ -113,7 +113,7 @@ fn errno_of(name: &str) -> &'static str {
     }
 }
 
-/// The first of each name, and others spread evenly, up to `most` of them.
+/// The first call of each name, and others evenly distributed, at most `most`.
 pub fn spread(calls: Vec<Call>, most: usize) -> Vec<Call> {
     let mut chosen: Vec<Call> = Vec::new();
     for call in &calls {

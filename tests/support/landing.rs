@@ -1,4 +1,4 @@
-//! Runs that land without anybody running them: edits, their blobs, and a row for the journal.
+//! Runs that land without an execution: edits, their blobs, and a row for the journal.
 
 use avfs_types::KeepCount;
 use avfs_types::clock::{FileTime, Timestamp};
@@ -16,7 +16,7 @@ pub fn run_id(n: u8) -> RunId {
     RunId::from_random([n, 0, 0, 0, n])
 }
 
-/// The row of a run that has ended well.
+/// The row of a run that succeeded.
 pub fn record(n: u8, on: &ForkName) -> RunRecord {
     RunRecord {
         seq: 0,
@@ -75,7 +75,7 @@ impl Changes {
         self.land_with(vault, landing, record, None)
     }
 
-    /// With a result that is to be remembered.
+    /// Lands with a result to remember.
     pub fn land_with(
         &self,
         vault: &Vault,
@@ -86,7 +86,7 @@ impl Changes {
         self.land_all(vault, landing, record, memo, None)
     }
 
-    /// For an item of a batch.
+    /// Lands for an item of a batch.
     pub fn land_for(
         &self,
         vault: &Vault,

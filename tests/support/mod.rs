@@ -1,9 +1,9 @@
-//! What the suites share: scratch directories, vaults with a fixed clock, and an exact comparison of two
-//! directories of the host.
+//! Helpers of all suites: scratch directories, vaults with a fixed clock, and an exact comparison of two host
+//! directories.
 //!
-//! Nothing here uses the library to judge the library: the comparison talks to the kernel by itself.
-#![allow(dead_code, clippy::allow_attributes, reason = "each suite takes what it needs")]
-#![expect(clippy::unwrap_used, reason = "a harness that cannot set up a test should fail it at once")]
+//! Nothing here tests the library with the library: the comparison uses system calls directly.
+#![allow(dead_code, clippy::allow_attributes, reason = "each suite uses a part of it")]
+#![expect(clippy::unwrap_used, reason = "a harness that cannot set up a test should fail it immediately")]
 
 pub mod inject;
 pub mod landing;
@@ -33,10 +33,10 @@ use avfs_vault::set_ids::SetIds;
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Context, Vault};
 
-/// A time of 2023: every run of a suite sees the same one.
+/// A time in 2023: every run of a suite uses the same one.
 pub const START: Timestamp = Timestamp(1_700_000_000_000_000_000);
 
-/// A directory that goes when it is dropped, whatever depths and modes a test has put into it.
+/// A directory that is removed on drop, regardless of the depths and modes of its contents.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -54,7 +54,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A new directory in it.
+    /// Creates a directory in it.
     pub fn dir(&self, name: &str) -> PathBuf {
         let path = self.join(name);
         std::fs::create_dir_all(&path).unwrap();
@@ -64,7 +64,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // rm walks by descriptor, so that paths longer than PATH_MAX are no obstacle; closed directories are.
+        // rm walks by descriptor, so paths longer than PATH_MAX are no obstacle; directories without permissions are.
         let remove = || {
             Command::new("rm").args(["-rf", "--"]).arg(&self.0).stderr(std::process::Stdio::null()).status()
         };
@@ -80,8 +80,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Says that a test does not apply here. `scripts/test` collects these and knows which are expected.
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+/// Reports that a test does not apply here. `scripts/test` collects these and knows which are expected.
+#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
 pub fn skip(test: &str, reason: &str) {
     eprintln!("SKIP: {test}: {reason}");
     if let Some(path) = std::env::var_os("AVFS_TEST_SKIPS") {
@@ -90,33 +90,33 @@ pub fn skip(test: &str, reason: &str) {
     }
 }
 
-/// A command as one would type it, without its environment.
+/// A command as a user would type it, without its environment.
 pub fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")
 }
 
-/// What makes every sync of a program slow, if the suite runs with a slow disk (`scripts/test --slow-disk`).
+/// The variable that slows down every sync of a program, if the suite runs with `scripts/test --slow-disk`.
 pub fn slow_disk() -> Option<(&'static str, std::ffi::OsString)> {
     std::env::var_os("AVFS_TEST_PRELOAD").map(|library| ("LD_PRELOAD", library))
 }
 
-/// True if the long forms of generated and repeated tests are wanted (`scripts/test --long`).
+/// Whether to run the long forms of generated and repeated tests (`scripts/test --long`).
 pub fn is_long() -> bool {
     std::env::var_os("AVFS_TEST_LONG").is_some()
 }
 
-/// A number for an ordinary run, and one for the long form of a test.
+/// A number for a normal run, and one for the long form of a test.
 pub fn usual_or_long<T>(usual: T, long: T) -> T {
     if is_long() { long } else { usual }
 }
 
-/// The same times in every run.
+/// A clock with the same times in every run.
 pub fn fixed_context() -> Context {
     Context { clock: Arc::new(SteppingClock::starting_at(START)), actor: "tester".to_owned() }
 }
 
-/// The machine's clock: where files of the host are compared with the time of an import.
+/// The real clock: for comparing the times of host files with the time of an import.
 pub fn real_context() -> Context {
     Context { clock: Arc::new(SystemClock), actor: "tester".to_owned() }
 }
@@ -125,7 +125,7 @@ pub fn create_vault(path: &Path) -> Vault {
     Vault::create(path, None, OpenOptions::default(), fixed_context()).unwrap()
 }
 
-/// A vault that takes no file: where the disk is not the subject.
+/// A vault in memory: for tests that are not about the disk.
 pub fn memory_vault() -> Vault {
     Vault::over(Box::new(MemoryBackend::default()), fixed_context()).unwrap()
 }
@@ -154,7 +154,7 @@ pub fn reference(text: &str) -> Reference {
     Reference::parse(text).unwrap()
 }
 
-/// The root that a reference leads to.
+/// The root of the version that a reference names.
 pub fn root(vault: &Vault, at: &str) -> DirRef {
     let reader = vault.read().unwrap();
     let (version, _) = avfs_vault::version::resolve(&*reader, &reference(at)).unwrap();
@@ -179,13 +179,13 @@ pub fn import(vault: &Vault, dir: &Path) -> Imported {
     try_import(vault, dir, None, OnTrouble::Fail).unwrap()
 }
 
-/// Waits until the importer trusts the stamps of all files there are: it allows 50 ms for the clock of the file system.
+/// Waits until the importer trusts the timestamps of all existing files: it allows 50 ms for the file system's clock.
 pub fn settle() {
     let now = SystemClock.now();
     wait::wait_for("the clock", || SystemClock.now().0 > now.0 + 51_000_000);
 }
 
-/// Waits until a change of a file gives it another stamp: the clock of the file system moves in steps.
+/// Waits until a change of a file gives it another timestamp: the clock of the file system moves in steps.
 pub fn wait_for_new_stamp(scratch: &Scratch, file: &Path) {
     let probe = tempfile::NamedTempFile::new_in(scratch.path()).unwrap();
     let stamp = |path: &Path| {
@@ -199,7 +199,7 @@ pub fn wait_for_new_stamp(scratch: &Scratch, file: &Path) {
     });
 }
 
-/// The most memory a process has had at any time until now, in KiB; nothing if it is gone.
+/// The peak memory of a process in KiB; `None` if the process has ended.
 pub fn peak_kib(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -228,13 +228,13 @@ pub fn assert_clean(vault: &Vault) {
     assert!(report.findings.is_empty(), "fsck found {:#?}", report.findings);
 }
 
-/// A connection beside the library's own: for damaging a vault, and for standing in its way.
-#[expect(clippy::disallowed_methods, reason = "a test plays the foreign process")]
+/// A connection besides the library's: to damage a vault, or to lock it.
+#[expect(clippy::disallowed_methods, reason = "a test acts as a foreign process")]
 pub fn sql(path: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).unwrap()
 }
 
-/// Bytes that do not compress, always the same for a seed.
+/// Incompressible bytes, always the same for a seed.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
@@ -252,7 +252,7 @@ pub fn many_files(dir: &Path, count: usize) {
     }
 }
 
-/// Numbers for tests that need some disorder but no secrets.
+/// Random numbers for tests, always the same for a seed.
 pub struct Dice(u64);
 
 impl Dice {
@@ -269,7 +269,7 @@ impl Dice {
     }
 }
 
-/// Raises a flag when it is dropped, also in a test that fails, so that threads that watch the flag end.
+/// Sets a flag on drop, even if the test fails, so that threads that watch the flag end.
 pub struct RaiseOnDrop<'a>(pub &'a std::sync::atomic::AtomicBool);
 
 impl Drop for RaiseOnDrop<'_> {

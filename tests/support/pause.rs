@@ -1,5 +1,5 @@
-//! Holds a program at one of its pause points (`avfs_types::pause`): a test waits until the program is there, does what it
-//! is about, and lets the program go on.
+//! Holds a program at one of its pause points (`avfs_types::pause`): a test waits until the program is there, acts, and
+//! releases the program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -11,19 +11,19 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// With a directory of their own in `parent`.
+    /// Uses a separate directory in `parent`.
     pub fn new(parent: &Path) -> Self {
         let dir = tempfile::Builder::new().prefix("pauses-").tempdir_in(parent).unwrap();
         Self { dir: dir.keep() }
     }
 
-    /// Makes a program heed them.
+    /// Makes a program stop at them.
     pub fn set<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         let (name, dir) = self.variable();
         command.env(name, dir)
     }
 
-    /// The environment variable that makes a program heed them.
+    /// The environment variable that makes a program stop at them.
     pub fn variable(&self) -> (&'static str, &Path) {
         ("AVFS_TEST_PAUSE", &self.dir)
     }
@@ -32,13 +32,13 @@ impl Pauses {
         self.dir.join(format!("{what}-{point}"))
     }
 
-    /// From now on the program stops at this point: `NAME`, `NAME#N` for the N-th time, or `#N` for the N-th of all.
+    /// Makes the program stop at this point: `NAME`, `NAME#N` for the N-th time, or `#N` for the N-th point of all.
     pub fn hold(&self, point: &str) -> &Self {
         std::fs::write(self.file("hold", point), "").unwrap();
         self
     }
 
-    /// Lets the program go on from this point.
+    /// Lets the program continue from this point.
     #[track_caller]
     pub fn release(&self, point: &str) {
         std::fs::remove_file(self.file("hold", point)).unwrap();
@@ -48,12 +48,12 @@ impl Pauses {
         self.file("held", point).exists()
     }
 
-    /// Waits until the program is held; fails if it ends without having got there.
+    /// Waits until the program is held; fails if it ends without reaching the point.
     #[track_caller]
     pub fn wait(&self, point: &str, child: &mut Child) {
         assert!(
             self.reaches(point, child),
-            "it ended without having been at {point}, but at {:?}",
+            "the program ended without reaching {point}; it reached {:?}",
             self.reached()
         );
     }
@@ -63,7 +63,7 @@ impl Pauses {
     pub fn reaches(&self, point: &str, child: &mut Child) -> bool {
         let mut ended = false;
         wait_for(point, || {
-            // In this order: it may end right after it was held.
+            // In this order: the program may end right after it was held.
             ended = child.try_wait().unwrap().is_some();
             ended || self.is_held(point)
         });

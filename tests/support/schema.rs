@@ -1,4 +1,4 @@
-//! Every answer in JSON that a test sees is held against what `avfs schema` says of its kind.
+//! Validates every JSON answer that a test sees against the schema of its kind from `avfs schema`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-/// By name: making a validator takes far longer than using it.
+/// By name: compiling a validator takes far longer than using it.
 static VALIDATORS: LazyLock<Mutex<BTreeMap<String, Validator>>> = LazyLock::new(Mutex::default);
 
-/// Fails unless an answer is what the schema says.
+/// Fails unless an answer matches the schema.
 #[track_caller]
 pub fn validate(avfs: &Path, value: &Value) {
     let kind = value["kind"].as_str().unwrap_or_default();
@@ -24,7 +24,7 @@ pub fn validate(avfs: &Path, value: &Value) {
     assert_eq!(value["schema_version"], json!(1));
 }
 
-/// Fails unless it is what the schema has under a name.
+/// Fails unless a value matches the definition of this name in the schema.
 #[track_caller]
 pub fn validate_as(avfs: &Path, name: &str, value: &Value) {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
@@ -32,8 +32,8 @@ pub fn validate_as(avfs: &Path, name: &str, value: &Value) {
         let output = Command::new(avfs).arg("schema").output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
     });
-    assert!(schema["$defs"][name].is_object(), "the schema does not know {name:?}: {value}");
-    // A test that failed has left it as it was.
+    assert!(schema["$defs"][name].is_object(), "the schema has no definition {name:?}: {value}");
+    // A test that failed has poisoned the lock, and left the map unchanged.
     let mut validators = VALIDATORS.lock().unwrap_or_else(PoisonError::into_inner);
     let validator = validators.entry(name.to_owned()).or_insert_with(|| {
         let mut defs = Map::new();

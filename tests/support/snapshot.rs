@@ -1,4 +1,4 @@
-//! A directory of the host as data: everything a round trip has to keep, to the bit.
+//! A host directory as data: everything that a round trip must preserve exactly.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,22 +9,22 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 
-/// What a path is.
+/// The type and the metadata of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     pub kind: Kind,
-    /// Without meaning for a symbolic link.
+    /// Without meaning for a symlink.
     pub mode: u32,
     pub mtime: (i64, u64),
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The first of the names that share the file, where there are several.
+    /// The first of the hard links of the file, if it has several.
     pub linked_to: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Dir,
-    /// The digest is missing where the file may not be read.
+    /// The digest is missing if the file is not readable.
     File {
         size: u64,
         digest: Option<String>,
@@ -37,11 +37,11 @@ pub enum Kind {
 #[derive(Clone)]
 pub struct Snapshot {
     pub facts: BTreeMap<Vec<u8>, Fact>,
-    /// Blocks that files take on the disk.
+    /// Disk blocks of files.
     pub blocks: BTreeMap<Vec<u8>, i64>,
 }
 
-/// Opens a path of any length, in hops that the kernel takes.
+/// Opens a path of any length, in steps short enough for the kernel.
 fn open_deep(root: &OwnedFd, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let mut at = openat(root, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
     let mut rest = path;
@@ -70,7 +70,7 @@ fn xattrs_of(fd: &OwnedFd) -> BTreeMap<Vec<u8>, Vec<u8>> {
     .collect()
 }
 
-/// Looks at everything beneath a directory; `leave_out` names what lies directly in it and does not count.
+/// Reads everything below a directory, except the entries of it in `leave_out`.
 pub fn take_without(dir: &Path, leave_out: &[&str]) -> Snapshot {
     let root = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let (mut facts, mut blocks) = (BTreeMap::new(), BTreeMap::new());
@@ -128,7 +128,7 @@ pub fn take_without(dir: &Path, leave_out: &[&str]) -> Snapshot {
             facts.get_mut(name).unwrap().linked_to = Some(names[0].clone());
         }
     }
-    // The mode of a link is the kernel's to choose.
+    // The mode of a symlink is chosen by the kernel.
     facts.values_mut().filter(|fact| matches!(fact.kind, Kind::Symlink(_))).for_each(|fact| fact.mode = 0);
     Snapshot { facts, blocks }
 }
@@ -151,8 +151,8 @@ fn read_file(dir: &OwnedFd, name: &[u8]) -> (Option<String>, BTreeMap<Vec<u8>, V
 /// Files longer than this are mostly holes.
 const SPARSE_BYTES: u64 = 64 << 20;
 
-/// BLAKE3 of the content; of a very long file that of every block that is not zero, with its offset, so that holes need
-/// not be read.
+/// BLAKE3 of the content; for a very long file that of each non-zero block with its offset, so that holes need not be
+/// read.
 fn digest(file: &std::fs::File) -> String {
     const BLOCK: usize = 4096;
     let mut hasher = blake3::Hasher::new();
@@ -164,7 +164,7 @@ fn digest(file: &std::fs::File) -> String {
         match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
             Ok(data) => at = data - data % BLOCK as u64,
             Err(rustix::io::Errno::NXIO) => break,
-            // A file system that cannot tell.
+            // A file system that does not support it.
             Err(_) => {}
         }
         let read = file.read_at(&mut buffer, at).unwrap();
@@ -186,7 +186,7 @@ fn shown(path: &[u8]) -> String {
     if text.len() > 120 { format!("{}… ({} bytes)", &text[..120], path.len()) } else { text }
 }
 
-/// Everything in which two directories differ; empty when the second is a faithful copy of the first.
+/// All differences of two directories; empty if the second is a faithful copy of the first.
 pub fn differences(original: &Snapshot, copy: &Snapshot) -> Vec<String> {
     let mut found = Vec::new();
     for (path, fact) in &original.facts {
@@ -197,10 +197,10 @@ pub fn differences(original: &Snapshot, copy: &Snapshot) -> Vec<String> {
         }
     }
     let extra = copy.facts.keys().filter(|path| !original.facts.contains_key(*path));
-    found.extend(extra.map(|path| format!("{} was not there", shown(path))));
+    found.extend(extra.map(|path| format!("{} is new", shown(path))));
     for (path, blocks) in &original.blocks {
         let copied = copy.blocks.get(path).copied().unwrap_or(0);
-        // Zeros are kept in blocks of 64 KiB, so a hole may lose some at both of its ends.
+        // Zeros are stored in blocks of 64 KiB, so a hole may shrink at both ends.
         if copied > blocks * 2 + 1024 {
             found.push(format!("{} takes {copied} blocks instead of {blocks}", shown(path)));
         }

@@ -1,12 +1,12 @@
-//! What a process inherits, set to what every test expects: a suite may have been started by `nohup`, with another
-//! umask or with limits.
+//! Process attributes that tests inherit, set to the expected values: a suite may have been started by `nohup`, with
+//! another umask or with limits.
 
 use std::sync::Once;
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Open files, for the soft limit.
+/// The soft limit on open files.
 const FILES: u64 = 1024;
 
 /// Signals that a caller may have left ignored.
@@ -24,12 +24,12 @@ const SIGNALS: [Signal; 11] = [
     Signal::SIGWINCH,
 ];
 
-/// Sets them for this process and whatever it starts.
+/// Sets them for this process and its children.
 pub fn set() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         for number in SIGNALS {
-            // SAFETY: the default disposition runs no code of ours.
+            // SAFETY: the default disposition runs no code of this program.
             unsafe { signal(number, SigHandler::SigDfl) }.unwrap();
         }
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));

@@ -1,11 +1,11 @@
-//! Waiting for something that must come: as long as it takes on a loaded machine, and no longer than a test may hang.
+//! Waits for an expected event: long enough for a loaded machine, and no longer than a test may hang.
 
 use std::time::{Duration, Instant};
 
-/// Nothing takes this long; what does hangs, and its test should say so.
+/// Longer than any operation takes; after it the test fails as hung.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Looks until there is something to see; `None` if it never comes.
+/// Polls until there is a result; `None` after the timeout.
 pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let give_up_at = Instant::now() + PATIENCE;
     loop {
@@ -19,8 +19,8 @@ pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Waits for a condition that must come true.
+/// Waits for a condition that must become true.
 #[track_caller]
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    assert!(until(|| condition().then_some(())).is_some(), "waited in vain: {what}");
+    assert!(until(|| condition().then_some(())).is_some(), "timed out: {what}");
 }

@@ -1,7 +1,7 @@
 //! An upper that a hostile command could leave: any names, marks, modes, attributes, links and holes. Its capture ends
-//! in a version or in an error, the vault is sound, and an export of the version is the version.
+//! with a version or an error, the vault is intact, and an export equals the version.
 //!
-//! The bytes are steps, carried out by descriptor beneath a directory in memory: no link is ever followed.
+//! The bytes are steps, carried out by descriptor below a directory in memory: symlinks are never followed.
 
 #![no_main]
 
@@ -32,11 +32,11 @@ use avfs_vault::version::full_root_of;
 use avfs_vault::{Advance, Context, Vault, When};
 
 const STEPS_MAX: usize = 64;
-/// Mostly holes: it is written out twice for every input.
+/// Mostly holes: it is written twice for every input.
 const FILE_LENGTH_MAX: u64 = 1 << 26;
 const START: Timestamp = Timestamp(1_700_000_000_000_000_000);
 
-/// Names that mean something to somebody, among them those of the base.
+/// Names with a special meaning, and names of the base.
 const NAMES: [&[u8]; 16] = [
     b"a",
     b"d",
@@ -69,7 +69,7 @@ const XATTRS: [&str; 10] = [
 ];
 const VALUES: [&[u8]; 5] = [b"y", b"x", b"", b"/etc/passwd", b"\0\0\xff"];
 
-/// Bytes as they are asked for; zeros when they are used up.
+/// Bytes on demand; zeros when they are used up.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -94,7 +94,7 @@ impl<'a> Input<'a> {
         taken
     }
 
-    /// A name of the list, or any that a directory can have.
+    /// A name of the list, or any valid name of a directory entry.
     fn name(&mut self) -> Vec<u8> {
         let choice = usize::from(self.byte());
         if choice < 224 {
@@ -109,7 +109,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The directory that a few names lead to, without following a link; the root if they lead nowhere.
+/// The directory at a path of a few names, without following symlinks; the deepest one that exists.
 fn dir(root: &OwnedFd, input: &mut Input<'_>) -> OwnedFd {
     let open = |at: &OwnedFd, name: &[u8]| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -126,7 +126,7 @@ fn dir(root: &OwnedFd, input: &mut Input<'_>) -> OwnedFd {
     at
 }
 
-/// One step; what the kernel refuses is not done.
+/// One step; errors of the kernel are ignored.
 fn step(root: &OwnedFd, input: &mut Input<'_>) -> rustix::io::Result<()> {
     let kind = input.byte();
     let at = dir(root, input);
@@ -157,7 +157,7 @@ fn step(root: &OwnedFd, input: &mut Input<'_>) -> rustix::io::Result<()> {
             &at,
             name,
         ),
-        // A whiteout, or a device that is none.
+        // A whiteout, or another device.
         5 => {
             let number = input.of(&[0, 0, 0, rustix::fs::makedev(1, 3)]);
             rustix::fs::mknodat(&at, name, FileType::CharacterDevice, Mode::empty(), number)
@@ -218,7 +218,7 @@ fn root_of(vault: &Vault) -> DirRef {
     full_root_of(&*reader, &version).expect("its root")
 }
 
-/// A place of this process in memory, with the base that every input lies over.
+/// A directory of this process in memory, with the base below every input.
 fn place() -> &'static Path {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| {
@@ -247,9 +247,9 @@ fn has_ignore_file(dir: &Path) -> bool {
 
 fn clear(dir: &Path) {
     if std::fs::remove_dir_all(dir).is_err() && dir.exists() {
-        // Closed directories.
+        // Directories without permissions.
         let _ = std::process::Command::new("chmod").args(["-R", "u+rwx", "--"]).arg(dir).status();
-        std::fs::remove_dir_all(dir).expect("the directory goes");
+        std::fs::remove_dir_all(dir).expect("the directory can be removed");
     }
 }
 
@@ -283,14 +283,14 @@ fuzz_target!(|bytes: &[u8]| {
         modes_journal: &journal,
         meter: &Meter::default(),
     };
-    // An error is an answer too; the vault is as it was.
+    // An error is a valid result; then the vault is unchanged.
     if let Ok(captured) = vault.capture(upper_fd.as_fd(), &base, &options) {
         let head = vault.fork(&ForkName::main()).expect("main").head;
         let advance = Advance { action: "run.capture", message: "run", run: None, when: When::Changed };
         let edits = format!("{:?}", captured.edits);
         vault
             .commit_captured(&ForkName::main(), &head, captured, &advance)
-            .expect("what was captured is kept");
+            .expect("the capture is committed");
         let root = root_of(&vault);
         let export = ExportOptions {
             overwrite: Overwrite::Refuse,
@@ -300,10 +300,10 @@ fuzz_target!(|bytes: &[u8]| {
             unwritten: None,
         };
         vault.export(&root, &out, &export).unwrap_or_else(|error| panic!("{error:?}: {edits}"));
-        // As root every mode can be read again; for others a closed file has no second reading. An ignore file would have
-        // the import leave out what the version has.
+        // Root can read any mode; other users cannot import a file without read permission. An ignore file would make
+        // the import leave out files of the version.
         if rustix::process::geteuid().is_root() && !has_ignore_file(&out) {
-            assert_eq!(root_of(&vault_of(&out)), root, "an export is not what was captured: {edits}");
+            assert_eq!(root_of(&vault_of(&out)), root, "the export differs from the capture: {edits}");
         }
     }
     let report = vault.fsck(Thoroughness::Full, &Meter::default()).expect("a check");

@@ -1,5 +1,5 @@
-//! A policy file and a command: both are read to an end, the same each time, and a command that is handed to a shell
-//! is judged no milder than it is by itself.
+//! A policy file and a command: both are parsed completely and deterministically, and a command that is passed to a
+//! shell is classified at least as strictly as the command alone.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
 const TEXT_BYTES_MAX: usize = 4096;
-/// The same kind of shell: what is in doubt for one that is not known may be none for bash.
+/// Only shells of the same kind: a doubt for an unknown shell may not be a doubt for bash.
 const WRAPPERS: [&str; 5] = ["sh -c", "timeout 5 sh -c", "env A=1 sh -c", "nice -n 3 nohup sh -c", "eval"];
 
 fn asked<T>(command: &CommandLine, with: impl FnOnce(&Asked<'_>) -> T) -> T {
@@ -44,7 +44,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// A doubt is as strict as anything: nobody is let past it.
+/// A doubt is as strict as anything: it is never allowed silently.
 fn is_as_strict(wide: &Reading, narrow: &Reading) -> bool {
     let (wide_is, narrow_is) = (wide.categories(), narrow.categories());
     let keeps = |category: Category| category == Category::ReadOnly || wide_is.contains(category);
@@ -53,7 +53,7 @@ fn is_as_strict(wide: &Reading, narrow: &Reading) -> bool {
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(&bytes[..bytes.len().min(TEXT_BYTES_MAX)]) else { return };
-    // The policy, a zero byte, the command; without one, a command alone.
+    // The policy, a zero byte, the command; without a zero byte, a command alone.
     let (policy_text, command_text) = text.split_once('\0').unwrap_or(("", text));
     let command_text = command_text.replace('\0', "");
     let command = shell(&command_text);
@@ -61,14 +61,14 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(alone, asked(&command, read));
     let builtin = Policy::builtin();
     let decided = asked(&command, |asked| builtin.decide(asked));
-    // What begins like an option is one to a shell, whatever it was by itself.
+    // A text that starts like an option is an option to a shell, even if it is a command alone.
     let wrappers: &[&str] = if command_text.starts_with(['-', '+']) { &[] } else { &WRAPPERS };
     for wrapper in wrappers {
         let wrapped = shell(&format!("{wrapper} {}", quoted(&command_text)));
         let reading = asked(&wrapped, read);
-        assert!(is_as_strict(&reading, &alone), "{wrapped:?}: {reading:?} is milder than {alone:?}");
+        assert!(is_as_strict(&reading, &alone), "{wrapped:?}: {reading:?} is less strict than {alone:?}");
         let action = asked(&wrapped, |asked| builtin.decide(asked)).action;
-        assert!(action >= decided.action, "{wrapped:?}: {action:?} is milder than {:?}", decided.action);
+        assert!(action >= decided.action, "{wrapped:?}: {action:?} is less strict than {:?}", decided.action);
     }
     for tier in [Tier::System, Tier::User, Tier::Vault] {
         let Ok(layer) = Layer::parse(tier, Path::new("policy.toml"), policy_text, read) else { continue };

@@ -1,5 +1,5 @@
-//! What a client sends to the proxy: heads, bodies and SOCKS are read to an end, byte by byte as at once, and whatever
-//! a name leads to, only addresses of the public network are dialled.
+//! Input of the proxy from a client: heads, bodies and SOCKS are parsed completely, byte by byte as at once, and only
+//! addresses of the public network are dialled, whichever addresses a name resolves to.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use avfs_request::AllowList;
 
 const BYTES_MAX: usize = 2048;
 
-/// As much as is there, a byte more each time: once something is said it stays said.
+/// Parses prefixes, one byte longer each time: the first result is also the result for all bytes.
 fn by_bytes<T: PartialEq + std::fmt::Debug, E: PartialEq + std::fmt::Debug>(
     bytes: &[u8],
     parse: impl Fn(&[u8]) -> Result<Option<T>, E>,
@@ -24,7 +24,7 @@ fn by_bytes<T: PartialEq + std::fmt::Debug, E: PartialEq + std::fmt::Debug>(
             said => {
                 assert!(
                     said == whole || (said.is_err() && whole.is_err()),
-                    "{end} bytes say {said:?}, all of them {whole:?}"
+                    "{end} bytes give {said:?}, all of them {whole:?}"
                 );
                 return;
             }
@@ -32,14 +32,14 @@ fn by_bytes<T: PartialEq + std::fmt::Debug, E: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// What the chunks hold, and whether they came to their end.
+/// The content of the chunks, and whether the last chunk was read.
 fn decoded(mut bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut data = Vec::new();
     loop {
         let Some(line) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return (data, false) };
         let size =
             std::str::from_utf8(&bytes[..line]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
-        let size = size.expect("a size that was written anew");
+        let size = size.expect("the size of a re-encoded chunk");
         bytes = &bytes[line + 2..];
         if size == 0 {
             assert_eq!(bytes, b"\r\n", "nothing follows the last chunk");
@@ -83,7 +83,7 @@ fn head(bytes: &[u8]) {
         return;
     }
     let ends = onward.windows(4).filter(|part| *part == b"\r\n\r\n").count();
-    assert!(ends == 1 && onward.ends_with(b"\r\n\r\n"), "one head goes on");
+    assert!(ends == 1 && onward.ends_with(b"\r\n\r\n"), "exactly one head is forwarded");
     let text = String::from_utf8_lossy(onward).to_ascii_lowercase();
     let lines: Vec<&str> = text.split("\r\n").collect();
     assert!(lines.iter().all(|line| !line.contains(['\n', '\r', '\0'])), "{text:?}");
@@ -94,7 +94,7 @@ fn head(bytes: &[u8]) {
     assert!(lengths.count() <= 1, "{text:?}");
 }
 
-/// A name server that says what the bytes say.
+/// A name server whose answers are the bytes.
 struct Says<'a>(&'a [u8]);
 
 impl Outside for Says<'_> {

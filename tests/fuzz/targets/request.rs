@@ -1,4 +1,4 @@
-//! A request in JSON: any bytes are read to an end, the same each time, and what is wrong is told by its place.
+//! A request in JSON: any bytes are parsed completely and deterministically, and errors name their position.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     match one {
         Ok(file) => {
             if let Ok(command) = file.command_line() {
-                // Whatever bytes it has, it can be shown.
+                // A command of any bytes can be displayed.
                 let _ = command.shown();
                 assert_eq!(file.command_line().as_ref(), Ok(&command));
             }

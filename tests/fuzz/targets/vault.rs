@@ -1,8 +1,8 @@
-//! A vault that somebody else made: objects whose digests are right and whose content is anything, and rows of any
-//! value. It is opened, checked, compared, exported and applied; each ends in an answer or an error, and writes nothing
-//! but beneath the directory it was given, and there no attributes but the user's and no set-id bits.
+//! A vault that another user crafted: objects with correct digests and arbitrary content, and rows of any value. It is
+//! opened, checked, compared, exported and applied; each operation ends with a result or an error, and writes only
+//! below the given directory, and there only user attributes and no set-id bits.
 //!
-//! Rows are changed by SQL: bytes of the file itself would not get past SQLite.
+//! Rows are changed by SQL: changed bytes of the file itself would be rejected by SQLite.
 
 #![no_main]
 
@@ -38,7 +38,7 @@ use avfs_vault::version::{Draft, root_of};
 use avfs_vault::{Context, Vault, VaultError, content};
 
 const STEPS_MAX: usize = 24;
-/// What is written out: no walk sees more entries than the version counts.
+/// The limit for writing out: a walk sees no more entries than the version counts.
 const ENTRIES_WRITTEN_MAX: u64 = 300;
 const START: Timestamp = Timestamp(1_700_000_000_000_000_000);
 
@@ -69,7 +69,7 @@ const XATTRS: [&[u8]; 6] = [
     b"system.posix_acl_access",
     b"",
 ];
-/// Columns that anything may stand in.
+/// Columns that may have any value.
 const COLUMNS: [(&str, &str); 22] = [
     ("tree", "data"),
     ("tree", "digest"),
@@ -95,7 +95,7 @@ const COLUMNS: [(&str, &str); 22] = [
     ("audit", "detail"),
 ];
 
-/// Bytes as they are asked for; zeros when they are used up.
+/// Bytes on demand; zeros when they are used up.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -133,7 +133,7 @@ struct Forge<'c> {
 }
 
 impl Forge<'_> {
-    /// What the table refuses is not there.
+    /// Stores a blob, unless the table refuses it.
     fn put_blob(&self, id: BlobId, size: u64, codec: i64, data: &[u8]) {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         let statement = "INSERT OR IGNORE INTO blob (digest, size, codec, data) VALUES (?, ?, ?, ?)";
@@ -192,7 +192,7 @@ impl Forge<'_> {
             }),
             1 => Node::Fifo(FifoNode { mode, mtime, link }),
             2 | 3 if !self.dirs.is_empty() => {
-                let dir = input.of(&self.dirs).expect("there is one");
+                let dir = input.of(&self.dirs).expect("a directory exists");
                 let entries = if input.byte() < 192 { dir.totals.entries } else { input.number() };
                 Node::Dir(DirRef { totals: Totals { entries, ..dir.totals }, ..dir })
             }
@@ -246,7 +246,7 @@ impl Forge<'_> {
         }
     }
 
-    /// A version of the last directory, at the head of the main fork.
+    /// A version of the last directory, at the head of the `main` fork.
     fn version(&self, parent: VersionId, input: &mut Input<'_>) {
         let Some(mut root) = self.dirs.last().copied() else { return };
         if input.byte() >= 224 {
@@ -254,7 +254,7 @@ impl Forge<'_> {
             root.content = ContentId([3; 32]);
         }
         let made = Draft { message: "hostile", run: None, parents: vec![parent], extent: Extent::Full }
-            .finish(&root, "somebody", START);
+            .finish(&root, "intruder", START);
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let _ = self.rows.execute(
             "INSERT OR IGNORE INTO version
@@ -276,7 +276,7 @@ impl Forge<'_> {
     }
 }
 
-/// Any value in any row.
+/// Sets any value in any row.
 fn scramble(rows: &Connection, input: &mut Input<'_>) {
     let (table, column) = input.of(&COLUMNS).expect("there are columns");
     let value = match input.byte() % 5 {
@@ -287,7 +287,7 @@ fn scramble(rows: &Connection, input: &mut Input<'_>) {
         _ => Value::Blob(input.bytes().to_vec()),
     };
     let row = i64::from(input.byte() % 4);
-    // Tables of which some have no row numbers: whatever comes first in their order.
+    // Some of the tables have no row ids: uses the first row in their order.
     let statement = format!(
         "UPDATE OR IGNORE {table} SET {column} = ?1
          WHERE {column} IS (SELECT {column} FROM {table} LIMIT 1 OFFSET ?2)"
@@ -299,7 +299,7 @@ fn context() -> Context {
     Context { clock: Arc::new(SteppingClock::starting_at(START)), actor: "fuzz".to_owned() }
 }
 
-/// A place of this process in memory, with the vault that every input begins from.
+/// A directory of this process in memory, with the vault that every input starts from.
 fn place() -> &'static Path {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| {
@@ -313,9 +313,9 @@ fn place() -> &'static Path {
 
 fn clear(dir: &Path) {
     if std::fs::remove_dir_all(dir).is_err() && dir.exists() {
-        // Closed directories.
+        // Directories without permissions.
         let _ = std::process::Command::new("chmod").args(["-R", "u+rwx", "--"]).arg(dir).status();
-        std::fs::remove_dir_all(dir).expect("the directory goes");
+        std::fs::remove_dir_all(dir).expect("the directory can be removed");
     }
 }
 
@@ -374,7 +374,7 @@ fn write_out(vault: &Vault, inside: &Path) -> Result<(), VaultError> {
         set_ids: SetIds::Stripped,
         meter: &meter,
     };
-    // Refused or done: an error is an answer too.
+    // Refused or done: an error is a valid result.
     let _ = apply(vault, &subject, &inside.join("dir"), &options);
     exported.map(drop)
 }
@@ -390,7 +390,7 @@ fuzz_target!(|bytes: &[u8]| {
     std::fs::copy(place.join("empty.db"), &file).expect("a copy");
     let mut input = Input(bytes);
     {
-        #[expect(clippy::disallowed_methods, reason = "somebody else writes the file")]
+        #[expect(clippy::disallowed_methods, reason = "another program writes the file")]
         let rows = Connection::open(&file).expect("a connection");
         let head: Vec<u8> = rows.query_row("SELECT head FROM fork", [], |row| row.get(0)).expect("main");
         let parent = VersionId(head.try_into().expect("a digest"));
@@ -411,7 +411,7 @@ fuzz_target!(|bytes: &[u8]| {
             scramble(&rows, &mut input);
         }
     }
-    // Whatever cannot be read is refused.
+    // A vault that cannot be read is refused.
     if let Ok(vault) = Vault::open(&file, OpenOptions::default(), context()) {
         let _ = vault.fsck(Thoroughness::Full, &Meter::default());
         let _ = compare(&vault);
