@@ -1,4 +1,4 @@
-/* Makes every sync longer, as a disk that is not memory would, by 2 ms or $AVFS_SLOW_SYNC_US: LD_PRELOAD for
+/* Makes every sync take longer, like on a real disk, by 2 ms or $AVFS_SLOW_SYNC_US: an LD_PRELOAD library for
  * scripts/bench and scripts/test --slow-disk. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
-"""Runs test executables, one process for each test, and reports what came out.
+"""Runs test executables, one process per test, and reports the results.
 
-Called by scripts/test, which builds the executables and explains the options. Each test gets the same surroundings
-wherever the suite is started: default signal dispositions, umask 022, ordinary limits, a home and a temporary
-directory of its own user, and no variable of the caller's.
+Called by scripts/test, which builds the executables and documents the options. Each test runs in the same process
+environment regardless of the caller: default signal dispositions, umask 022, default limits, a home and a temporary
+directory of the user it runs as, and no environment variables of the caller.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import threading
 import time
 
 NOBODY = 65534
-# A test that takes this long hangs.
+# Timeout of a test.
 TEST_SECONDS_MAX = 600
 # The soft limit on open files.
 FILES_SOFT = 1024
@@ -54,7 +54,7 @@ def suite_of(executable):
 
 
 class Place:
-    """What the tests of one user share: executables, sources, a home and a temporary directory."""
+    """Shared by the tests of one user: executables, sources, a home and a temporary directory."""
 
     def __init__(self, user, work, options):
         self.user = user
@@ -65,7 +65,7 @@ class Place:
         os.makedirs(self.tmp)
         source, binaries = os.getcwd(), os.path.join(options.target, "debug")
         if self.drop:
-            # A checkout below a home of root's is out of reach.
+            # A checkout in a home of root is not accessible.
             source, binaries = os.path.join(work, "source"), os.path.join(work, "bin")
         self.source, self.binaries = source, binaries
         self.environment = {
@@ -94,10 +94,10 @@ class Place:
 
 
 def set_surroundings():
-    """What the tests inherit from this process: the same, whatever the caller of the suite has set."""
+    """Sets the process attributes that tests inherit to the same values for every caller of the suite."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) == signal.SIG_IGN and number != signal.SIGPIPE:
-            # What is handled here has its default disposition again in a new program. Python itself restores SIGPIPE.
+            # exec resets a handled signal to its default disposition. Python itself restores SIGPIPE.
             signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -107,7 +107,7 @@ def set_surroundings():
 
 
 def copy_for_nobody(work, options):
-    """The executables and the sources where any user can read them."""
+    """Copies the executables and the sources to a directory that every user can read."""
     binaries, source = os.path.join(work, "bin"), os.path.join(work, "source")
     os.makedirs(binaries)
     programs = [os.path.join(options.target, "debug", name) for name in ("avfs", "avfs-run")]
@@ -128,7 +128,7 @@ def begins_with_any(name, beginnings):
 
 
 def select(options, users):
-    """Every test that was asked for, for each user it depends on."""
+    """The requested tests, once for each user that they depend on."""
     tests = []
     for executable in options.executable:
         suite = suite_of(executable)
@@ -138,14 +138,14 @@ def select(options, users):
                 continue
             if options.timing and not begins_with_any(full, options.timing_test):
                 continue
-            # One that does not depend on the user is for the last, which is the one with fewer rights.
+            # A test that does not depend on the user runs as the last one, which has fewer privileges.
             of_users = users[-1:] if begins_with_any(full, options.once) else users
             tests += [Test(suite, executable, name, user) for user in of_users]
     return tests
 
 
 class Times:
-    """How long tests took the last time: the longest are started first, so that no slot waits for one at the end."""
+    """The durations of the previous run: the longest tests start first, so that no slot waits for one at the end."""
 
     def __init__(self, target):
         self.path = os.path.join(target, "test-times.json")
@@ -170,7 +170,7 @@ class Times:
 
 
 def end(child):
-    """Ends a test with everything that it left in its process group."""
+    """Kills a test and everything left in its process group."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -179,7 +179,7 @@ def end(child):
 
 
 def run_one(test, place, seed, round_number, running):
-    """One test in a session of its own."""
+    """Runs one test in a new session."""
     skips = tempfile.NamedTemporaryFile(dir=place.root, prefix="skips-", mode="r")
     os.chmod(skips.name, 0o666)
     output = tempfile.TemporaryFile()
@@ -210,7 +210,7 @@ def run_one(test, place, seed, round_number, running):
     output.seek(0)
     text = output.read().decode(errors="replace")
     if status == 0 and "test result: ok. 1 passed" not in text:
-        status = "it did not run"
+        status = "not run"
     return Outcome(test, round_number, seed, status, text, seconds, skips.read().splitlines())
 
 
@@ -221,7 +221,7 @@ def repeat_command(outcome, options):
 
 
 class Progress:
-    """Failures as they happen, and now and then how far it has come."""
+    """Prints failures as they happen, and the progress from time to time."""
 
     def __init__(self, total, options):
         self.total, self.options = total, options
@@ -244,11 +244,11 @@ class Progress:
         test = outcome.test
         print(f"\nFAILED as {test.user}: {test.suite}::{test.name} (status {outcome.status})")
         print(outcome.output.rstrip())
-        print(f"again: {repeat_command(outcome, self.options)}\n", flush=True)
+        print(f"repeat with: {repeat_command(outcome, self.options)}\n", flush=True)
 
 
 def run_all(work_items, places, options):
-    """Keeps `--jobs` tests running until none is left."""
+    """Runs all tests, `--jobs` at a time."""
     progress = Progress(len(work_items), options)
     waiting, outcomes, running = collections.deque(work_items), [], set()
 
@@ -277,7 +277,7 @@ def run_all(work_items, places, options):
 
 
 def report_skips(outcomes, options):
-    """Lists what was skipped and why; gives how many, and how many of them nobody expects."""
+    """Lists the skipped tests with their reasons; returns the number of all and of unexpected skips."""
     expected = {tuple(entry.split("\t")) for entry in options.skip_expected}
     seen = {}
     for outcome in outcomes:
@@ -307,7 +307,7 @@ def main():
             copy_for_nobody(work, options)
         places = {user: Place(user, work, options) for user in users}
         times = Times(options.target)
-        seed = 1 if options.seed is None else options.seed
+        seed = options.seed if options.seed is not None else 1
         items = [
             (test, seed + round_number, round_number)
             for round_number in range(options.repeat)

@@ -1,5 +1,5 @@
-/* What a disk has after a loss of power: every file that is synced is copied into $AVFS_TEST_DURABLE, as it is then.
- * An LD_PRELOAD library of tests/e2e/power_loss.rs. */
+/* The contents of a disk after a power loss: copies the current content of every synced file to $AVFS_TEST_DURABLE.
+ * An LD_PRELOAD library for tests/e2e/power_loss.rs. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static void keep(int fd)
 	snprintf(whole, sizeof whole, "%s/%s", dir, strrchr(path, '/') + 1);
 	snprintf(part, sizeof part, "%s.%d", whole, gettid());
 	copy = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	/* The descriptor may be one for writing alone, but a path can be opened again. */
+	/* The descriptor may be write-only, but the path can be opened again. */
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (copy < 0 || fd < 0)
 		abort();
@@ -38,7 +38,7 @@ static void keep(int fd)
 		at += length;
 	}
 	close(copy);
-	/* fd stays open: closing it would drop the locks that this process has on the file. */
+	/* fd stays open: closing it would release the locks that this process holds on the file. */
 	if (rename(part, whole))
 		abort();
 	snprintf(part, sizeof part, "%s/syncs", dir);
