@@ -104,7 +104,7 @@ fn quote_after_an_escaped_dollar_hides_nothing() {
 }
 
 #[test]
-fn words_are_expanded_like_in_the_shell() {
+fn words_are_expanded_as_in_the_shell() {
     let known = |text: &str| -> Vec<String> {
         crate::shell(text).commands[0]
             .words

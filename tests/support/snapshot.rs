@@ -164,7 +164,7 @@ fn digest(file: &std::fs::File) -> String {
         match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
             Ok(data) => at = data - data % BLOCK as u64,
             Err(rustix::io::Errno::NXIO) => break,
-            // A file system that does not support it.
+            // The file system does not support SEEK_DATA.
             Err(_) => {}
         }
         let read = file.read_at(&mut buffer, at).unwrap();

@@ -417,7 +417,7 @@ fn apply_never_writes_to_the_vaults_directory() {
     fs::create_dir(&own).unwrap();
     put(&own, "vault.db", "precious");
     let at = support::path(".avfs/vault.db");
-    // No verb writes there: the edit is left out.
+    // Not made with a verb: verbs refuse edits there.
     let content = b"overwritten".to_vec();
     let id = avfs_vault::content::id_of(&content);
     let file = avfs_vault::page::FileNode {
@@ -512,7 +512,7 @@ fn killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
             changed += usize::from(!staged && known[0] != Some(&fact.kind));
         }
         killed_in_between += usize::from(changed > 0);
-        // Ignores the mtime of directories: the killed process was to restore it where no version changes it.
+        // Ignores the mtime of directories: the killed process would have restored those that no version changes.
         let timeless = |mut taken: snapshot::Snapshot| {
             taken.facts.retain(|path, _| !path.starts_with(b".avfs-export-"));
             let dirs = taken.facts.values_mut().filter(|fact| fact.kind == snapshot::Kind::Dir);

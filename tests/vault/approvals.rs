@@ -131,7 +131,7 @@ fn presented_approval_must_be_valid_for_this_request_now() {
         assert_eq!(vault.claim_approval(&digest(3), None, &run_id(9)).unwrap(), Claim::Open);
         // Each refusal is in the audit log.
         assert_eq!(actions(vault).iter().filter(|action| *action == "approval.refuse").count(), 6);
-        // An expired question is asked again, and the old one cannot be answered.
+        // An expired question is asked again, and cannot be answered.
         let again = ask(vault, 4, digest(3));
         assert_ne!(again.id, late.id);
         clock.0.fetch_add((DAY + 1) * 1_000_000_000, Ordering::Relaxed);

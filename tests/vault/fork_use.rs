@@ -148,7 +148,7 @@ fn expired_forks_are_deleted_unless_in_use_or_labelled() {
     support::assert_clean(&vault);
 }
 
-/// The name of a fork may be reused, even for a fork of a fork of its first owner.
+/// The name of a fork may be reused, even for a descendant of the first fork of that name.
 #[test]
 fn every_fork_is_listed_below_its_parent() {
     let scratch = Scratch::new();

@@ -45,7 +45,7 @@ fn every_kind_of_change_is_unapplied_exactly() {
     assert_same(&stand.copy(), &stand.host());
     take_back(&stand).unwrap();
     assert_same(&original, &stand.host());
-    // And again.
+    // The same once more.
     stand.apply().unwrap();
     assert_same(&stand.copy(), &stand.host());
     take_back(&stand).unwrap();

@@ -287,7 +287,7 @@ fn scramble(rows: &Connection, input: &mut Input<'_>) {
         _ => Value::Blob(input.bytes().to_vec()),
     };
     let row = i64::from(input.byte() % 4);
-    // Some of the tables have no row ids: uses the first row in their order.
+    // Some of the tables have no row ids: rows are chosen by position.
     let statement = format!(
         "UPDATE OR IGNORE {table} SET {column} = ?1
          WHERE {column} IS (SELECT {column} FROM {table} LIMIT 1 OFFSET ?2)"

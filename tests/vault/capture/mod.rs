@@ -272,7 +272,7 @@ fn writing_to_a_hard_link_of_the_base_breaks_it() {
         return;
     }
     let case = Case::new("echo 1 >a; ln a b; ln a c; ln a d");
-    // overlayfs breaks the links of a file that it copies up. Without the time at which the file was last read, nothing
+    // overlayfs breaks the links of a file that it copies up. Without the start time of the command (`since`), nothing
     // shows that `a` is a copy: it leaves the group.
     case.run("echo 2 >>a; ln b e");
     case.commit(case.capture());
@@ -419,8 +419,8 @@ fn inaccessible_files_are_captured_and_keep_their_modes() {
 }
 
 #[test]
-fn killed_capture_is_repeated() {
-    if !overlay::works("killed_capture_is_repeated") {
+fn capture_can_be_repeated_after_a_kill() {
+    if !overlay::works("capture_can_be_repeated_after_a_kill") {
         return;
     }
     let case = Case::new("true");
