@@ -1,4 +1,4 @@
-//! `avfs batch`: lists that are run, each item from where it should, and what is told of them.
+//! `avfs batch`: running lists, the version each item starts from, and the reported results.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -10,10 +10,10 @@ use crate::lists::{assert_once_each, batch, forks, good, list, refused};
 use crate::shared::Shared;
 
 #[test]
-fn each_item_of_a_chain_begins_with_what_the_one_before_made() {
+fn each_item_of_a_chain_starts_from_the_version_of_the_previous_item() {
     let env = TestEnv::with_project();
     env.put("on-the-host", b"seen\n");
-    let text = "# plain lines\n\ncat on-the-host > n; echo told\n  echo two >> n\r\nmkdir d && mv n d/n\n";
+    let text = "# plain lines\n\ncat on-the-host > n; echo out\n  echo two >> n\r\nmkdir d && mv n d/n\n";
     let list = list(&env, "list.txt", text);
     let came = good(&env, &list, &["--jobs", "4"]);
     let result = came.result();
@@ -23,20 +23,20 @@ fn each_item_of_a_chain_begins_with_what_the_one_before_made() {
     assert_eq!(env.cat(fork, "d/n"), "seen\ntwo\n");
     assert_eq!(env.cat(came.text("2", "version"), "n"), "seen\ntwo\n");
     assert_eq!(env.cat(came.text("1", "version"), "n"), "seen\n");
-    assert_eq!((came.text("1", "stdout"), came.text("2", "command")), ("told\n", "echo two >> n"));
+    assert_eq!((came.text("1", "stdout"), came.text("2", "command")), ("out\n", "echo two >> n"));
     assert_eq!(forks(&env), ["main", fork]);
-    // On a fork of one's own, from where one likes; and on from where that is.
+    // A chain can use a named fork and start from any version; the next batch on that fork continues from its head.
     let from = came.text("1", "version");
     let named = good(&env, &list, &["--fork", "mine", "--from", from]);
     assert_eq!((&named.result()["fork"], &named.result()["base"]), (&json!("mine"), &json!(from)));
     let more = crate::lists::list(&env, "more.txt", "cat d/n\n");
     assert_eq!(good(&env, &more, &["--fork", "mine"]).text("1", "stdout"), "seen\ntwo\n");
-    assert!(!env.project().join("d").exists(), "the host is as it was");
+    assert!(!env.project().join("d").exists(), "the host directory is unchanged");
     env.assert_sound();
 }
 
 #[test]
-fn each_item_of_a_fan_out_has_the_same_beginning() {
+fn each_item_of_a_fan_out_starts_from_the_same_version() {
     let env = TestEnv::with_project();
     let list = list(&env, "list.txt", "echo 1 > n; ls\necho 2 > n; ls\nls\n");
     let came = good(&env, &list, &["--mode", "fan-out", "--jobs", "3"]);
@@ -69,7 +69,7 @@ const DIAMOND: &str = r#"
 "#;
 
 #[test]
-fn what_an_item_needs_is_joined() {
+fn an_item_with_several_needs_starts_from_their_join() {
     let env = TestEnv::with_project();
     let path = list(&env, "list.jsonl", DIAMOND);
     let came = good(&env, &path, &["--jobs", "2"]);
@@ -86,10 +86,10 @@ fn what_an_item_needs_is_joined() {
     env.assert_sound();
 }
 
-/// Two items that need the same two are joined again: what only one of them changed is no clash, although it is what
-/// neither of them made.
+/// Joins two items that both joined the same two items. A file that only one of them changed is not a conflict,
+/// although both inherited it from the items they need.
 #[test]
-fn what_was_joined_twice_is_joined_once_more() {
+fn joining_versions_with_two_common_ancestors_does_not_conflict() {
     let env = TestEnv::with_project();
     let text = r#"
 {"id": "a", "command": "echo a > a; echo both > same; touch -d @1000 same"}
@@ -106,7 +106,7 @@ fn what_was_joined_twice_is_joined_once_more() {
 }
 
 #[test]
-fn a_clash_names_who_and_what() {
+fn a_conflict_names_the_item_and_the_paths() {
     let env = TestEnv::with_project();
     let text = r#"
 {"id": "a", "command": "echo a > same; mkdir d; echo a > d/also"}
@@ -125,7 +125,7 @@ fn a_clash_names_who_and_what() {
 }
 
 #[test]
-fn a_failure_ends_a_batch_unless_it_is_to_keep_going() {
+fn a_failed_item_stops_the_batch_without_keep_going() {
     let env = TestEnv::with_project();
     let (chain, needs) = (
         list(&env, "chain.txt", "echo 1 > n\necho half > n; exit 7\ncat n\n./no-such-command\ntrue\n"),
@@ -168,11 +168,11 @@ fn a_failure_ends_a_batch_unless_it_is_to_keep_going() {
     env.assert_sound();
 }
 
-/// Succeeds the third time; what an attempt wrote is gone with the next.
+/// Succeeds at the third attempt; files written by a failed attempt are dropped before the next one.
 const THIRD: &str = "echo tried >> log; echo x >> $S/N; [ $(wc -l < $S/N) -ge 3 ]";
 
 #[test]
-fn a_retry_begins_where_the_failed_attempt_did() {
+fn a_retry_starts_from_the_same_version_as_the_failed_attempt() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let set = format!("S={}", shared.text());
@@ -188,7 +188,7 @@ fn a_retry_begins_where_the_failed_attempt_did() {
     let attempts: Vec<&Value> = came.items.iter().map(|item| &item["attempts"]).collect();
     assert_eq!(attempts, [1, 3, 3, 1]);
     assert_once_each(&env, came.result()["batch_id"].as_str().unwrap(), 4);
-    // An item's own number wins.
+    // An item's own `retries` takes precedence.
     let item = |name: &str, retries: u32| {
         json!({ "command": THIRD.replace('N', name), "retries": retries, "id": name }).to_string() + "\n"
     };
@@ -197,7 +197,7 @@ fn a_retry_begins_where_the_failed_attempt_did() {
     assert_eq!(came.all("state"), ["succeeded", "failed"]);
     assert_eq!(env.cat(came.text("five", "fork"), "log"), "tried\n");
     assert_eq!((&came.item("five")["attempts"], &came.item("one-more")["attempts"]), (&json!(3), &json!(2)));
-    // Whoever may not run may not the second time either.
+    // A denied command is not retried.
     env.policy("[[rule]]\nprefix = ['touch']\naction = 'deny'\nreason = 'no'\n[[rule]]\naction = 'allow'\n");
     let came = run("denied.txt", "touch x\n".to_owned(), &["--retry", "3"]);
     assert_eq!((came.text("1", "state"), &came.item("1")["attempts"]), ("denied", &json!(1)));
@@ -205,7 +205,7 @@ fn a_retry_begins_where_the_failed_attempt_did() {
 }
 
 #[test]
-fn items_and_options_say_how_commands_are_run() {
+fn item_fields_and_options_determine_how_commands_run() {
     let env = TestEnv::with_project();
     env.policy("[[rule]]\nname = 'no-rm'\nprefix = ['rm']\naction = 'deny'\nreason = 'it is a test'\n[[rule]]\naction = 'allow'\n");
     let text = r#"
@@ -245,7 +245,7 @@ fn items_and_options_say_how_commands_are_run() {
     assert_eq!(came.text("no-program", "code"), "command.not_executable");
     let counts = &came.result()["counts"];
     assert_eq!((&counts["denied"], &counts["error"], &counts["not_run"]), (&json!(1), &json!(0), &json!(0)));
-    // Options win over what an item says.
+    // Options override the fields of an item.
     std::fs::remove_file(env.at("shared/go")).unwrap();
     let came = batch(&env, &path, &[&words[..], &["--timeout", "1ms", "--grace", "1ms"]].concat());
     assert_eq!(came.item("long")["timed_out"], true);
@@ -253,7 +253,7 @@ fn items_and_options_say_how_commands_are_run() {
 }
 
 #[test]
-fn a_second_batch_of_the_same_list_is_remembered() {
+fn a_second_batch_of_the_same_list_uses_cached_results() {
     let env = TestEnv::with_project();
     let path = list(&env, "list.txt", "echo 1 > n; echo out\necho 2 >> n; cat n\ntrue\n");
     let fresh = good(&env, &path, &["--cache", "write"]);
@@ -265,19 +265,19 @@ fn a_second_batch_of_the_same_list_is_remembered() {
     assert_eq!(fresh.all("stdout"), again.all("stdout"));
     let trees = |came: &crate::lists::Came| crate::lists::digests(&env, came.text("3", "version"));
     assert_eq!(trees(&fresh), trees(&again));
-    // What failed is remembered too, but not tried again.
+    // A failure is cached too, but a retry runs the command again.
     let path = list(&env, "fails.txt", "echo x > x; false\n");
     assert_eq!(batch(&env, &path, &["--cache", "write"]).code, Some(1));
     let came = batch(&env, &path, &["--cache", "read"]);
     assert_eq!((&came.item("1")["cached"], &came.item("1")["attempts"]), (&json!(true), &json!(1)));
-    assert_eq!(came.result()["counts"]["cached"], json!(0), "of those that succeeded");
+    assert_eq!(came.result()["counts"]["cached"], json!(0), "only successful items are counted");
     let came = batch(&env, &path, &["--cache", "read", "--retry", "1"]);
     assert_eq!((&came.item("1")["cached"], &came.item("1")["attempts"]), (&json!(false), &json!(2)));
     env.assert_sound();
 }
 
 #[test]
-fn lists_come_from_anywhere_and_bad_ones_are_told_by_their_line() {
+fn lists_are_read_from_files_or_stdin_and_errors_name_the_line() {
     let env = TestEnv::with_project();
     let mut command = env.clean(&avfs());
     command.args(["--json", "batch", "-", "--results", "/dev/null"]).stdin(Stdio::piped());
@@ -332,7 +332,7 @@ print(json.dumps({'totals': {key: int(suite.get(key)) for key in ('tests', 'fail
 "#;
 
 #[test]
-fn reports_are_what_ci_takes() {
+fn junit_and_summary_reports_can_be_read_by_ci() {
     let env = TestEnv::with_project();
     let text =
         "printf 'a<b>&\"\\001\\033[1m\\377'; printf '<|`x`|>\\n' >&2; false\necho fine\nno-such-command\n";
@@ -361,7 +361,7 @@ fn reports_are_what_ci_takes() {
 }
 
 #[test]
-fn results_may_go_where_nothing_can_be_read_again() {
+fn results_can_be_written_to_a_pipe_that_cannot_be_read_back() {
     let env = TestEnv::with_project();
     let path = list(&env, "list.txt", "echo fine\n");
     let junit = env.at("junit.xml");
@@ -373,9 +373,9 @@ fn results_may_go_where_nothing_can_be_read_again() {
     assert!(std::fs::read_to_string(junit).unwrap().contains("1: echo fine"));
 }
 
-/// What is wrong for one item alone is told for it; what is wrong for all stops the batch.
+/// An error in one item is reported for that item; an error that affects every item stops the batch.
 #[test]
-fn what_no_item_could_do_better_stops_the_batch() {
+fn an_error_that_affects_every_item_stops_the_batch() {
     let env = TestEnv::with_project();
     let path = list(&env, "list.txt", &"true\n".repeat(20));
     let words = ["--mode", "fan-out", "-k", "--jobs", "1"];

@@ -1,5 +1,4 @@
-//! Batches that are gone on with after something else happened: what was done is neither lost nor taken for something
-//! else.
+//! Batches that are resumed after something else changed: completed work is neither lost nor misattributed.
 
 use serde_json::json;
 
@@ -11,7 +10,7 @@ fn files(env: &TestEnv, reference: &str) -> String {
 }
 
 #[test]
-fn a_chain_keeps_what_ended_last_whatever_its_number() {
+fn a_resumed_chain_continues_from_the_item_that_ended_last() {
     let env = TestEnv::with_project();
     let text = "test -n \"$GO1\" && echo 1 > one\necho 2 > two\ntest -n \"$GO3\" && echo 3 > three\n";
     let list = list(&env, "chain.txt", text);
@@ -26,25 +25,25 @@ fn a_chain_keeps_what_ended_last_whatever_its_number() {
 }
 
 #[test]
-fn what_others_mended_on_the_fork_is_gone_on_with() {
+fn a_resumed_chain_includes_changes_other_runs_made_on_the_fork() {
     let env = TestEnv::with_project();
     let list = list(&env, "chain.txt", "echo 1 > one\ntest -e fixed && cp fixed two\n");
     assert_eq!(batch(&env, &list, &["--fork", "w"]).all("state"), ["succeeded", "failed"]);
-    env.ok(&["--fork", "w"], "echo mended > fixed");
+    env.ok(&["--fork", "w"], "echo repaired > fixed");
     let resumed = batch(&env, &list, &["--resume"]);
     assert_eq!((resumed.code, resumed.all("state")), (Some(0), vec!["succeeded"; 2]), "{}", resumed.envelope);
-    assert_eq!(env.cat("w", "two"), "mended\n");
+    assert_eq!(env.cat("w", "two"), "repaired\n");
 }
 
 #[test]
-fn what_failed_is_run_again_though_its_failure_is_remembered() {
+fn a_failed_item_runs_again_on_resume_even_if_its_failure_is_cached() {
     let env = TestEnv::with_project();
     let list = list(&env, "list.txt", "exit 1\n");
     let words = ["--mode", "fan-out", "--cache", "write"];
     assert_eq!(batch(&env, &list, &words).all("state"), ["failed"]);
     let resumed = batch(&env, &list, &["--resume", "--cache", "write"]);
     assert_eq!((&resumed.items[0]["cached"], resumed.all("state")), (&json!(false), vec!["failed"]));
-    // Another batch takes it, as it would take a success.
+    // Another batch uses the cached failure, as it would use a cached success.
     assert_eq!(batch(&env, &list, &words).items[0]["cached"], json!(true));
 }
 

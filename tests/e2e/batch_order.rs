@@ -1,4 +1,4 @@
-//! A batch in any order, however many run at once, makes the trees that its commands make one after the other.
+//! A batch makes the same trees as its commands run one after the other, in any order and with any number of jobs.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ struct Item {
     line: String,
 }
 
-/// A file, and the last item that changed it: who changes it next needs that one.
+/// A file and the last item that changed it; the next item that changes it must need that item.
 struct Made {
     path: String,
     by: usize,
 }
 
-/// Items whose changes never clash: each makes files of its own, beside those of others, and changes or deletes only
-/// what everybody who touched it before has made before it.
+/// Items whose changes never conflict: each creates its own files next to those of others, and changes or deletes a
+/// file only if it needs every item that touched the file before.
 fn items(dice: &mut Dice) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let mut made: Vec<Made> = Vec::new();
@@ -56,7 +56,7 @@ fn items(dice: &mut Dice) -> Vec<Item> {
     items
 }
 
-/// Everything that these need, themselves included.
+/// The transitive needs of these items, including the items themselves.
 fn ancestors(items: &[Item], needs: &[usize]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut left = needs.to_vec();
@@ -69,7 +69,7 @@ fn ancestors(items: &[Item], needs: &[usize]) -> BTreeSet<usize> {
 }
 
 #[test]
-fn any_order_gives_the_trees_that_one_after_the_other_gives() {
+fn any_order_makes_the_same_trees_as_sequential_execution() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let mut joins = 0;
@@ -78,15 +78,15 @@ fn any_order_gives_the_trees_that_one_after_the_other_gives() {
         let mut dice = Dice::seeded(seed);
         let items = items(&mut dice);
         joins += items.iter().filter(|item| item.needs.len() > 1).count();
-        // By hand: an item is everything it needs and itself, in one run from the same base.
+        // The expected tree of an item: one run from the same base that executes the item and everything it needs.
         let expected: Vec<(String, String)> = (0..ITEMS)
             .map(|n| {
                 let all: Vec<String> =
                     ancestors(&items, &[n]).iter().map(|item| format!("( {} )", items[*item].line)).collect();
-                let told =
+                let ran =
                     env.json(&["--reproducible", "--from", "main"], &format!("set -e; {}", all.join("; ")));
-                assert_eq!(told["success"], json!(true), "{told}");
-                digests(&env, told["result"]["version_after"].as_str().unwrap())
+                assert_eq!(ran["success"], json!(true), "{ran}");
+                digests(&env, ran["result"]["version_after"].as_str().unwrap())
             })
             .collect();
         for (jobs, reproducible) in [("1", true), ("3", true), ("3", false)] {

@@ -1,4 +1,4 @@
-//! Batches that were interrupted, killed or stopped: they are gone on with, and nothing is done twice.
+//! Batches that were interrupted, killed or stopped can be resumed, and nothing is done twice.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::lists::{
 use crate::shared::{Shared, alive, ask, children, kill_at, marker, start_held};
 use crate::support::pause::Pauses;
 
-/// A batch whose items know the shared directory as `$S`.
+/// A batch whose items see the shared directory as `$S`.
 fn command(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str]) -> Command {
     let (results, set) = (env.at("results.jsonl"), format!("S={}", shared.text()));
     let mut all = start_words("batch", list, &results, &["--rw", shared.text(), "--env", &set]);
@@ -24,12 +24,12 @@ fn command(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str]) -> Comma
     command
 }
 
-/// A batch that is not waited for.
+/// Starts a batch without waiting for it.
 fn start(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str]) -> Running {
     Running::start(&mut command(env, shared, list, words))
 }
 
-/// Waits for a batch, and for what is told of it.
+/// Waits for a batch and returns its results.
 #[track_caller]
 fn ended(env: &TestEnv, running: Running) -> Came {
     Came::of(env, &running.answer(), "BatchItemResult")
@@ -39,8 +39,7 @@ fn batch_id(env: &TestEnv) -> String {
     env.avfs_result(&["batch", "--list"])["batches"][0]["id"].as_str().unwrap().to_owned()
 }
 
-/// Kills batches at points spread over their life and over the life of what resumes them, until they have come to
-/// their end.
+/// Kills batches at points spread over their duration, and the processes that resume them, until they are complete.
 #[track_caller]
 fn killed_until_done(name: &str, text: &str, words: &[&str], items: usize) {
     let env = TestEnv::with_project();
@@ -69,9 +68,9 @@ fn killed_until_done(name: &str, text: &str, words: &[&str], items: usize) {
         let mut again = lines(&env.at("results.jsonl"), "BatchItemResult");
         again.sort_by_key(|item| item["item"].as_u64());
         let numbers: Vec<u64> = again.iter().map(|item| item["item"].as_u64().unwrap()).collect();
-        assert_eq!(numbers, (1..=items as u64).collect::<Vec<_>>(), "each has one line");
+        assert_eq!(numbers, (1..=items as u64).collect::<Vec<_>>(), "one line per item");
         assert_eq!(again.iter().map(content).collect::<Vec<_>>(), expected, "{again:?}");
-        // Only what was killed on its way was run again: two at a time, at most.
+        // Only items that were running when the batch was killed ran again: at most two at a time.
         let runs = std::fs::read_to_string(env.at("shared/log")).unwrap().lines().count();
         assert!((items..=items + 2 * points.len()).contains(&runs), "{runs} runs, killed at {points:?}");
         assert_eq!(alive(&marker), [""; 0]);
@@ -82,7 +81,7 @@ fn killed_until_done(name: &str, text: &str, words: &[&str], items: usize) {
     env.assert_sound();
 }
 
-/// Kills a batch and what resumes it at these points, then resumes it to its end.
+/// Kills a batch, and the processes that resume it, at these points; then resumes it until it is complete.
 #[track_caller]
 fn kill_until_done(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str], points: &[String]) {
     let batches = || env.avfs_result(&["batch", "--list"])["batches"].as_array().unwrap().len();
@@ -102,7 +101,7 @@ fn kill_until_done(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str], 
 }
 
 #[test]
-fn a_chain_can_be_killed_at_any_moment() {
+fn a_chain_killed_at_any_moment_can_be_resumed() {
     let text: String = (1..=7)
         .map(|n| {
             format!(": MARKER; echo {n} >> log; echo {n} >> $S/log; head -c 200000 /dev/zero > big-{n}\n")
@@ -112,7 +111,7 @@ fn a_chain_can_be_killed_at_any_moment() {
 }
 
 #[test]
-fn a_graph_can_be_killed_at_any_moment() {
+fn a_graph_killed_at_any_moment_can_be_resumed() {
     let item = |n: u32, needs: &str| {
         format!(
             "{{\"id\": \"i{n}\", \"needs\": [{needs}], \"command\": \": MARKER; echo {n} >> $S/log; cat made-* > all-{n} 2> /dev/null; echo {n} > made-{n}\"}}\n"
@@ -128,18 +127,18 @@ fn a_graph_can_be_killed_at_any_moment() {
     killed_until_done("needs.jsonl", &text, &["--jobs", "2", "--scratch", "memory"], 7);
 }
 
-/// Says that it is there, once; then it does not end before it is killed.
+/// Creates `been` and sleeps until it is killed; does nothing if `been` exists.
 const ONCE: &str = "[ -e $S/been ] || { : > $S/been; sleep infinity; }";
 
 #[test]
-fn a_batch_that_an_item_sees_killed_is_gone_on_with() {
+fn a_batch_killed_while_an_item_runs_can_be_resumed() {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let list = list(&env, "list.txt", &format!("echo 1 >> n\necho half >> n; : {marker}; {ONCE}\ncat n\n"));
     let running = shared.wait_for_word(start(&env, &shared, &list, &[]), "been");
     running.signal(Signal::KILL);
     assert_eq!(running.answer().signal, Some(9));
-    // What a crash may leave: half a line, and what somebody else wrote there.
+    // A crash may leave half a line, and another process may have written to the file.
     let results = env.at("results.jsonl");
     let mut text = std::fs::read_to_string(&results).unwrap();
     let foreign = text.replace("\"run_id\":\"", "\"run_id\":\"0").replace("\"item\":1", "\"item\":3");
@@ -153,14 +152,14 @@ fn a_batch_that_an_item_sees_killed_is_gone_on_with() {
     assert_eq!(alive(&marker), [""; 0]);
     assert_nothing_mounted(&env);
     assert_eq!(env.scratches(), [""; 0]);
-    // Now there is nothing left.
+    // Nothing is left to do.
     let path = list.to_str().unwrap();
     assert_eq!(refused(&env, &["batch", path, "--resume"]).0, "batch.all_done");
     env.assert_sound();
 }
 
 #[test]
-fn the_first_interrupt_lets_what_runs_end() {
+fn the_first_interrupt_lets_running_items_finish() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let line = ": > $S/begun; while [ ! -e $S/go ]; do sleep 0.02; done; echo 1 > n";
@@ -184,7 +183,7 @@ fn the_first_interrupt_lets_what_runs_end() {
 }
 
 #[test]
-fn the_second_interrupt_kills_and_nothing_of_it_is_kept() {
+fn the_second_interrupt_kills_running_items_and_drops_their_changes() {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let line = format!("echo half > half; : {marker}; {ONCE}");
@@ -215,7 +214,7 @@ fn workers(running: &Running) -> Vec<Pid> {
 }
 
 #[test]
-fn a_worker_that_is_killed_costs_its_item_alone() {
+fn a_killed_worker_fails_only_its_item() {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let list = list(&env, "list.txt", &format!("echo 1 > n\n: {marker}; echo half > n; {ONCE}\ncat n\n"));
@@ -235,7 +234,7 @@ fn a_worker_that_is_killed_costs_its_item_alone() {
     assert_eq!(alive(&marker), [""; 0]);
     let came = ended(&env, start(&env, &shared, &list, &["--resume"]));
     assert_eq!((came.code, &came.result()["resumed"]), (Some(0), &json!(2)), "{}", came.envelope);
-    // With a try left the batch does not even need to be gone on with.
+    // If an attempt is left, the batch does not even have to be resumed.
     std::fs::remove_file(env.at("shared/been")).unwrap();
     let running = shared.wait_for_word(start(&env, &shared, &list, &["--retry", "1"]), "been");
     kill_process(self::workers(&running)[0], Signal::KILL).unwrap();
@@ -245,9 +244,10 @@ fn a_worker_that_is_killed_costs_its_item_alone() {
     env.assert_sound();
 }
 
-/// What a command made while nobody could keep it is kept when the batch is gone on with; the command is not run again.
+/// If the vault is missing when a command ends, its changes are captured when the batch is resumed; the command does
+/// not run again.
 #[test]
-fn a_capture_that_failed_is_finished_and_not_run_again() {
+fn a_failed_capture_is_completed_on_resume_without_running_the_command_again() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let line =
@@ -270,10 +270,11 @@ fn a_capture_that_failed_is_finished_and_not_run_again() {
 }
 
 #[test]
-fn a_batch_is_gone_on_with_by_its_own_list_and_by_one_process() {
+fn a_batch_is_resumed_only_with_its_own_list_and_by_one_process() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
-    // Another process works on this one. The refusal takes as long as the workers of a killed process may take.
+    // Another process is running this batch. The refusal takes as long as the workers of a killed process may need to
+    // end.
     let held = list(&env, "held.txt", ": > $S/begun; while [ ! -e $S/go ]; do sleep 0.02; done\n");
     let holding = shared.wait_for_word(start(&env, &shared, &held, &[]), "begun");
     let resume = ["--json", "batch", held.to_str().unwrap(), "--resume"];
@@ -295,7 +296,7 @@ fn a_batch_is_gone_on_with_by_its_own_list_and_by_one_process() {
 }
 
 #[test]
-fn a_full_disk_stops_a_batch_and_room_lets_it_end() {
+fn a_batch_stopped_by_a_full_disk_can_be_resumed_once_there_is_space() {
     let env = TestEnv::with_project();
     let line = |n: u32| format!("head -c 3000000 /dev/urandom > big; echo {n} >> log\n");
     let list = list(&env, "list.txt", &(1..=3).map(line).collect::<String>());
@@ -328,7 +329,7 @@ rm .avfs/filler
     assert_eq!(lines(&env.at("data/results.jsonl"), "BatchItemResult").len(), 3);
 }
 
-/// Runs a command and tells how much memory it used at most, in KiB.
+/// Runs a command and prints its exit code and its peak memory use in KiB.
 const MEASURED: &str = "import resource, subprocess, sys\n\
 code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)\n\
 print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n";
@@ -352,11 +353,11 @@ fn a_long_list_takes_little_memory() {
     let path = list(&env, "list.txt", &text);
     let results = env.at("results.jsonl");
     let words = start_words("batch", &path, &results, &["--mode", "fan-out", "--jobs", "1"]);
-    // The first one fails: the others are told of, and that is all.
+    // The first item fails; the others are only listed.
     let (code, kib) = measured(&env, &words);
     assert_eq!(code, 1);
-    assert!(kib < KIB_MAX, "{kib} KiB to begin it");
-    // All but that one had been done before.
+    assert!(kib < KIB_MAX, "{kib} KiB to start it");
+    // Record all other items as completed.
     let id = batch_id(&env);
     let vault = crate::support::sql(&env.vault_file());
     let numbers = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)";
@@ -376,14 +377,14 @@ fn a_long_list_takes_little_memory() {
     words.push("--resume");
     let (code, kib) = measured(&env, &words);
     assert_eq!(code, 1);
-    assert!(kib < KIB_MAX, "{kib} KiB to go on with it");
+    assert!(kib < KIB_MAX, "{kib} KiB to resume it");
     let told = std::fs::read_to_string(&results).unwrap();
     assert_eq!(told.lines().filter(|line| line.contains("\"state\":\"succeeded\"")).count() as u64, MANY - 1);
 }
 
-/// Large outputs are kept by their ends alone.
+/// Only the beginning and the end of a large output are kept.
 #[test]
-fn what_commands_write_takes_little_memory() {
+fn large_outputs_take_little_memory() {
     let env = TestEnv::with_project();
     let path =
         list(&env, "list.txt", &"head -c 10000000 /dev/zero; head -c 10000000 /dev/zero >&2\n".repeat(2));

@@ -1,4 +1,4 @@
-//! `avfs bisect`: the right version, by few probes that leave nothing behind.
+//! `avfs bisect` finds the right version with few probes, which leave nothing behind.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::env::{Answer, Running, TestEnv, avfs, wait_for};
 use crate::shared::{Shared, alive, children, is_dead, marker};
 use crate::support::pause::Pauses;
 
-/// A fork with a version for each number, of which those from `broken` on have a file of that name.
+/// A fork with one version per number; versions from number `broken` on contain a file named `broken`.
 fn with_history(count: u32, broken: u32) -> TestEnv {
     let env = TestEnv::with_project();
     for n in 1..=count {
@@ -33,7 +33,7 @@ fn verdicts(result: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_run_that_broke_it_is_found() {
+fn the_run_that_introduced_a_failure_is_found() {
     let env = with_history(12, 8);
     let before = env.avfs_result(&["log", "work"]);
     for jobs in ["1", "3"] {
@@ -45,7 +45,7 @@ fn the_run_that_broke_it_is_found() {
         assert_eq!(result["run"]["version_after"], version);
         assert_eq!(result["run"]["exit_code"], 0);
         assert_eq!(result["versions"], 12);
-        // Both ends, and at most four rounds of one or two of three.
+        // Both ends, then at most four rounds of one probe, or two rounds of three.
         assert!(verdicts(result).len() <= if jobs == "1" { 6 } else { 8 }, "{result}");
     }
     assert_eq!(env.avfs_result(&["log", "work"]), before);
@@ -54,7 +54,7 @@ fn the_run_that_broke_it_is_found() {
 }
 
 #[test]
-fn people_are_told_what_to_look_at() {
+fn the_output_names_the_bad_version_and_the_command_to_inspect_it() {
     let env = with_history(3, 2);
     let answer = env.avfs(&["bisect", "work", "-v", "--shell", "echo looking; test ! -e broken"]).expect(0);
     let (text, version) = (answer.text(), env.avfs_result(&["show", "work~1"])["version"]["id"].clone());
@@ -67,13 +67,13 @@ fn people_are_told_what_to_look_at() {
 }
 
 #[test]
-fn versions_that_cannot_be_tested_are_gone_around() {
+fn untestable_versions_are_skipped() {
     let env = with_history(9, 5);
-    // One that is off the path costs nothing but a probe.
+    // A skipped version that is not next to the first bad one costs only a probe.
     let line = "[ $(cat n 2>/dev/null || echo 0) = 7 ] && exit 125; test ! -e broken";
     let answer = bisect(&env, &["--shell", line]).expect(0);
     assert_eq!(env.cat(answer.envelope()["result"]["first_bad"]["id"].as_str().unwrap(), "n"), "5\n");
-    // Two before the first that is known to be bad may be it as well.
+    // The two skipped versions before the first known bad one could be the first bad one too.
     let line = "case $(cat n 2>/dev/null) in 4|5) exit 125;; esac; test ! -e broken";
     let answer = bisect(&env, &["--jobs", "2", "--shell", line]).expect(1);
     let envelope = answer.envelope();
@@ -83,12 +83,12 @@ fn versions_that_cannot_be_tested_are_gone_around() {
         suspects.iter().map(|version| env.cat(version["id"].as_str().unwrap(), "n")).collect();
     assert_eq!(shown, ["4\n", "5\n", "6\n"]);
     assert_eq!(envelope["result"]["first_bad"], Value::Null);
-    let told = env.avfs(&["bisect", "work", "--shell", line]).expect(1);
-    assert!(told.text().contains("one of these"), "{told:?}");
+    let shown = env.avfs(&["bisect", "work", "--shell", line]).expect(1);
+    assert!(shown.text().contains("one of these"), "{shown:?}");
 }
 
 #[test]
-fn ends_that_are_not_what_was_said_are_told() {
+fn wrong_good_and_bad_versions_are_reported() {
     let env = with_history(3, 2);
     let code = |words: &[&str]| bisect(&env, words).expect(1).envelope()["error"]["code"].clone();
     assert_eq!(code(&["--", "false"]), "bisect.not_good");
@@ -97,7 +97,7 @@ fn ends_that_are_not_what_was_said_are_told() {
     assert_eq!(code(&["--good", "work", "--", "true"]), "bisect.nothing_between");
     assert_eq!(code(&["--good", "work", "--bad", "work~1", "--", "true"]), "bisect.not_ancestor");
     assert_eq!(code(&["--good", "nowhere", "--", "true"]), "ref.unknown");
-    // A test that is not there is no verdict, nor is our own failure.
+    // A missing test command is not a verdict, and neither is an error of avfs.
     let missing = bisect(&env, &["--", "./no-such-test"]).expect(1).envelope();
     assert_eq!(missing["error"]["code"], "command.not_found");
     assert!(missing["error"]["hint"].as_str().unwrap().contains("exit 125"), "{missing}");
@@ -116,14 +116,14 @@ fn assert_second_is_bad(env: &TestEnv, result: &Value, key: &str, value: &Value)
 }
 
 #[test]
-fn signals_are_bad() {
+fn a_probe_killed_by_a_signal_is_bad() {
     let env = with_history(2, 2);
     let result = bisect(&env, &["--shell", "test ! -e broken || kill -9 $$"]).expect(0).envelope();
     assert_second_is_bad(&env, &result["result"], "signal", &json!(9));
 }
 
 #[test]
-fn timeouts_are_bad() {
+fn a_probe_that_times_out_is_bad() {
     let env = with_history(2, 2);
     let shared = Shared::new(&env);
     let (set, pauses) = (format!("S={}", shared.text()), Pauses::new(&env.at("")));
@@ -131,7 +131,7 @@ fn timeouts_are_bad() {
     let mut command = env.clean(&avfs());
     command.args(["--json", "bisect", "work", "--jobs", "1", "--timeout", "1ms", "--grace", "1ms"]);
     command.args(["--rw", shared.text(), "--env", &set, "--shell", line]);
-    // The time runs from the moment that a probe is released: a good one has ended by then, a bad one never does.
+    // The timeout starts when a probe is released: a good probe has ended by then, a bad one never ends.
     let held = |number: usize| format!("executing#{number}");
     for number in 1..10 {
         pauses.hold(&held(number));
@@ -151,19 +151,19 @@ fn timeouts_are_bad() {
 }
 
 #[test]
-fn equal_contents_are_probed_once() {
+fn versions_with_equal_content_are_probed_once() {
     let env = TestEnv::with_project();
     for line in ["echo a > n", "echo b > n", "echo a > n", "echo b > n", "echo a > n; touch broken"] {
         env.ok(&["--fork", "work"], line);
     }
     let result = bisect(&env, &["--shell", "test ! -e broken"]).expect(0).envelope()["result"].take();
-    // The ends, a and b.
+    // Both ends, a and b.
     assert!(verdicts(&result).len() <= 4, "{result}");
     assert_eq!(result["first_bad"], env.avfs_result(&["show", "work"])["version"]);
 }
 
 #[test]
-fn an_interruption_leaves_nothing_behind() {
+fn an_interrupted_bisect_leaves_nothing_behind() {
     let env = with_history(4, 3);
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let set = format!("S={}", shared.text());
@@ -175,7 +175,7 @@ fn an_interruption_leaves_nothing_behind() {
     running.signal(Signal::INT);
     let answer = running.answer().expect(130);
     assert_eq!(answer.envelope()["error"]["code"], "bisect.interrupted");
-    wait_for("everybody is dead", || alive(&marker).is_empty());
+    wait_for("all processes are dead", || alive(&marker).is_empty());
     assert_eq!((forks(&env), env.scratches()), (2, vec![]));
     let runs = env.avfs_result(&["runs", "list"]);
     assert_eq!((&runs["unsettled"], &runs["runs"][0]["state"]), (&json!([]), &json!("interrupted")));

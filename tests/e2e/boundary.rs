@@ -1,4 +1,4 @@
-//! The boundary: what is let through, what is held back, what is asked, and the record of it all.
+//! The policy boundary: allowed, denied and approved requests, and their records.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ use crate::person::person;
 use crate::shared::start_held;
 use crate::support;
 
-/// With the policy that everybody has who wrote none.
+/// A project with the default policy.
 fn fresh() -> TestEnv {
     let env = TestEnv::with_project();
     std::fs::remove_file(env.at("config/avfs/policy.toml")).unwrap();
@@ -29,7 +29,7 @@ fn actions(env: &TestEnv, run: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_looks_is_allowed_and_what_writes_gets_a_checkpoint() {
+fn read_only_commands_are_allowed_and_writes_get_a_checkpoint() {
     let env = fresh();
     let looked = env.json(&[], "ls -l && grep -r hello . | sort | uniq -c");
     assert_eq!(decision(&looked), ("allow", vec!["read_only"]));
@@ -44,7 +44,7 @@ fn what_looks_is_allowed_and_what_writes_gets_a_checkpoint() {
 }
 
 #[test]
-fn what_reaches_for_the_host_is_denied_and_the_record_says_so() {
+fn commands_that_affect_the_host_are_denied_and_recorded() {
     let env = fresh();
     for line in
         ["sudo ls", "mount -t tmpfs x /mnt", "echo x > /etc/motd", "docker ps", "true; systemctl stop x"]
@@ -63,13 +63,13 @@ fn what_reaches_for_the_host_is_denied_and_the_record_says_so() {
         assert!(human.stderr.contains("denied: ") && human.stderr.contains("hint: "), "{human:?}");
     }
     assert_eq!(env.scratches(), [""; 0]);
-    // Looking at the system is no risk.
+    // Reading system files is not a risk.
     env.shell(&[], "cat /etc/passwd > /dev/null").expect(0);
     env.assert_sound();
 }
 
 #[test]
-fn the_network_is_asked_for_by_a_flag_or_by_a_person() {
+fn network_access_needs_an_option_or_an_approval() {
     let env = fresh();
     let answer = env.shell(&["--json"], "curl https://example.org").expect(120);
     let envelope = answer.envelope();
@@ -78,16 +78,16 @@ fn the_network_is_asked_for_by_a_flag_or_by_a_person() {
     assert!(envelope["decision"]["approval_id"].is_string());
     let asked = env.json(&["--net", "host"], "curl --version");
     assert_eq!(asked["state"], json!("completed"), "{asked}");
-    // A profile asks a person in any case, another never asks.
+    // The profile `agent` asks even if the option is given; the profile `ci` never asks.
     let agent = env.shell(&["--json", "--net", "host", "--policy", "agent"], "curl https://example.org");
     assert_eq!(agent.expect(120).envelope()["decision"]["rule"], json!("profile.agent.net"));
     let ci = env.shell(&["--json", "--policy", "ci"], "curl https://example.org").expect(122).envelope();
     assert_eq!(ci["state"], json!("denied"), "{ci}");
 }
 
-/// What is told to be called next works as it stands, also where the vault was named.
+/// The command in a hint can be run verbatim, also if `--vault` was given.
 #[test]
-fn hints_name_the_vault_that_was_named() {
+fn hints_repeat_the_vault_option() {
     let env = fresh();
     env.avfs(&["init", "--vault", "../a vault.db"]).expect(0);
     let named = "avfs --vault '../a vault.db' approvals approve ";
@@ -106,17 +106,17 @@ fn approval_id(envelope: &Value) -> String {
 const ASKED: &str = "curl -f --max-time 1 http://0.0.0.0:9/ || echo ran";
 
 #[test]
-fn an_approval_lets_the_very_same_request_through_once() {
+fn an_approval_allows_exactly_the_same_request_once() {
     let env = fresh();
     let first = env.shell(&["--json"], ASKED).expect(120).envelope();
     let id = approval_id(&first);
-    // Asking again is the same question.
+    // Asking again returns the same pending approval.
     assert_eq!(approval_id(&env.shell(&["--json"], ASKED).expect(120).envelope()), id);
     let listed = env.avfs_result(&["approvals", "list"]);
     assert_eq!(listed["approvals"].as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(env.avfs_result(&["approvals", "show", &id[..4]])["state"], json!("pending"));
     env.avfs(&["approvals", "approve", &id]).expect(0);
-    // Another request is another question: other words, another fork, another network.
+    // A different request needs a different approval: other arguments, another fork, another environment.
     for (options, line) in [
         (&[][..], "curl -f --max-time 1 http://0.0.0.0:9/ || echo run"),
         (&["--fork", "f"], ASKED),
@@ -138,7 +138,7 @@ fn an_approval_lets_the_very_same_request_through_once() {
 }
 
 #[test]
-fn an_approval_that_is_shown_must_be_good() {
+fn an_approval_given_by_id_must_be_valid() {
     let env = fresh();
     let refused = |id: &str, line: &str, code: i32| {
         let envelope = env.shell(&["--json", "--approved", id], line).expect(code).envelope();
@@ -156,7 +156,7 @@ fn an_approval_that_is_shown_must_be_good() {
     assert_eq!(refused(&other, ASKED, 122), "approval.denied");
     let denied = env.shell(&["--json"], ASKED).expect(122).envelope();
     assert_eq!((&denied["error"]["code"], &denied["state"]), (&json!("approval.denied"), &json!("denied")));
-    // One that ran out.
+    // An expired approval.
     let late = approval_id(&env.shell(&["--json"], "curl http://late").expect(120).envelope());
     env.avfs(&["approvals", "approve", &late]).expect(0);
     let vault = support::sql(&env.vault_file());
@@ -177,23 +177,23 @@ fn a_request_can_wait_for_its_approval() {
     let running = env.start(&["--json", "--approval", "wait", "--shell", ASKED]);
     let pending =
         || env.avfs_result(&["approvals", "list"])["approvals"][0]["id"].as_str().map(str::to_owned);
-    wait_for("the question", || pending().is_some());
+    wait_for("the approval request", || pending().is_some());
     env.avfs(&["approvals", "approve", &pending().unwrap()]).expect(0);
     let envelope = running.answer().expect(0).envelope();
     assert_eq!(envelope["result"]["stdout"], json!("ran\n"));
-    // One command, one row: it waited, then it ran.
+    // The wait and the run are one row of the journal.
     let runs = env.avfs_result(&["runs", "list"]);
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
     assert_eq!(runs["runs"][0]["state"], json!("completed"));
     let denied = env.start(&["--json", "--approval", "wait", "--shell", ASKED]);
-    wait_for("another question", || pending().is_some());
+    wait_for("another approval request", || pending().is_some());
     env.avfs(&["approvals", "deny", &pending().unwrap()]).expect(0);
     assert_eq!(denied.answer().expect(122).envelope()["error"]["code"], json!("approval.denied"));
     env.assert_sound();
 }
 
 #[test]
-fn whoever_sits_at_the_terminal_is_asked() {
+fn the_user_at_the_terminal_is_asked_for_approval() {
     let env = fresh();
     let said = |word: &str| {
         let script = format!("wait_for(b'no: '); send(b'{word}\\n')");
@@ -206,7 +206,7 @@ fn whoever_sits_at_the_terminal_is_asked() {
     );
     assert!(said("n").contains("code 122"));
     assert!(said("what?").contains("code 120"));
-    // For good: the rule is in the user's own policy, and is not asked again.
+    // "always" adds a rule to the user's policy, and the command is not asked about again.
     let always = said("a");
     assert!(always.contains("code 0"), "{always}");
     let policy = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
@@ -217,7 +217,7 @@ fn whoever_sits_at_the_terminal_is_asked() {
 }
 
 #[test]
-fn always_is_a_rule_of_the_users_own() {
+fn always_adds_a_rule_to_the_users_policy() {
     let env = fresh();
     let ask = |line: &str| approval_id(&env.shell(&["--json"], line).expect(120).envelope());
     env.policy("# mine\nprofile = 'agent'\n");
@@ -227,12 +227,12 @@ fn always_is_a_rule_of_the_users_own() {
     let text = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
     assert!(text.starts_with("# mine\n") && text.contains("[[rule]]"), "{text}");
     env.shell(&[], "curl http://0.0.0.0:9/ -o /dev/null").expect(7);
-    // What cannot be told by its first words is not allowed for good.
+    // A command that cannot be identified by its first words cannot be allowed permanently.
     let doubtful = ask("$(cat README.md) x");
     let answer = env.avfs(&["--json", "approvals", "approve", &doubtful, "--always"]).expect(1).envelope();
     assert_eq!(answer["error"]["code"], json!("approval.no_prefix"));
     assert_eq!(env.avfs_result(&["approvals", "show", &doubtful])["state"], json!("pending"));
-    // Nor what a file asks about that is not the user's.
+    // Neither can a command for which another policy file requires approval.
     let rule = "[[rule]]\nprefix = ['wget']\naction = 'require_approval'\n";
     std::fs::write(env.project().join(".avfs/policy.toml"), rule).unwrap();
     let theirs = ask("wget http://0.0.0.0:9/");
@@ -240,7 +240,7 @@ fn always_is_a_rule_of_the_users_own() {
     assert_eq!(answer["error"]["code"], json!("approval.still_asked"));
 }
 
-/// A rule is about commands: what a request is given by an option is asked about again, whatever its command.
+/// A rule is about commands: an option that needs approval is asked about again, regardless of the command.
 #[test]
 fn always_is_refused_for_options_that_no_rule_covers() {
     let env = fresh();
@@ -268,18 +268,18 @@ fn always_is_refused_for_options_that_no_rule_covers() {
             assert_eq!(env.avfs_result(&["approvals", "show", &id])["state"], json!("pending"));
         }
     }
-    // The files that variables come from are shown to whoever answers.
+    // The user who approves sees the files that variables come from.
     let asked = env.run(&["--json", "--env-file", variables, "--", "curl", "http://0.0.0.0:9/"]).expect(120);
     let asked = asked.envelope();
     assert_eq!(asked["request"]["env_files"], json!([variables]));
     let id = approval_id(&asked);
     let shown = env.avfs(&["approvals", "show", &id]).expect(0).text();
     assert!(shown.contains("env-files") && shown.contains(variables), "{shown}");
-    // Control: where nobody asks about the option, the rule lets the same request through.
+    // Control: if no policy asks about the option, the rule allows the same request.
     always(&id).expect(0);
     let ran = || env.run(&["--env-file", variables, "--", "curl", "-s", "http://0.0.0.0:9/"]);
     assert_eq!((ran().code, ran().code), (Some(7), Some(7)));
-    // What the settings show is not the request's.
+    // Paths that come from the configuration do not count as options of the request.
     std::fs::write(env.at("config/avfs/avfs.toml"), format!("[run]\nro = ['{outside}']\n")).unwrap();
     let asked =
         env.run(&["--json", "--policy", "agent", "--net", "host", "--", "wget", "x.example"]).expect(120);
@@ -289,9 +289,9 @@ fn always_is_refused_for_options_that_no_rule_covers() {
 }
 
 #[test]
-fn a_command_that_only_looks_and_writes_is_found_out() {
+fn a_command_classified_read_only_that_writes_is_detected() {
     let env = fresh();
-    // A program of the workspace that passes for one everybody knows.
+    // A program in the workspace with the name of a well-known one.
     env.put("bin/ls", b"#!/bin/sh\necho gotcha > README.md\n");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(env.project().join("bin/ls"), executable).unwrap();
@@ -325,7 +325,7 @@ fn a_command_that_only_looks_and_writes_is_found_out() {
 }
 
 #[test]
-fn a_recovery_does_not_let_through_what_a_run_would_drop() {
+fn a_recovery_discards_changes_that_the_run_would_have_discarded() {
     let env = fresh();
     env.policy("[truth]\nviolated = 'discard'\n");
     env.put("bin/ls", b"#!/bin/sh\necho gotcha > README.md\n");
@@ -334,7 +334,7 @@ fn a_recovery_does_not_let_through_what_a_run_would_drop() {
     let mut command = env.command(&["--json", "--scratch", "disk", "--", "ls"]);
     command.env("PATH", format!("{}:/usr/bin:/bin", env.project().join("bin").display()));
     let (running, pauses) = start_held(&env, &mut command, "session-Released");
-    // The capture fails, because the vault is not where it was.
+    // The capture fails because the vault was moved.
     let (there, away) = (env.project().join(".avfs"), env.at("away"));
     std::fs::rename(&there, &away).unwrap();
     pauses.release("session-Released");
@@ -350,7 +350,7 @@ fn a_recovery_does_not_let_through_what_a_run_would_drop() {
 }
 
 #[test]
-fn where_a_workspace_is_seen_makes_no_other_project_of_it() {
+fn the_at_option_does_not_change_which_project_a_rule_matches() {
     let env = fresh();
     let project = env.project();
     env.policy(&format!(
@@ -366,7 +366,7 @@ fn where_a_workspace_is_seen_makes_no_other_project_of_it() {
 }
 
 #[test]
-fn the_projects_own_policy_may_only_tighten() {
+fn a_project_policy_can_only_tighten() {
     let env = fresh();
     let place = env.project().join(".avfs/policy.toml");
     std::fs::write(&place, "[[rule]]\naction = 'allow'\n").unwrap();
@@ -388,9 +388,9 @@ fn the_projects_own_policy_may_only_tighten() {
 }
 
 #[test]
-fn a_policy_that_cannot_be_read_lets_nothing_through() {
+fn an_invalid_policy_prevents_every_run() {
     let env = fresh();
-    for (text, told) in [
+    for (text, expected) in [
         ("[[rule]]\nacton = 'deny'\n", ":2: unknown key rule.acton; did you mean rule.action?"),
         ("[[rule]]\naction = 'no'\n", ":2: rule.action: invalid value \"no\""),
         ("[[rule]\n", ":1: "),
@@ -399,7 +399,7 @@ fn a_policy_that_cannot_be_read_lets_nothing_through() {
         env.policy(text);
         let answer = env.run(&["--", "true"]).expect(125);
         let file = env.at("config/avfs/policy.toml");
-        assert!(answer.stderr.contains(&format!("{}{told}", file.display())), "{answer:?}");
+        assert!(answer.stderr.contains(&format!("{}{expected}", file.display())), "{answer:?}");
         let envelope = env.run(&["--json", "--", "true"]).expect(125).envelope();
         assert_eq!((&envelope["state"], &envelope["result"]), (&json!("failed"), &Value::Null));
     }
@@ -407,7 +407,7 @@ fn a_policy_that_cannot_be_read_lets_nothing_through() {
 }
 
 #[test]
-fn a_request_is_json_too() {
+fn a_request_can_be_given_as_json() {
     let env = fresh();
     let request = |text: &str| env.fed(&["--json", "--request", "-"], text.as_bytes());
     let envelope = request(r#"{"command": ["sh", "-c", "echo $A; pwd"], "env": {"A": "b c"}, "cwd": "src"}"#)
@@ -415,7 +415,7 @@ fn a_request_is_json_too() {
         .envelope();
     let project = env.project();
     assert_eq!(envelope["result"]["stdout"], json!(format!("b c\n{}/src\n", project.display())));
-    // What an envelope says was asked for can be asked for again.
+    // The request in an envelope can be submitted again.
     let again = request(&envelope["request"].to_string()).expect(0).envelope();
     assert_eq!(again["request"]["command"], envelope["request"]["command"]);
     let line =
@@ -441,7 +441,7 @@ fn a_request_is_json_too() {
 }
 
 #[test]
-fn what_no_program_can_be_given_is_refused_before_anything_is_done() {
+fn commands_that_cannot_be_executed_are_refused_before_a_vault_is_created() {
     let env = TestEnv::new();
     let nul = env.fed(&["--json", "--request", "-"], br#"{"command": ["echo", "a\u0000b"]}"#).expect(125);
     assert_eq!(nul.envelope()["error"]["code"], json!("request.nul"));
@@ -454,7 +454,7 @@ fn what_no_program_can_be_given_is_refused_before_anything_is_done() {
     assert_eq!(many.envelope()["error"]["code"], json!("request.too_long"));
     let none = env.fed(&["--json", "--request", "-"], br#"{"command": []}"#).expect(125);
     assert_eq!(none.envelope()["error"]["code"], json!("request.empty"));
-    assert!(!env.project().join(".avfs").exists(), "a vault was made for nothing");
+    assert!(!env.project().join(".avfs").exists(), "a vault was created");
     // A million bytes of arguments are fine.
     let words: Vec<String> = (0..10_000).map(|n| format!("{n:0>100}")).collect();
     let mut all = vec!["--quiet", "--", "echo"];
@@ -463,7 +463,7 @@ fn what_no_program_can_be_given_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn the_boundary_has_other_names() {
+fn run_and_proxy_exec_are_aliases_of_the_runner() {
     let env = fresh();
     for verb in [&["run"][..], &["proxy", "exec"]] {
         let run = |before: &[&str], words: &[&str]| env.avfs(&[before, verb, words].concat());
@@ -477,10 +477,10 @@ fn the_boundary_has_other_names() {
 }
 
 #[test]
-fn a_run_that_died_is_told_with_where_it_stood() {
+fn a_run_that_died_is_listed_with_its_last_state() {
     let env = TestEnv::with_project();
     let running = env.start(&["--shell", "touch started; sleep 1000"]);
-    wait_for("the command", || {
+    wait_for("the command is executing", || {
         let runs = env.avfs_result(&["runs", "list"]);
         runs["unsettled"][0]["stands"] == json!("executing")
     });
@@ -493,7 +493,7 @@ fn a_run_that_died_is_told_with_where_it_stood() {
     assert_eq!((&dead["life"], &dead["stands"]), (&json!("dead"), &json!("executing")));
     let human = env.avfs(&["runs", "show", &id[..4]]).expect(0).text();
     assert!(human.contains("state      died executing"), "{human}");
-    // The next run clears it away, and the journal has it from then on.
+    // The next run cleans it up and records it in the journal.
     env.ok(&[], "true");
     let run = env.avfs_result(&["runs", "show", &id]);
     assert_eq!((&run["state"], &run["result"]["stood"]), (&json!("interrupted"), &json!("executing")));
@@ -503,7 +503,7 @@ fn a_run_that_died_is_told_with_where_it_stood() {
 }
 
 #[test]
-fn a_run_that_could_not_begin_is_journaled() {
+fn a_run_that_could_not_start_is_journaled() {
     let env = TestEnv::with_project();
     let envelope = env.run(&["--json", "--", "no-such-command"]).expect(127).envelope();
     assert_eq!(decision(&envelope).0, "allow_with_checkpoint");
@@ -516,16 +516,16 @@ fn a_run_that_could_not_begin_is_journaled() {
 }
 
 #[test]
-fn a_dry_run_tells_the_decision() {
+fn a_dry_run_prints_the_decision() {
     let env = fresh();
-    let told = env.run(&["--dry-run", "--", "sudo", "ls"]).expect(0);
-    assert!(told.stderr.contains("decision: deny"), "{told:?}");
+    let planned = env.run(&["--dry-run", "--", "sudo", "ls"]).expect(0);
+    assert!(planned.stderr.contains("decision: deny"), "{planned:?}");
     let envelope = env.run(&["--dry-run", "--json", "--", "ls"]).expect(0).envelope();
     assert_eq!((&envelope["state"], decision(&envelope).0), (&json!("planned"), "allow"));
 }
 
 #[test]
-fn changes_are_told_in_the_form_that_is_asked_for() {
+fn changes_are_reported_in_the_requested_form() {
     let env = TestEnv::with_project();
     let line = "printf 'hello\\nworld\\n' > README.md; mkdir -p a/b; echo x > a/b/c; rm src/data.bin";
     let told = |form: &str| {
@@ -547,14 +547,14 @@ fn changes_are_told_in_the_form_that_is_asked_for() {
     assert_eq!(plain["result"]["change_report"], Value::Null);
     let human = env.shell(&["--show", "patch"], line).expect(0);
     assert!(human.stderr.contains("avfs-run:   +world\n"), "{human:?}");
-    // What is too much is counted.
+    // The number of omitted lines is reported.
     let many = env.json(&["--show", "tree"], "for n in $(seq 300); do touch f$n; done");
     assert_eq!(many["result"]["change_report"]["left_off"], json!(100), "{many}");
 }
 
-/// A copy never held what is hidden from the command: that it lacks it is no change.
+/// A copied workspace never contains the hidden paths; their absence is not a change.
 #[test]
-fn what_is_hidden_stays_as_it_is_whatever_stands_for_the_workspace() {
+fn hidden_paths_stay_unchanged_with_every_backend() {
     for backend in [&[][..], &["--backend", "copy"]] {
         let env = TestEnv::with_project();
         for path in ["secrets/key", "build/x", "in/f", "deep/er/hidden"] {
@@ -576,13 +576,13 @@ fn what_is_hidden_stays_as_it_is_whatever_stands_for_the_workspace() {
     }
 }
 
-/// What a command does with a vault is for everybody who shares it by a group, also when the command has ended.
+/// Everything that a command writes to a vault shared by a group stays usable by the group after the command ends.
 #[test]
-fn a_vault_that_a_group_shares_is_used_by_all_of_it() {
+fn a_vault_shared_by_a_group_can_be_used_by_every_member() {
     const GROUP: u32 = 54320;
     if !support::is_root() {
         return support::skip(
-            "a_vault_that_a_group_shares_is_used_by_all_of_it",
+            "a_vault_shared_by_a_group_can_be_used_by_every_member",
             "only root gives files away",
         );
     }

@@ -1,4 +1,4 @@
-//! Remembered results: a hit is what a run would be, executes nothing, and is told as such.
+//! Cached results: a hit equals a run, executes nothing, and is reported as a hit.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use crate::env::{Running, TestEnv, wait_for};
 use crate::shared::{kill_at, points};
 use crate::support::pause::Pauses;
 
-/// Changes of every kind, and something to say.
+/// Changes of every kind, with output on both streams.
 const LINE: &str = "echo out; echo err >&2; echo new > made; mkdir -p dir/sub; echo x > dir/sub/x; rm src/data.bin; \
                     mv README.md moved; chmod 700 src/main.rs; ln -s moved again; ln made hard; mkfifo pipe; exit 3";
 
@@ -35,7 +35,7 @@ fn assert_hit(envelope: &Value, from: &Value) {
     }
 }
 
-/// The digests of a version's files: with times, and without.
+/// The digests of a version: with modification times and without.
 fn digests(env: &TestEnv, reference: &str) -> (Value, Value) {
     let mut shown = env.avfs_result(&["show", reference]);
     let version = &mut shown["version"];
@@ -46,7 +46,7 @@ fn run_of(envelope: &Value) -> String {
     format!("run:{}", envelope["result"]["run_id"].as_str().unwrap())
 }
 
-/// Gives a file of the project another time.
+/// Sets the modification time of a file in the project.
 fn touch(env: &TestEnv, path: &str, seconds: u64) {
     let file = File::options().append(true).open(env.project().join(path)).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
@@ -58,7 +58,7 @@ fn mtime(env: &TestEnv, dir: &str, path: &str) -> u64 {
 }
 
 #[test]
-fn output_that_streams_is_remembered_too_wherever_it_goes() {
+fn streamed_output_is_cached() {
     let env = TestEnv::with_project();
     let line = "echo out; echo err >&2; exit 3";
     let streamed = env.shell(&["--quiet", "--cache", "write"], line).expect(3);
@@ -69,7 +69,7 @@ fn output_that_streams_is_remembered_too_wherever_it_goes() {
         (&json!(true), &json!("out\n")),
         "{hit}"
     );
-    // Both to one pipe, as a CI system has it: they are told apart all the same.
+    // Both streams go to one pipe, as in CI; they are still recorded separately.
     let runner = crate::env::runner();
     let both = format!("{} --quiet --cache write --shell 'echo one; echo two >&2' 2>&1", runner.display());
     let both =
@@ -82,17 +82,17 @@ fn output_that_streams_is_remembered_too_wherever_it_goes() {
 }
 
 #[test]
-fn a_hit_is_what_a_run_would_be() {
+fn a_hit_equals_a_run() {
     let env = TestEnv::with_project();
     env.put("src/other", b"not touched\n");
     let first = remembered(&env, LINE);
     assert_eq!(first["result"]["exit_code"], json!(3));
     let again = env.json(&["--cache", "read"], LINE);
     assert_hit(&again, &first);
-    // The very same files, so the very same times too.
+    // The same files with the same times.
     assert_eq!(digests(&env, &run_of(&again)), digests(&env, &run_of(&first)));
     assert_ne!(again["result"]["run_id"], first["result"]["run_id"]);
-    // Equal content with other times is recognised, and they stay.
+    // Equal content with different times is a hit, and the times are kept.
     for (path, seconds) in [("README.md", 1000), ("src/main.rs", 2000), ("src/other", 3000)] {
         touch(&env, path, seconds);
     }
@@ -107,7 +107,7 @@ fn a_hit_is_what_a_run_would_be() {
     for (path, seconds) in [("moved", 1000), ("src/main.rs", 2000), ("src/other", 3000)] {
         assert_eq!((mtime(&env, "hit", path), mtime(&env, "run", path)), (seconds, seconds), "{path}");
     }
-    // On a fork as well, whatever became of the directory.
+    // A hit on a fork works too, even if the directory has changed.
     env.avfs(&["fork", "create", "task"]).expect(0);
     env.put("README.md", b"something else\n");
     let on_fork = env.json(&["--cache", "read", "--fork", "task"], LINE);
@@ -121,7 +121,7 @@ fn a_hit_is_what_a_run_would_be() {
 }
 
 #[test]
-fn what_was_written_is_written_again() {
+fn cached_output_is_written_again() {
     let env = TestEnv::with_project();
     remembered(&env, "echo out; echo err >&2; exit 7");
     let hit = env.shell(&["--cache", "read"], "echo out; echo err >&2; exit 7").expect(7);
@@ -132,7 +132,7 @@ fn what_was_written_is_written_again() {
     );
     let quiet = env.shell(&["--cache", "read", "--quiet"], "echo out; echo err >&2; exit 7").expect(7);
     assert_eq!(quiet.stderr, "err\n");
-    // Large output is kept whole; as much of it is given as is wanted.
+    // Large output is stored completely; a hit returns as much of it as requested.
     let line = "yes 0123456789 | head -c 3000000";
     let large = remembered(&env, line);
     let again = env.shell(&["--cache", "read"], line).expect(0);
@@ -144,7 +144,7 @@ fn what_was_written_is_written_again() {
         (&json!(true), 100)
     );
     assert_eq!(cut["result"]["stdout_omitted"], json!({ "offset": 50, "bytes": 2_999_900 }));
-    // Bytes that are no text come back as they are.
+    // Output that is not text is returned byte for byte.
     let bytes = remembered(&env, "printf '\\377\\000\\n'");
     let again = env.json(&["--cache", "read"], "printf '\\377\\000\\n'");
     assert_hit(&again, &bytes);
@@ -152,18 +152,18 @@ fn what_was_written_is_written_again() {
 }
 
 #[test]
-fn what_becomes_of_the_changes_is_as_without_the_cache() {
+fn changes_of_a_hit_are_discarded_kept_or_applied_like_those_of_a_run() {
     let env = TestEnv::with_project();
     let line = "echo new > made; rm README.md";
     let first = remembered(&env, line);
-    // Dropped: no fork, no version.
+    // Discarded: no fork, no version.
     let dropped = env.json(&["--cache", "read", "--discard"], line);
     assert_eq!(dropped["result"]["cached"], json!(true), "{dropped}");
     assert_eq!(
         (&dropped["result"]["landing"], &dropped["result"]["fork"]),
         (&json!("nothing"), &Value::Null)
     );
-    // Each run of a fork stands on the one before: what was remembered of the first is not that of the second.
+    // Each run on a fork starts from the previous one, so the result of the first does not apply to the second.
     let options = ["--cache", "write", "--fork", "task"];
     assert_hit(&env.json(&options, line), &first);
     let second = env.json(&options, line);
@@ -171,7 +171,7 @@ fn what_becomes_of_the_changes_is_as_without_the_cache() {
     // Checkpoints are saved.
     let saved = env.avfs_result(&["checkpoint", "list", "--fork", "task"]);
     assert!(saved["checkpoints"].as_array().unwrap().len() >= 2, "{saved}");
-    // Read-only is another sandbox; what was remembered of that changed nothing.
+    // A read-only run has a different sandbox, and its cached result has no changes.
     let looked = env.json(&["--cache", "write", "--readonly"], "cat README.md");
     assert_eq!(looked["result"]["remembered"], json!(true), "{looked}");
     assert_hit(&env.json(&["--cache", "read", "--readonly"], "cat README.md"), &looked);
@@ -186,7 +186,7 @@ fn what_becomes_of_the_changes_is_as_without_the_cache() {
 }
 
 #[test]
-fn a_hit_is_told_wherever_runs_are() {
+fn a_hit_is_marked_in_every_listing() {
     let env = TestEnv::with_project();
     let first = remembered(&env, "echo new > made");
     let hit = env.json(&["--cache", "read"], "echo new > made");
@@ -200,7 +200,7 @@ fn a_hit_is_told_wherever_runs_are() {
     assert_eq!(shown["result"]["cache"]["cached_from"], from, "{shown}");
     let text = env.avfs(&["runs", "show", own.as_str().unwrap()]).expect(0).text();
     assert!(text.contains(&format!("cached     from run {}", from.as_str().unwrap())), "{text}");
-    // The log does not say that it was started.
+    // The audit log does not record a start.
     let log = env.avfs_result(&["audit", "list", "--run", own.as_str().unwrap()]);
     let actions: Vec<&str> =
         log["rows"].as_array().unwrap().iter().map(|row| row["action"].as_str().unwrap()).collect();
@@ -210,7 +210,7 @@ fn a_hit_is_told_wherever_runs_are() {
 }
 
 #[test]
-fn the_policy_holds_for_a_hit() {
+fn the_policy_applies_to_a_hit() {
     let env = TestEnv::with_project();
     remembered(&env, "echo new > made");
     env.policy("[[rule]]\naction = 'deny'\nreason = 'not any more'\n");
@@ -221,7 +221,7 @@ fn the_policy_holds_for_a_hit() {
     assert_eq!(asked["state"], json!("approval_required"), "{asked}");
     let explained = env.avfs_result(&["cache", "explain", "--shell", "echo new > made"]);
     assert_eq!(explained["missed"][0]["code"], json!("policy"), "{explained}");
-    // A cap makes another sandbox of the same request, for a look as for a run.
+    // A cap changes the sandbox of the same request, for `cache explain` as for a run.
     env.policy("[[rule]]\naction = 'allow_with_checkpoint'\n[caps]\ntimeout = '1h'\nmemory = '1GiB'\n");
     let capped = remembered(&env, "echo new > made");
     let explained = env.avfs_result(&["cache", "explain", "--shell", "echo new > made"]);
@@ -229,7 +229,7 @@ fn the_policy_holds_for_a_hit() {
 }
 
 #[test]
-fn standard_input_is_empty_so_that_nothing_depends_on_it() {
+fn standard_input_is_empty_when_the_cache_is_used() {
     let env = TestEnv::with_project();
     let words = |cache| ["--cache", cache, "--json", "--shell", "wc -c"];
     for (cache, read) in [("off", "4\n"), ("write", "0\n"), ("read", "0\n")] {
@@ -239,7 +239,7 @@ fn standard_input_is_empty_so_that_nothing_depends_on_it() {
 }
 
 #[test]
-fn a_result_that_was_swept_is_a_miss_and_forgotten() {
+fn a_result_removed_by_gc_is_a_miss() {
     let env = TestEnv::with_project();
     let first = remembered(&env, "echo new > made");
     env.avfs(&["discard", &run_of(&first)]).expect(0);
@@ -251,7 +251,7 @@ fn a_result_that_was_swept_is_a_miss_and_forgotten() {
     let miss = env.json(&["--cache", "write"], "echo new > made");
     assert_eq!(miss["result"]["cached"], json!(false));
     assert_eq!(miss["result"]["remembered"], json!(true));
-    // Files that were given up by a prune, and a result that has expired.
+    // Files removed by a prune, and an expired result.
     let on_fork = env.json(&["--cache", "write", "--fork", "task"], "echo one > one");
     assert_eq!(on_fork["result"]["remembered"], json!(true), "{on_fork}");
     env.ok(&["--fork", "task"], "echo two > two");
@@ -273,7 +273,7 @@ fn a_result_that_was_swept_is_a_miss_and_forgotten() {
 }
 
 #[test]
-fn results_are_listed_and_forgotten() {
+fn results_can_be_listed_and_forgotten() {
     let env = TestEnv::with_project();
     let first = remembered(&env, "echo one");
     remembered(&env, "echo two");
@@ -301,7 +301,7 @@ fn results_are_listed_and_forgotten() {
 }
 
 #[test]
-fn a_hit_can_be_killed_at_any_moment() {
+fn a_hit_killed_at_any_moment_lands_completely_or_not_at_all() {
     let env = TestEnv::with_project();
     let line = "for n in 1 2 3 4 5 6; do echo $n > made-$n; done; head -c 300000 /dev/zero | tr '\\0' x > big; cat big";
     let first = remembered(&env, line);
@@ -315,14 +315,14 @@ fn a_hit_can_be_killed_at_any_moment() {
             env.avfs(&["fork", "delete", "--force", "task"]).expect(0);
             env.avfs(&["fork", "create", "task", "--from", "main"]).expect(0);
             kill_at(&env, &mut env.command(&words), &format!("#{number}"));
-            // All of it or nothing.
+            // Either all changes or none.
             let (made, main) = (entries("task"), entries("main"));
             assert!(made == main || made == main + 7, "{made} of {main}");
             made > main
         })
         .collect();
     assert!(landed.is_sorted() && !landed[0] && landed[points.len() - 1], "{landed:?} at {points:?}");
-    assert_eq!(env.scratches(), [""; 0], "a hit leaves nothing to clear away");
+    assert_eq!(env.scratches(), [""; 0], "a hit leaves no scratch");
     let runs = env.avfs_result(&["runs", "list", "--limit", "1000"]);
     assert!(runs["runs"].as_array().unwrap().iter().all(|run| run["state"] == "completed"), "{runs}");
     assert_hit(&env.json(&["--cache", "read"], line), &first);
@@ -330,7 +330,7 @@ fn a_hit_can_be_killed_at_any_moment() {
 }
 
 #[test]
-fn many_at_once_take_and_make_the_same_result() {
+fn concurrent_runs_store_and_use_the_same_result() {
     let env = TestEnv::with_project();
     let line = "echo new > made; echo said";
     // Six runs meet at this point: all have looked for a result, and none has committed anything yet.

@@ -1,4 +1,4 @@
-//! Why a result is not found, or not remembered: every part of a key, every reason, and how they are explained.
+//! Why a result is not found or not stored: every part of the key, every reason, and `cache explain`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -14,7 +14,7 @@ fn codes(reasons: &Value) -> Vec<String> {
     reasons.map(|reason| reason["code"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Why nothing was found for a line.
+/// The reasons why no result was found for a line.
 #[track_caller]
 fn missed(env: &TestEnv, options: &[&str], line: &str) -> Vec<String> {
     let mut words = vec!["--cache", "read"];
@@ -25,7 +25,7 @@ fn missed(env: &TestEnv, options: &[&str], line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_miss_is_told_by_what_differs() {
+fn a_miss_names_the_parts_that_differ() {
     let env = TestEnv::with_project();
     env.put("src/deep/x", b"x\n");
     let data = env.at("data.txt");
@@ -44,7 +44,7 @@ fn a_miss_is_told_by_what_differs() {
         missed(&env, &["--cwd", "src", "--env", "A=b"], "echo said"),
         ["differs.environment", "differs.places"]
     );
-    // Files: content, a mode and a name count.
+    // The base: content, modes and names count.
     let hit = |env: &TestEnv| env.json(&["--cache", "read"], "echo said")["result"]["cached"] == json!(true);
     assert!(hit(&env));
     env.put("src/deep/x", b"y\n");
@@ -55,13 +55,13 @@ fn a_miss_is_told_by_what_differs() {
     std::fs::set_permissions(&readme, PermissionsExt::from_mode(0o600)).unwrap();
     assert_eq!(missed(&env, &[], "echo said"), ["differs.base"]);
     std::fs::set_permissions(&readme, PermissionsExt::from_mode(0o644)).unwrap();
-    // An input of the host is found by its content.
+    // An input on the host is identified by its content.
     let with_input = |words: &[&str]| env.json(&[words, &["--input", input][..]].concat(), "echo said");
     with_input(&["--cache", "write"]);
     assert_eq!(with_input(&["--cache", "read"])["result"]["cached"], json!(true));
     std::fs::write(&data, "2").unwrap();
     assert_eq!(with_input(&["--cache", "read"])["result"]["cached"], json!(false));
-    // The mask decides the modes of files that are made.
+    // The umask determines the modes of new files.
     let masked = Running::start(
         env.clean("/bin/sh".as_ref())
             .args(["-c", "umask 077; exec \"$0\" --json --cache read --shell 'echo said'"])
@@ -74,7 +74,7 @@ fn a_miss_is_told_by_what_differs() {
 }
 
 #[test]
-fn a_program_on_the_path_that_changed_is_a_miss() {
+fn a_changed_program_on_the_path_is_a_miss() {
     let env = TestEnv::with_project();
     let tools = env.at("tools/bin");
     std::fs::create_dir_all(&tools).unwrap();
@@ -97,7 +97,7 @@ fn a_program_on_the_path_that_changed_is_a_miss() {
 }
 
 #[test]
-fn what_another_time_might_be_another_result_is_not_remembered() {
+fn results_that_could_differ_next_time_are_not_cached() {
     let env = TestEnv::with_project();
     env.put(".avfsignore", b"*.tmp\n");
     let shared = Shared::new(&env);
@@ -128,15 +128,15 @@ fn what_another_time_might_be_another_result_is_not_remembered() {
         let answer = env.answer(env.command(&words).env("TOKEN", "hush-hush")).envelope();
         let result = &answer["result"];
         assert_eq!(result["remembered"], json!(false), "{answer}");
-        let told = codes(&result["cache"]["not_remembered"]);
-        assert!(told.iter().any(|told| told == code), "{code}: {told:?}: {answer}");
-        // The journal knows why.
+        let reasons = codes(&result["cache"]["not_remembered"]);
+        assert!(reasons.iter().any(|reasons| reasons == code), "{code}: {reasons:?}: {answer}");
+        // The journal records the reason.
         let id = format!("run:{}", result["run_id"].as_str().unwrap());
         let explained = env.avfs_result(&["cache", "explain", &id]);
-        assert_eq!((codes(&explained["not_remembered"]), &explained["outcome"]), (told, &json!("miss")));
+        assert_eq!((codes(&explained["not_remembered"]), &explained["outcome"]), (reasons, &json!("miss")));
     }
     assert_eq!(env.avfs_result(&["cache", "list"])["results"], json!([]));
-    // Whatever exit code a command has that ended by itself is remembered.
+    // Every exit code of a command that exits normally is cached.
     for code in [0, 1, 77, 255] {
         let line = format!("exit {code}");
         remembered(&env, &line);
@@ -146,7 +146,7 @@ fn what_another_time_might_be_another_result_is_not_remembered() {
 }
 
 #[test]
-fn what_is_declared_is_remembered() {
+fn commands_with_declared_inputs_are_cached() {
     let env = TestEnv::with_project();
     let dir = env.at("shown");
     std::fs::create_dir(&dir).unwrap();
@@ -159,7 +159,7 @@ fn what_is_declared_is_remembered() {
     assert_eq!(run(&["--ro", shown, "--input", shown])["result"]["cached"], json!(true));
     std::fs::write(dir.join("a"), "2\n").unwrap();
     assert_eq!(run(&["--ro", shown, "--input", shown])["result"]["stdout"], json!("2\n"));
-    // Whoever vouches for it gets what was remembered.
+    // With --pure the caller vouches for the command and gets the cached result.
     assert_eq!(run(&["--ro", shown, "--pure"])["result"]["remembered"], json!(true));
     std::fs::write(dir.join("a"), "3\n").unwrap();
     let stale = run(&["--ro", shown, "--pure"]);
@@ -170,7 +170,7 @@ fn what_is_declared_is_remembered() {
     );
     let net = env.json(&["--cache", "write", "--net", "host", "--pure"], "true");
     assert_eq!(net["result"]["remembered"], json!(true), "{net}");
-    // Directories that persist are no input that could be declared.
+    // Directories that persist between runs cannot be declared as inputs.
     let config = "[cache]\ndirs = ['target']\n";
     std::fs::write(env.at("config/avfs/avfs.toml"), config).unwrap();
     let cached = env.json(&["--cache", "write"], "true");
@@ -179,7 +179,7 @@ fn what_is_declared_is_remembered() {
 }
 
 #[test]
-fn a_command_that_was_sent_a_signal_is_not_remembered() {
+fn a_command_that_received_a_signal_is_not_cached() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let line = "trap 'exit 0' USR1; : > $S/ready; while :; do sleep 0.02; done";
@@ -191,7 +191,7 @@ fn a_command_that_was_sent_a_signal_is_not_remembered() {
 }
 
 #[test]
-fn what_passed_for_looking_and_wrote_is_not_remembered() {
+fn a_command_wrongly_classified_read_only_is_not_cached() {
     let env = TestEnv::with_project();
     env.policy("");
     env.put("bin/ls", b"#!/bin/sh\necho gotcha > README.md\n");
@@ -207,7 +207,7 @@ fn what_passed_for_looking_and_wrote_is_not_remembered() {
 }
 
 #[test]
-fn an_explanation_writes_nothing() {
+fn cache_explain_writes_nothing() {
     let env = TestEnv::with_project();
     let first = remembered(&env, "echo new > made");
     let id = first["result"]["run_id"].as_str().unwrap();
@@ -240,7 +240,7 @@ fn an_explanation_writes_nothing() {
     assert_eq!(codes(&on_fork.envelope()["result"]["missed"]), ["differs.base"]);
     assert_eq!(rows(&env), before);
     assert!(!env.avfs(&["fork", "list"]).text().contains("unmade"));
-    // A run that never asked.
+    // A run that did not use the cache.
     let plain = env.json(&[], "true");
     let told = env.avfs_result(&[
         "cache",
@@ -251,7 +251,7 @@ fn an_explanation_writes_nothing() {
 }
 
 #[test]
-fn bad_input_is_named() {
+fn invalid_cache_options_are_reported() {
     let env = TestEnv::with_project();
     let code = |words: &[&str], exit: i32| {
         let mut all = vec!["--json"];
@@ -270,7 +270,7 @@ fn bad_input_is_named() {
     );
     env.avfs(&["--json", "cache", "explain", "run:ffff"]).expect(1);
     env.avfs(&["cache", "explain"]).expect(2);
-    // A request file may ask for it too.
+    // A request file can set the same options.
     env.put(
         "request.json",
         br#"{"command": "echo said", "cache_mode": "write", "inputs": ["README.md"], "pure": true}"#,
