@@ -1,5 +1,5 @@
-//! What a command is refused by seccomp, Landlock and the kernel's settings, what it is told of it, and that ordinary
-//! programs do not notice.
+//! Calls that seccomp, Landlock and kernel settings refuse, how refusals are reported, and that ordinary programs are
+//! not affected.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::env::{PATH, Running, TestEnv, runner, wait_for};
 use crate::shared::{Shared, start_held};
 use crate::support;
 
-/// Calls of the C library, each printed with its errno: 0 where it succeeded.
+/// Calls of the C library, each printed with its errno; 0 if it succeeded.
 const CALLS: &str = r"
 import ctypes, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -45,7 +45,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn the_envelope_says_what_the_kernel_says() {
+fn the_enforcement_in_the_envelope_matches_the_kernel() {
     let env = TestEnv::with_project();
     for (options, profile) in [
         (&[][..], "default"),
@@ -64,14 +64,14 @@ fn the_envelope_says_what_the_kernel_says() {
         let mode = if profile == "off" { "0" } else { "2" };
         assert_eq!(field("Seccomp").as_deref(), Some(mode), "{status}");
         assert_eq!(field("NoNewPrivs").as_deref(), Some("1"));
-        // Root keeps CAP_SETFCAP where it may make user namespaces.
+        // Root keeps CAP_SETFCAP if it may create user namespaces.
         let kept = is_root() && options.contains(&"--allow-userns");
         for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
             let one = kept && ["CapPrm", "CapEff", "CapBnd"].contains(&set);
             let expected = if one { "0000000080000000" } else { "0000000000000000" };
             assert_eq!(field(set).as_deref(), Some(expected), "{set}");
         }
-        // Nothing of Landlock is in the status; its scope shows.
+        // The status does not show Landlock; its signal scope can be observed.
         let abi = enforcement["landlock"]["abi"].as_u64();
         assert_eq!(field("Signalled").is_none(), abi.is_some_and(|abi| abi >= 6), "{envelope}");
         let nested = options.contains(&"--allow-userns");
@@ -80,7 +80,7 @@ fn the_envelope_says_what_the_kernel_says() {
 }
 
 #[test]
-fn what_is_refused_is_told_by_name_and_number() {
+fn refused_calls_are_reported_with_name_and_count() {
     let env = TestEnv::with_project();
     let program = "
 for _ in range(3): call('mount', b'none', b'/tmp', b'tmpfs', 0, None)
@@ -108,7 +108,7 @@ call('unshare', 0x400)
                     see: avfs doctor --explain-denials";
         assert_eq!(note["text"], json!(text));
     }
-    // The same calls where there is no filter: whatever the kernel says, nobody counts.
+    // The same calls without a filter: the kernel answers, and nothing is counted.
     let envelope =
         python(&env, &["--seccomp", "off"], "call('ptrace', 0, 0, 0, 0)\ncall('socket', 30, 1, 0)");
     assert!(stdout(&envelope).starts_with("ptrace 0\n"), "{envelope}");
@@ -128,7 +128,7 @@ fn strict_refuses_more_than_default() {
 }
 
 #[test]
-fn a_flood_of_refused_calls_keeps_nobody_from_ending_it() {
+fn a_command_that_floods_the_filter_with_refused_calls_can_be_terminated() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let program = "
@@ -161,7 +161,7 @@ while True:
     assert!(counted.len() == 1 && counted[0].0 == "mount" && counted[0].1 >= 100, "{counted:?}");
     std::fs::remove_dir_all(shared.text()).unwrap();
     std::fs::create_dir(shared.text()).unwrap();
-    // The time begins when all of them wait for the answer to their first call.
+    // The timeout starts when all processes wait for the answer to their first call.
     let (running, pauses) = start_held(&env, &mut command(&["--timeout", "100ms"], "0"), "executing");
     wait_for_all();
     pauses.release("executing");
@@ -171,10 +171,10 @@ while True:
 }
 
 #[test]
-fn user_namespaces_are_refused_twice_and_allowed_on_request() {
+fn user_namespaces_are_refused_by_two_mechanisms_and_allowed_on_request() {
     let env = TestEnv::with_project();
     let program = "call('unshare', 0x10000000)";
-    // 1: the filter; 28: the kernel's setting.
+    // 1 (EPERM): the filter; 28 (ENOSPC): the kernel setting.
     for (options, expected) in [
         (&[][..], "unshare 1\n"),
         (&["--seccomp", "off"], "unshare 28\n"),
@@ -187,7 +187,7 @@ fn user_namespaces_are_refused_twice_and_allowed_on_request() {
     let setting = "cat /proc/sys/user/max_user_namespaces; echo 9 > /proc/sys/user/max_user_namespaces";
     let answer = env.shell(&[], setting);
     assert!(answer.text() == "0\n" && answer.code != Some(0), "{answer:?}");
-    // A sandbox in the sandbox. For root the kernel wants a capability that the sandbox has not got.
+    // A sandbox in the sandbox. For root the kernel requires a capability that the sandbox does not have.
     if !is_root() {
         let line = "unshare -Urm sh -c 'mount -t tmpfs none /tmp && touch /tmp/x && echo nested'";
         assert_eq!(env.ok(&["--allow-userns"], line), "nested\n");
@@ -197,7 +197,7 @@ fn user_namespaces_are_refused_twice_and_allowed_on_request() {
 }
 
 #[test]
-fn sockets_of_the_host_are_out_of_reach_where_they_are_in_sight() {
+fn visible_unix_sockets_of_the_host_cannot_be_connected_to() {
     let env = TestEnv::with_project();
     let services = env.at("services");
     std::fs::create_dir(&services).unwrap();
@@ -215,19 +215,19 @@ print('rest')
 ",
         path = path.to_str().unwrap()
     );
-    // The tests' own directory may be one that is private inside.
+    // The test directory may be under a path that is private in the sandbox.
     let host = ["--profile", "host", "--ro", path.to_str().unwrap()];
     assert_eq!(stdout(&python(&env, &host, &program)), "97\nrest\n");
     for relaxed in [["--seccomp", "off"], ["--net", "host"]] {
         let envelope = python(&env, &[&host[..], &relaxed].concat(), &program);
         assert_eq!(stdout(&envelope), "connected\nrest\n", "{envelope}");
     }
-    // In a view of its own there is nothing to reach, and sockets are of use.
+    // With the profile `strict` the socket does not exist, and Unix sockets can be used.
     assert_eq!(stdout(&python(&env, &[], &program)), "2\nrest\n");
 }
 
 #[test]
-fn landlock_lets_everything_through_that_a_workspace_is_for() {
+fn landlock_allows_everything_a_workspace_is_used_for() {
     let env = TestEnv::with_project();
     let program = "
 import tempfile
@@ -262,14 +262,14 @@ print('all')
         assert_eq!(stdout(&envelope), "all\n", "{envelope}");
         assert!(envelope["enforcement"]["landlock"]["abi"].as_u64().unwrap() >= 2);
     }
-    // Read-only means the workspace too.
+    // With --readonly the workspace is read-only too.
     let answer = env.shell(&["--readonly", "--landlock", "required"], "echo x > README.md");
     assert_ne!(answer.code, Some(0));
     assert_eq!(env.ok(&["--readonly"], "cat README.md"), "hello\n");
 }
 
 #[test]
-fn what_is_shown_to_be_written_can_be_written() {
+fn paths_given_with_rw_can_be_written() {
     let env = TestEnv::with_project();
     let (dir, file) = (env.at("shared"), env.at("single"));
     std::fs::create_dir(&dir).unwrap();
@@ -282,7 +282,7 @@ fn what_is_shown_to_be_written_can_be_written() {
 }
 
 #[test]
-fn streams_can_be_opened_again_by_the_names_that_scripts_use() {
+fn standard_streams_can_be_reopened_by_their_names_in_dev() {
     let env = TestEnv::with_project();
     let shell = |line: &str| {
         let mut command = env.clean(Path::new("/bin/sh"));
@@ -297,7 +297,7 @@ fn streams_can_be_opened_again_by_the_names_that_scripts_use() {
 }
 
 #[test]
-fn the_first_process_cannot_be_looked_into() {
+fn the_init_process_cannot_be_inspected() {
     let env = TestEnv::with_project();
     let program = "
 def look(what, how):
@@ -350,7 +350,7 @@ fn the_runner_cannot_be_replaced_through_a_writable_directory() {
         assert_eq!(std::fs::read_to_string(&avfs).unwrap(), "the other command", "{rw:?} {answer:?}");
     }
     assert_eq!(std::fs::read_to_string(bin.join("other")).unwrap(), "fine\n");
-    // The control: another file in the same directory goes.
+    // Control: another file in the same directory can be replaced.
     let other = line.replace("avfs-run", "other");
     let mut command = env.clean(&own);
     command.arg("-q").arg("--rw").arg(&tools).args(["--shell", &other]);
@@ -359,7 +359,7 @@ fn the_runner_cannot_be_replaced_through_a_writable_directory() {
 }
 
 #[test]
-fn the_doctor_explains_what_is_refused() {
+fn doctor_explains_refused_calls() {
     let env = TestEnv::with_project();
     let found = env.avfs_result(&["doctor", "--explain-denials"]);
     let denials = found["denials"].as_array().unwrap();
@@ -383,7 +383,7 @@ fn the_doctor_explains_what_is_refused() {
     assert!(env.avfs_result(&["doctor"])["denials"].is_null());
 }
 
-/// Whether it can be tried; the suite's list says which programs may be missing.
+/// Whether the program is installed. If not, reports a skip; `scripts/test` lists the programs that may be missing.
 fn is_there(test: &str, program: &str) -> bool {
     let found = std::env::split_paths(PATH).any(|dir| dir.join(program).exists());
     if !found {
@@ -392,7 +392,7 @@ fn is_there(test: &str, program: &str) -> bool {
     found
 }
 
-/// Runs it under each profile with everything else required; nothing may be refused on the way.
+/// Runs a line with each seccomp profile and with Landlock required; no call may be refused.
 #[track_caller]
 fn works(env: &TestEnv, line: &str, expected: &str) {
     for profile in ["default", "strict"] {
@@ -404,7 +404,7 @@ fn works(env: &TestEnv, line: &str, expected: &str) {
 }
 
 #[test]
-fn shells_and_tools_notice_nothing() {
+fn shells_and_tools_are_not_affected() {
     let env = TestEnv::with_project();
     works(&env, "seq 3 | sort -r | xargs echo; (sleep 0.01 & wait); trap 'echo bye' EXIT", "3 2 1\nbye\n");
     works(
@@ -425,7 +425,7 @@ fn shells_and_tools_notice_nothing() {
 }
 
 #[test]
-fn python_notices_nothing() {
+fn python_is_not_affected() {
     let env = TestEnv::with_project();
     let program = "
 import concurrent.futures, multiprocessing, subprocess, threading, tempfile, asyncio, sqlite3, socket, ssl, hashlib
@@ -445,19 +445,19 @@ if __name__ == '__main__':
 }
 
 #[test]
-fn compilers_notice_nothing() {
+fn compilers_are_not_affected() {
     let env = TestEnv::with_project();
     env.put("hello.c", b"#include <stdio.h>\nint main(void) { puts(\"compiled\"); return 0; }\n");
     env.put("Makefile", b"all: hello\n\t./hello\nhello: hello.o\n\tcc -o $@ $^\n");
-    const NAME: &str = "compilers_notice_nothing";
+    const NAME: &str = "compilers_are_not_affected";
     if is_there(NAME, "gcc") && is_there(NAME, "make") {
         works(&env, "make -s -j2", "compiled\n");
     }
 }
 
 #[test]
-fn other_runtimes_notice_nothing() {
-    const NAME: &str = "other_runtimes_notice_nothing";
+fn other_runtimes_are_not_affected() {
+    const NAME: &str = "other_runtimes_are_not_affected";
     let env = TestEnv::with_project();
     if is_there(NAME, "node") {
         let program = "const {Worker}=require('worker_threads');const cp=require('child_process');\
@@ -472,8 +472,8 @@ fn other_runtimes_notice_nothing() {
 }
 
 #[test]
-fn cargo_notices_nothing() {
-    const NAME: &str = "cargo_notices_nothing";
+fn cargo_is_not_affected() {
+    const NAME: &str = "cargo_is_not_affected";
     let tools = Path::new(env!("CARGO")).parent().unwrap();
     if File::open(env!("CARGO")).is_err() || !tools.join("rustc").exists() {
         return support::skip(NAME, "this user may not run cargo");
@@ -495,7 +495,7 @@ fn cargo_notices_nothing() {
     }
 }
 
-/// What a thread without a capability gets: it and what it starts never have it again.
+/// Calls `answer` in a thread without this capability; neither the thread nor its children can regain it.
 fn without<T: Send>(capability: Capability, answer: impl FnOnce() -> T + Send) -> T {
     let limited = || {
         for set in [CapSet::Bounding, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
@@ -507,10 +507,10 @@ fn without<T: Send>(capability: Capability, answer: impl FnOnce() -> T + Send) -
 }
 
 #[test]
-fn root_of_a_container_runs_with_the_ids_that_it_may_map() {
+fn root_without_setuid_or_setgid_maps_only_its_own_ids() {
     if !is_root() {
         return support::skip(
-            "root_of_a_container_runs_with_the_ids_that_it_may_map",
+            "root_without_setuid_or_setgid_maps_only_its_own_ids",
             "only root has more than one id to map",
         );
     }

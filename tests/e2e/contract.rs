@@ -1,4 +1,4 @@
-//! What scripts rely on: exit codes, words after `--`, and the envelope.
+//! The contract for scripts: exit codes, words after `--`, and the envelope.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -13,13 +13,13 @@ use crate::support::pause::Pauses;
 use crate::support::skip;
 
 #[test]
-fn the_commands_own_code_is_passed_on() {
+fn the_exit_code_of_the_command_is_passed_on() {
     let env = TestEnv::with_project();
     for code in [0, 1, 42, 120, 123, 124, 125, 126, 127, 128, 255] {
         let answer = env.shell(&["--json"], &format!("exit {code}"));
         assert_eq!(answer.code, Some(code), "{answer:?}");
         let envelope = answer.envelope();
-        // The envelope tells a command's own 125 from one of avfs-run.
+        // The envelope distinguishes a 125 of the command from a 125 of avfs-run.
         assert_eq!(envelope["result"]["exit_code"], json!(code));
         assert_eq!(envelope["success"], json!(code == 0));
         assert_eq!((&envelope["state"], &envelope["error"]), (&json!("completed"), &Value::Null));
@@ -27,7 +27,7 @@ fn the_commands_own_code_is_passed_on() {
 }
 
 #[test]
-fn a_signal_is_told_as_128_and_its_number() {
+fn a_signal_is_reported_as_128_plus_its_number() {
     let env = TestEnv::with_project();
     for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11), ("USR1", 10), ("PIPE", 13)] {
         let answer = env.shell(&["--json"], &format!("kill -{name} $$"));
@@ -38,12 +38,12 @@ fn a_signal_is_told_as_128_and_its_number() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_apart() {
+fn commands_that_cannot_be_executed_have_distinct_exit_codes() {
     let env = TestEnv::with_project();
     env.put("plain", b"#!/bin/sh\n");
     env.put("bad-interpreter", b"#!/no/such/interpreter\n");
     env.put("empty-path/x", b"");
-    // An executable for the S/390, and something else that no shell could read.
+    // An executable for the S/390, and a file that no shell can read.
     env.put(
         "foreign",
         &[&b"\x7fELF\x02\x02\x01\0"[..], &[0; 8], b"\0\x02\0\x16\0\0\0\x01", &[0; 40]].concat(),
@@ -74,7 +74,7 @@ fn what_cannot_be_run_is_told_apart() {
         assert!(human.stderr.starts_with("error: ") && human.stderr.contains("\nhint: "), "{human:?}");
         assert_eq!(env.scratches(), [""; 0]);
     }
-    // A file without a first line that says who reads it is the shell's, as execvp(3) has it.
+    // A file without a `#!` line is run by the shell, as in execvp(3).
     env.put("script", b"echo from a script: $1\n");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(env.project().join("script"), executable).unwrap();
@@ -82,7 +82,7 @@ fn what_cannot_be_run_is_told_apart() {
 }
 
 #[test]
-fn its_own_errors_are_125_and_told_in_words_and_in_json() {
+fn errors_of_the_runner_exit_with_125_and_are_printed_as_text_or_json() {
     let env = TestEnv::with_project();
     for words in [
         &["--fork", "a b", "--", "true"][..],
@@ -105,7 +105,7 @@ fn its_own_errors_are_125_and_told_in_words_and_in_json() {
         let mut with_json = vec!["--json"];
         with_json.extend(words);
         let answer = env.run(&with_json).expect(125);
-        // What clap refuses is refused before anything is known about how to answer.
+        // clap rejects some values before the output format is known.
         if answer.stdout.is_empty() {
             assert!(answer.stderr.starts_with("error: invalid value"), "{words:?}: {answer:?}");
             continue;
@@ -130,19 +130,19 @@ fn its_own_errors_are_125_and_told_in_words_and_in_json() {
 }
 
 #[test]
-fn words_after_two_dashes_are_the_commands_own() {
+fn words_after_two_dashes_belong_to_the_command() {
     let env = TestEnv::with_project();
     let answer = env.run(&["--", "printf", "[%s]", "--json", "--fork", "-x", "", "a b", "$HOME", "*"]);
     assert_eq!(answer.expect(0).text(), "[--json][--fork][-x][][a b][$HOME][*]");
-    // Without the dashes the first word that is no option begins the command.
+    // Without the dashes the first word that is not an option starts the command.
     assert_eq!(env.run(&["echo", "--json"]).expect(0).text(), "--json\n");
     assert_eq!(env.run(&["--", "--help"]).code, Some(127));
-    // A line goes to a shell as it is.
+    // A line is passed to the shell unchanged.
     assert_eq!(env.ok(&[], "echo \"$0 $#\" | tr a-z A-Z && echo two"), "/BIN/SH 0\ntwo\n");
 }
 
 #[test]
-fn bytes_that_are_no_text_reach_the_command() {
+fn arguments_that_are_not_utf8_reach_the_command_unchanged() {
     use std::os::unix::ffi::OsStrExt;
     let env = TestEnv::with_project();
     let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe\n\x01");
@@ -156,7 +156,7 @@ fn bytes_that_are_no_text_reach_the_command() {
 }
 
 #[test]
-fn the_envelope_tells_what_was_done() {
+fn the_envelope_describes_the_run() {
     let env = TestEnv::with_project();
     let line = "echo out; echo err >&2; echo new > new; echo more >> README.md; rm src/data.bin; chmod 600 src/main.rs";
     let envelope = env.json(&["--timeout", "1h"], line);
@@ -192,7 +192,7 @@ fn the_envelope_tells_what_was_done() {
 }
 
 #[test]
-fn the_envelope_can_go_to_a_descriptor_beside_the_output() {
+fn the_envelope_can_be_written_to_a_separate_descriptor() {
     let env = TestEnv::with_project();
     let file = env.at("envelope");
     let mut command = env.clean(std::path::Path::new("/bin/sh"));
@@ -201,7 +201,7 @@ fn the_envelope_can_go_to_a_descriptor_beside_the_output() {
     let answer = env.answer(&mut command).expect(2);
     assert_eq!(answer.text(), "out\n");
     let envelope: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    // It streamed, so there is nothing to keep.
+    // The output was streamed, so the envelope does not contain it.
     assert_eq!((&envelope["result"]["stdout"], &envelope["result"]["exit_code"]), (&json!(""), &json!(2)));
     for fd in ["99", "-1", "x"] {
         env.run(&["--json-fd", fd, "--", "true"]).expect(125);
@@ -211,9 +211,9 @@ fn the_envelope_can_go_to_a_descriptor_beside_the_output() {
     env.answer(&mut command).expect(125);
 }
 
-/// avfs-run makes its own files usable whatever the mask is; the command has it as it is.
+/// avfs-run makes its own files usable under any umask; the command inherits the umask unchanged.
 #[test]
-fn the_command_has_the_mask_of_its_caller() {
+fn the_command_inherits_the_umask_of_its_caller() {
     let env = TestEnv::with_project();
     let mut command = env.clean(std::path::Path::new("/bin/sh"));
     command
@@ -228,12 +228,12 @@ fn the_command_has_the_mask_of_its_caller() {
 #[test]
 fn a_directory_is_shown_without_a_size() {
     let env = TestEnv::with_project();
-    let told = env.shell(&[], "mkdir d; echo x > d/x").expect(0).stderr;
-    assert!(told.contains("A d/\n") && told.contains("A d/x (2 B)\n"), "{told}");
+    let summary = env.shell(&[], "mkdir d; echo x > d/x").expect(0).stderr;
+    assert!(summary.contains("A d/\n") && summary.contains("A d/x (2 B)\n"), "{summary}");
 }
 
 #[test]
-fn quiet_silences_the_summary_and_nothing_else() {
+fn quiet_silences_only_the_summary() {
     let env = TestEnv::with_project();
     let loud = env.shell(&[], "echo x > x; echo err >&2").expect(0);
     assert!(loud.stderr.starts_with("err\n"), "{loud:?}");
@@ -242,7 +242,7 @@ fn quiet_silences_the_summary_and_nothing_else() {
     }
     let quiet = env.shell(&["--quiet"], "echo x > x; echo err >&2").expect(0);
     assert_eq!(quiet.stderr, "err\n");
-    // Nothing changed, nothing to say.
+    // Nothing changed, so nothing is printed.
     assert_eq!(env.shell(&[], "true").expect(0).stderr, "");
 }
 
@@ -263,9 +263,9 @@ fn a_new_vault_is_announced() {
 }
 
 #[test]
-fn first_runs_at_the_same_time_share_the_new_vault() {
+fn concurrent_first_runs_share_the_new_vault() {
     let env = TestEnv::new();
-    // Each has found no vault: one is about to finish it, the others are about to wait for it.
+    // No run has found a vault: one is about to finish creating it, the others are about to wait for it.
     let points = ["commit", "lock-wait", "lock-wait", "lock-wait"];
     let start = |(n, point): (usize, &&str)| {
         start_held(&env, &mut env.command(&["--", "touch", &format!("f{n}")]), point)
@@ -281,9 +281,9 @@ fn first_runs_at_the_same_time_share_the_new_vault() {
 }
 
 #[test]
-fn a_command_whose_run_cannot_be_kept_is_not_begun() {
+fn a_command_is_not_started_if_its_run_cannot_be_stored() {
     if support::is_root() {
-        return skip("contract::a_command_whose_run_cannot_be_kept_is_not_begun", "root ignores modes");
+        return skip("contract::a_command_is_not_started_if_its_run_cannot_be_stored", "root ignores modes");
     }
     let env = TestEnv::with_project();
     let may = |mode| std::fs::set_permissions(env.vault_file(), Permissions::from_mode(mode)).unwrap();
@@ -299,9 +299,9 @@ fn a_command_whose_run_cannot_be_kept_is_not_begun() {
 }
 
 #[test]
-fn a_full_pipe_or_a_closed_one_is_the_readers_business() {
+fn a_closed_output_pipe_does_not_affect_the_run() {
     let env = TestEnv::with_project();
-    // Whoever reads the envelope may leave early; avfs-run says so by its code, and the run is kept.
+    // The reader of the output may exit early; the run is kept.
     let mut child =
         env.command(&["--shell", "yes; echo kept > kept"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -312,7 +312,7 @@ fn a_full_pipe_or_a_closed_one_is_the_readers_business() {
 }
 
 #[test]
-fn the_doctor_passes_on_why_it_cannot_look() {
+fn doctor_reports_why_it_cannot_check() {
     let env = TestEnv::with_project();
     let mut command = env.clean(&crate::env::avfs());
     command.arg("doctor").env_remove("HOME").env_remove("XDG_CACHE_HOME");
@@ -322,7 +322,7 @@ fn the_doctor_passes_on_why_it_cannot_look() {
 }
 
 #[test]
-fn the_doctor_finds_what_a_run_needs() {
+fn doctor_finds_everything_a_run_needs() {
     let env = TestEnv::with_project();
     let found = env.avfs_result(&["doctor"]);
     assert_eq!(found["ready"], json!(true), "{found}");
@@ -331,23 +331,23 @@ fn the_doctor_finds_what_a_run_needs() {
         checks.iter().filter(|check| check["name"].as_str().unwrap().starts_with("overlay")).collect();
     assert_eq!(overlay.len(), 2);
     assert!(overlay.iter().any(|check| check["ok"] == json!(true)), "{found}");
-    // Nothing is left of what was tried.
+    // The checks leave nothing behind.
     let left = std::fs::read_dir(env.at("cache").join("avfs")).unwrap();
     assert!(left.flatten().all(|entry| !entry.file_name().to_string_lossy().starts_with("doctor")));
 }
 
 #[test]
-fn a_dry_run_says_what_it_would_do_and_does_nothing() {
+fn a_dry_run_prints_its_plan_and_changes_nothing() {
     let env = TestEnv::new();
     env.put("README.md", b"hello\n");
     let planned = env.run(&["--dry-run", "--json", "--", "touch", "made"]).expect(0).envelope();
     assert_eq!((&planned["state"], &planned["result"]), (&json!("planned"), &Value::Null), "{planned}");
     assert_eq!(planned["enforcement"]["base"], json!("live"));
-    assert!(!env.vault_file().exists(), "a dry run made a vault");
+    assert!(!env.vault_file().exists(), "a dry run created a vault");
 }
 
 #[test]
-fn a_directory_cannot_open_its_own_sandbox() {
+fn a_project_cannot_weaken_its_own_sandbox() {
     let env = TestEnv::with_project();
     env.put(".avfs/avfs.toml", b"[run]\nnet = \"host\"\nprofile = \"host\"\nenv = [\"TOKEN\"]\n");
     let envelope = env.json(&[], "true");
@@ -359,7 +359,7 @@ fn a_directory_cannot_open_its_own_sandbox() {
 }
 
 #[test]
-fn a_variable_wins_over_files_and_an_option_over_both() {
+fn a_variable_overrides_files_and_an_option_overrides_both() {
     let env = TestEnv::with_project();
     env.put(".avfs/avfs.toml", b"[run]\ntimeout = \"5s\"\n");
     let timeout = |options: &[&str], variable: Option<&str>| {
@@ -377,7 +377,7 @@ fn a_variable_wins_over_files_and_an_option_over_both() {
 }
 
 #[test]
-fn files_that_are_never_versioned_make_no_version() {
+fn changes_to_ignored_files_alone_create_no_version() {
     let env = TestEnv::with_project();
     env.put(".avfsignore", b"*.log\n");
     let envelope = env.json(&[], "echo x > build.log; cat build.log");
@@ -386,15 +386,16 @@ fn files_that_are_never_versioned_make_no_version() {
 }
 
 #[test]
-fn usage_that_is_wrong_has_an_envelope_too() {
+fn usage_errors_have_an_envelope_too() {
     let env = TestEnv::with_project();
     let envelope = env.run(&["--json", "--nonsense", "--", "true"]).expect(125).envelope();
     assert_eq!((&envelope["error"]["code"], &envelope["request"]), (&json!("usage"), &Value::Null));
 }
 
-/// The limit of the shell is the command's too, with the signal that belongs to it; avfs-run lives to tell.
+/// The file size limit of the shell applies to the command too, with its signal (SIGXFSZ); avfs-run survives and
+/// reports it.
 #[test]
-fn a_limit_on_the_size_of_files_does_not_end_it_without_a_word() {
+fn a_file_size_limit_of_the_shell_is_reported() {
     let env = TestEnv::with_project();
     let limited = |words: &[&str]| {
         let mut command = env.clean("sh".as_ref());
@@ -403,7 +404,7 @@ fn a_limit_on_the_size_of_files_does_not_end_it_without_a_word() {
     };
     let killed = limited(&["--discard", "--shell", "exec head -c 3000000 /dev/zero > x"]);
     assert_eq!((killed.code, killed.signal), (Some(128 + 25), None), "{killed:?}");
-    // Each file is small enough; all of them are too much for the vault.
+    // Each file is within the limit; the vault with all of them is not.
     let script = "for i in $(seq 30); do head -c 90000 /dev/urandom > x$i; done";
     let failed = limited(&["--shell", script]).expect(123);
     assert!(failed.stderr.contains("hint: finish it with: avfs recover"), "{failed:?}");
@@ -412,14 +413,14 @@ fn a_limit_on_the_size_of_files_does_not_end_it_without_a_word() {
 }
 
 #[test]
-fn there_is_a_manual_page_with_examples() {
+fn the_manual_page_has_examples() {
     let env = TestEnv::new();
     let page = env.run(&["--man"]).expect(0).text();
     assert!(page.contains(".SH NAME") && page.contains(".SH EXAMPLES\n"), "{page}");
 }
 
 #[test]
-fn a_command_that_is_none_gets_the_hint_it_needs() {
+fn an_unknown_command_gets_a_fitting_hint() {
     let env = TestEnv::with_project();
     for (word, hint) in [
         ("ls -la", "--shell 'LINE'"),
@@ -429,28 +430,28 @@ fn a_command_that_is_none_gets_the_hint_it_needs() {
         ("no-such-command", "check the spelling"),
         ("./no-such-file", "check the spelling"),
     ] {
-        let told = env.run(&["--", word]).expect(127);
-        assert!(told.stderr.contains(hint), "{word}: {told:?}");
+        let answer = env.run(&["--", word]).expect(127);
+        assert!(answer.stderr.contains(hint), "{word}: {answer:?}");
     }
-    // A program that is there outside is another matter.
+    // A program that exists outside of the sandbox gets a different hint.
     env.put("../outside", b"#!/bin/sh\n");
     let outside = env.at("outside");
-    let told = env.run(&["--", outside.to_str().unwrap()]).expect(127);
-    assert!(told.stderr.contains("--ro PATH"), "{told:?}");
+    let answer = env.run(&["--", outside.to_str().unwrap()]).expect(127);
+    assert!(answer.stderr.contains("--ro PATH"), "{answer:?}");
 }
 
 #[test]
-fn little_memory_is_taken_for_a_missing_unit() {
+fn a_tiny_memory_limit_suggests_a_missing_unit() {
     let env = TestEnv::with_project();
-    let told = env.shell(&["--json", "--memory", "512"], "true").expect(125).envelope();
-    assert_eq!(told["error"]["code"], json!("request.little_memory"));
-    assert!(told["error"]["hint"].as_str().unwrap().contains("did you mean 512MiB?"), "{told}");
+    let refused = env.shell(&["--json", "--memory", "512"], "true").expect(125).envelope();
+    assert_eq!(refused["error"]["code"], json!("request.little_memory"));
+    assert!(refused["error"]["hint"].as_str().unwrap().contains("did you mean 512MiB?"), "{refused}");
     let mut set = env.command(&["--shell", "true"]);
     env.answer(set.env("AVFS_RUN_MEMORY", "64")).expect(125);
 }
 
 #[test]
-fn make_is_told_why_its_clock_is_behind() {
+fn make_with_a_fixed_clock_gets_a_clock_skew_note() {
     let env = TestEnv::with_project();
     let codes = |options: &[&str], line: &str| {
         let envelope = env.json(options, line);
@@ -464,7 +465,7 @@ fn make_is_told_why_its_clock_is_behind() {
 }
 
 #[test]
-fn a_run_inside_of_a_run_names_what_lets_it() {
+fn a_nested_run_names_the_option_it_needs() {
     let env = TestEnv::with_project();
     let runner = crate::env::runner();
     let dir = runner.parent().unwrap().to_str().unwrap();

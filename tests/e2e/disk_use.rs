@@ -1,5 +1,5 @@
-//! The cache stays within its limit without anybody's care, what is in use or can be recovered stays, and people see
-//! where their disk went.
+//! The cache stays within its limit automatically, entries that are in use or recoverable are kept, and users can see
+//! their disk usage.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ fn settings(env: &TestEnv, text: &str) {
     std::fs::write(env.at("config/avfs/avfs.toml"), text).unwrap();
 }
 
-/// Makes the next run look at the whole cache.
+/// Makes the next run check the whole cache.
 fn long_ago(env: &TestEnv) {
     let checked = std::fs::File::open(env.at("cache/avfs/checked")).unwrap();
     checked.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
@@ -34,7 +34,7 @@ fn shelf(env: &TestEnv, name: &str) -> Vec<PathBuf> {
     listing.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// A chain whose items write half a megabyte each, over what others have written.
+/// A chain whose items each write half a megabyte over files of earlier items.
 fn chain(env: &TestEnv, name: &str) -> PathBuf {
     let line = |n: usize| format!("head -c 500000 /dev/urandom > file-{}\n", n % 3);
     let lines: String = (0..24).map(line).collect();
@@ -42,20 +42,20 @@ fn chain(env: &TestEnv, name: &str) -> PathBuf {
 }
 
 #[test]
-fn many_runs_leave_no_more_in_the_cache_than_its_limit() {
+fn the_cache_stays_within_its_limit_over_many_runs() {
     const MAX: u64 = 6 << 20;
     let env = TestEnv::with_project();
     settings(&env, "cache.max = 'none'");
     good(&env, &chain(&env, "unbounded.txt"), &[]);
-    assert!(cache_bytes(&env) > MAX, "without a limit it grows: {}", cache_bytes(&env));
-    // The limit holds from the next run that writes to the cache.
+    assert!(cache_bytes(&env) > MAX, "without a limit the cache grows: {}", cache_bytes(&env));
+    // The limit applies from the next run that writes to the cache.
     settings(&env, &format!("cache.max = {MAX}"));
     let came = good(&env, &chain(&env, "bounded.txt"), &[]);
     let du = env.avfs_result(&["du"]);
     assert!(du["cache"]["bytes"].as_u64().unwrap() <= MAX, "{du}");
     assert_eq!(du["cache"]["max_bytes"], json!(MAX));
-    assert!(du["cache"]["layers"]["count"].as_u64().unwrap() > 0, "not everything goes: {du}");
-    // What was evicted is made again from the vault.
+    assert!(du["cache"]["layers"]["count"].as_u64().unwrap() > 0, "some layers are kept: {du}");
+    // Evicted entries are rebuilt from the vault.
     let fork = came.result()["fork"].as_str().unwrap().to_owned();
     let (first, last) = (came.text("1", "version").to_owned(), came.text("24", "version").to_owned());
     assert_eq!(env.ok(&["--from", &first], "ls | grep -c file-"), "1\n");
@@ -67,10 +67,10 @@ fn many_runs_leave_no_more_in_the_cache_than_its_limit() {
 }
 
 #[test]
-fn a_run_that_writes_nothing_to_the_cache_does_not_look_at_it() {
+fn a_run_that_writes_nothing_to_the_cache_does_not_check_it() {
     let env = TestEnv::with_project();
     env.ok(&[], "true");
-    // A leftover stays until somebody looks, which is at most once an hour.
+    // A leftover stays until the next check, which happens at most once an hour.
     let left = env.at("cache/avfs/base/.new-0");
     std::fs::create_dir_all(&left).unwrap();
     env.ok(&[], "echo x > x");
@@ -81,11 +81,11 @@ fn a_run_that_writes_nothing_to_the_cache_does_not_look_at_it() {
 }
 
 #[test]
-fn what_is_in_use_or_can_be_recovered_is_never_evicted() {
+fn entries_in_use_and_recoverable_scratches_are_never_evicted() {
     let env = TestEnv::with_project();
     env.put("large", &noise(1, 1 << 20));
     settings(&env, "cache.max = '64KiB'\ncache.dirs = ['target']");
-    // A run whose changes the vault does not take: they wait in its scratch.
+    // The vault refuses the changes of this run; they stay in its scratch.
     env.avfs(&["import"]).expect(0);
     env.avfs(&["quota", "set", "--files", "1"]).expect(0);
     env.shell(&["--fork", "lost", "--scratch", "disk"], "head -c 300000 /dev/urandom > kept").expect(123);
@@ -95,7 +95,7 @@ fn what_is_in_use_or_can_be_recovered_is_never_evicted() {
     let line = format!("echo built > target/object; {MEET}; cat large | wc -c; cat target/object");
     let running = shared.start(&env, &["--fork", "held", "--from", "main"], &line);
     let running = shared.wait_for_word(running, "ready");
-    // Its base and its cache directory stay, whoever cleans or evicts.
+    // Neither `clean` nor eviction removes the base and the cache directory of the running command.
     let du = env.avfs_result(&["du"]);
     assert_eq!(du["scratch"]["running"]["count"], json!(1), "{du}");
     assert_eq!(du["scratch"]["recoverable"]["count"], json!(1), "{du}");
@@ -114,8 +114,8 @@ fn what_is_in_use_or_can_be_recovered_is_never_evicted() {
     shared.put("go");
     let answer = running.answer().expect(0);
     assert_eq!(answer.text(), "1048576\nbuilt\n");
-    // Once nobody uses it, it goes; the changes of the lost run are still there.
-    wait_for("the leases", || {
+    // When the run has ended they are removed; the changes of the failed run are kept.
+    wait_for("the leases are released", || {
         env.avfs(&["clean"]).expect(0);
         shelf(&env, "base").is_empty() && shelf(&env, "dirs").is_empty()
     });
@@ -124,13 +124,13 @@ fn what_is_in_use_or_can_be_recovered_is_never_evicted() {
     let recovered = env.avfs_result(&["recover"]);
     assert_eq!(recovered["runs"][0]["action"], json!("captured"), "{recovered}");
     env.avfs(&["cat", "lost", "kept"]).expect(0);
-    // And a cache directory is made again.
+    // A removed cache directory is created again.
     assert_eq!(env.ok(&[], "ls target | wc -l"), "0\n");
     env.assert_sound();
 }
 
 #[test]
-fn cache_directories_count_and_the_least_recently_used_goes() {
+fn cache_directories_count_and_the_least_recently_used_is_evicted() {
     let env = TestEnv::with_project();
     settings(&env, "cache.max = '3MiB'\ncache.dirs = ['target']");
     env.ok(&[], "head -c 1000000 /dev/urandom > target/a");
@@ -139,18 +139,18 @@ fn cache_directories_count_and_the_least_recently_used_goes() {
         &shelf(&env, &format!("dirs/{}", shelf(&env, "dirs")[0].file_name().unwrap().to_str().unwrap()))[0];
     assert_eq!(std::fs::metadata(dir.join("a")).unwrap().len(), 1_000_000);
     env.ok(&[], "head -c 4000000 /dev/urandom > target/b");
-    wait_for("the lease", || {
+    wait_for("the lease is released", || {
         env.ok(&[], "true");
         cache_bytes(&env) < 3 << 20
     });
 }
 
 #[test]
-fn leftovers_of_killed_processes_are_swept() {
+fn leftovers_of_killed_processes_are_removed() {
     let env = TestEnv::with_project();
     crate::support::many_files(&env.project().join("many"), 50);
     env.avfs(&["import"]).expect(0);
-    // Killed while a base is built, and while a base is removed.
+    // Killed while building a base, and while removing one.
     kill_at(&env, &mut env.command(&["--from", "main", "--", "true"]), "publish");
     env.avfs(&["materialize", "main"]).expect(0);
     let mut clean = env.clean(&avfs());
@@ -162,12 +162,12 @@ fn leftovers_of_killed_processes_are_swept() {
     };
     let left = || shelf(&env, "base").iter().filter(|path| is_left(path)).count();
     assert!(left() >= 1, "{:?}", shelf(&env, "base"));
-    assert_eq!(env.scratches().len(), 1, "that of the killed run");
+    assert_eq!(env.scratches().len(), 1, "the scratch of the killed run");
     let du = env.avfs_result(&["du"]);
     assert!(du["cache"]["unfinished"]["count"].as_u64().unwrap() >= 1, "{du}");
     std::fs::write(env.at("cache/avfs/checked"), "").unwrap();
     long_ago(&env);
-    // The next run of whatever vault.
+    // The next run, in any vault.
     let other = env.at("other");
     std::fs::create_dir(&other).unwrap();
     let mut command = env.command(&["--shell", "echo x > x"]);
@@ -177,10 +177,10 @@ fn leftovers_of_killed_processes_are_swept() {
     assert_eq!(env.scratches(), [""; 0]);
 }
 
-/// What the command of a killed run wrote goes with the next sweep, of whatever vault; that it was killed is journaled
-/// by its own vault.
+/// The next sweep, of any vault, removes the files that a killed run wrote; its own vault journals that it was
+/// killed.
 #[test]
-fn what_a_killed_run_wrote_is_freed_before_its_vault_is_used_again() {
+fn files_of_a_killed_run_are_freed_before_its_vault_is_used_again() {
     let env = TestEnv::with_project();
     let line = "head -c 2000000 /dev/urandom > big";
     kill_at(&env, &mut env.command(&["--scratch", "disk", "--shell", line]), "session-Released");
@@ -212,7 +212,7 @@ fn avfs_in(env: &TestEnv, dir: &Path, words: &[&str]) -> Value {
 }
 
 #[test]
-fn a_vault_that_is_deleted_leaves_nothing_in_the_cache() {
+fn a_deleted_vault_leaves_nothing_in_the_cache() {
     let env = TestEnv::with_project();
     env.ok(&["--fork", "mine"], "echo mine > mine");
     let own = (shelf(&env, "base"), shelf(&env, "stat"), shelf(&env, "layer").len());
@@ -221,7 +221,7 @@ fn a_vault_that_is_deleted_leaves_nothing_in_the_cache() {
     let deleted = avfs_in(&env, &dir, &["vault", "delete", "--yes"]);
     assert!(deleted["cache_freed_bytes"].as_u64().unwrap() >= 400_000, "{deleted}");
     assert_eq!((shelf(&env, "base"), shelf(&env, "stat"), shelf(&env, "layer").len()), own);
-    // One whose file is removed by hand goes with the next look at the cache.
+    // If the vault file is removed by hand, the next check of the cache removes its entries.
     let dir = base_of_new_vault(&env, "third");
     assert_eq!(shelf(&env, "base").len(), 2);
     std::fs::remove_dir_all(dir.join(".avfs")).unwrap();
@@ -232,7 +232,7 @@ fn a_vault_that_is_deleted_leaves_nothing_in_the_cache() {
 }
 
 #[test]
-fn changes_of_a_run_whose_vault_is_gone_are_given_up_only_if_asked() {
+fn orphaned_changes_are_removed_only_on_request() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     env.avfs(&["quota", "set", "--files", "1"]).expect(0);
@@ -249,7 +249,7 @@ fn changes_of_a_run_whose_vault_is_gone_are_given_up_only_if_asked() {
 }
 
 #[test]
-fn a_full_cache_disk_makes_room_for_the_next_run() {
+fn entries_are_evicted_if_the_disk_of_the_cache_is_full() {
     let env = TestEnv::with_project();
     env.put("one", &noise(1, 3 << 20));
     // Room for one base with a file of three megabytes and for a scratch, not for two bases.
@@ -265,13 +265,13 @@ fn a_full_cache_disk_makes_room_for_the_next_run() {
 }
 
 #[test]
-fn what_forks_keep_is_shown_and_goes_with_the_vault() {
+fn directories_kept_for_forks_are_listed_and_deleted_with_the_vault() {
     let env = TestEnv::with_project();
     env.ok(&["--fork", "task", "--home", "persistent"], "echo kept > ~/state");
     let kept = |env: &TestEnv| env.avfs_result(&["du"])["cache"]["fork_dirs"].clone();
     assert_eq!(kept(&env)["count"], json!(1));
     assert_ne!(kept(&env)["bytes"], json!(0));
-    // It cannot be made again, so it is not cleaned.
+    // They cannot be recreated, so `clean` keeps them.
     env.avfs(&["clean"]).expect(0);
     assert_eq!(env.ok(&["--fork", "task", "--home", "persistent"], "cat ~/state"), "kept\n");
     env.avfs(&["vault", "delete", "--yes"]).expect(0);

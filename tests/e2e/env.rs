@@ -1,4 +1,4 @@
-//! A home, a project, a cache and the real binaries, with nothing of the tester's own environment.
+//! A home, a project, a cache and the real binaries, isolated from the environment of the tester.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::support::snapshot::Snapshot;
 pub use crate::support::wait::{until, wait_for};
 use crate::support::{Scratch, command_line, slow_disk};
 
-/// Where programs are, inside and outside: the system's own, so that nothing depends on a tester's home.
+/// The PATH inside and outside of the sandbox: only system directories, so that nothing depends on the tester's home.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
 pub fn runner() -> PathBuf {
@@ -23,7 +23,7 @@ pub fn runner() -> PathBuf {
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_avfs-run")), PathBuf::from)
 }
 
-/// The `avfs` command: it belongs to another package, which builds it into the same directory.
+/// The `avfs` command. Another package builds it into the same directory.
 pub fn avfs() -> PathBuf {
     let beside = || runner().with_file_name("avfs");
     let path = std::env::var_os("AVFS_TEST_BIN").map_or_else(beside, PathBuf::from);
@@ -31,11 +31,11 @@ pub fn avfs() -> PathBuf {
     path
 }
 
-/// What a command left behind.
+/// The exit status and the output of a command.
 pub struct Answer {
-    /// The command line, for whoever reads a failure.
+    /// The command line, shown when a test fails.
     pub command: String,
-    /// None if it was killed.
+    /// `None` if the command was killed.
     pub code: Option<i32>,
     pub signal: Option<i32>,
     pub stdout: Vec<u8>,
@@ -58,7 +58,7 @@ impl Answer {
         self
     }
 
-    /// The JSON it printed, which must be what `avfs schema` says of its kind.
+    /// The printed JSON, validated against `avfs schema` for its kind.
     #[track_caller]
     pub fn envelope(&self) -> Value {
         let value = serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Answer {
     }
 }
 
-/// A command that runs, with its output on the way.
+/// A running command whose output is being collected.
 pub struct Running {
     command: String,
     pub child: Child,
@@ -112,7 +112,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for it; a command that hangs is killed, and its test fails.
+    /// Waits for the command. Kills a command that hangs and fails the test.
     #[track_caller]
     pub fn answer(mut self) -> Answer {
         let status = match until(|| self.child.try_wait().unwrap()) {
@@ -122,14 +122,14 @@ impl Running {
                 self.child.wait().unwrap();
                 let (stdout, stderr) = (self.stdout.join().unwrap(), self.stderr.join().unwrap());
                 let seen = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-                panic!("it did not end by itself: {}\nuntil then: {seen}", self.command);
+                panic!("the command did not end: {}\noutput so far: {seen}", self.command);
             }
         };
         Answer::new(self.command, status, self.stdout.join().unwrap(), &self.stderr.join().unwrap())
     }
 }
 
-/// What must be as it was after a run.
+/// The state of the host that a run must not change.
 struct Host {
     project: Snapshot,
     home: Snapshot,
@@ -141,7 +141,7 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// An empty project without a vault. What is tested is the sandbox, so the policy lets everything in.
+    /// An empty project without a vault. The policy allows everything, because the tests are about the sandbox.
     pub fn new() -> Self {
         let scratch = Scratch::new();
         for dir in ["home", "project", "cache", "data", "config/avfs"] {
@@ -152,12 +152,12 @@ impl TestEnv {
         env
     }
 
-    /// Gives the user a policy.
+    /// Writes the user's policy file.
     pub fn policy(&self, text: &str) {
         std::fs::write(self.at("config/avfs/policy.toml"), text).unwrap();
     }
 
-    /// With a vault and a small project.
+    /// A small project with a vault.
     pub fn with_project() -> Self {
         let env = Self::new();
         env.put("README.md", b"hello\n");
@@ -180,7 +180,7 @@ impl TestEnv {
         self.project().join(".avfs/vault.db")
     }
 
-    /// The scratches of runs that live or were left behind.
+    /// The scratches of running commands and those left behind.
     pub fn scratches(&self) -> Vec<String> {
         let Ok(listing) = std::fs::read_dir(self.at("cache/avfs/run")) else { return Vec::new() };
         let mut names: Vec<String> =
@@ -195,7 +195,7 @@ impl TestEnv {
         std::fs::write(path, content).unwrap();
     }
 
-    /// A program in the environment of the tests: nothing of the tester's own.
+    /// A program with a clean environment, isolated from that of the tester.
     pub fn clean(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -225,7 +225,7 @@ impl TestEnv {
         self.avfs(&all).expect(0).envelope()["result"].take()
     }
 
-    /// `avfs-run` with these words, not yet started.
+    /// `avfs-run` with these arguments, not started.
     pub fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
         let mut command = self.clean(&runner());
         command.args(words);
@@ -236,7 +236,7 @@ impl TestEnv {
         Running::start(&mut self.command(words))
     }
 
-    /// Runs it to its end, and fails unless the host's directory and the home are as before.
+    /// Runs a command and fails unless the host directory and the home directory are unchanged.
     #[track_caller]
     pub fn answer(&self, command: &mut Command) -> Answer {
         let before = self.host();
@@ -250,7 +250,7 @@ impl TestEnv {
         self.answer(&mut self.command(words))
     }
 
-    /// A line for a shell, with options before it.
+    /// Runs a shell line with these options.
     #[track_caller]
     pub fn shell(&self, options: &[&str], line: &str) -> Answer {
         let mut words = options.to_vec();
@@ -258,13 +258,13 @@ impl TestEnv {
         self.run(&words)
     }
 
-    /// The stdout of a line that must succeed.
+    /// The stdout of a shell line that must succeed.
     #[track_caller]
     pub fn ok(&self, options: &[&str], line: &str) -> String {
         self.shell(options, line).expect(0).text()
     }
 
-    /// The envelope of a line.
+    /// The envelope of a shell line.
     #[track_caller]
     pub fn json(&self, options: &[&str], line: &str) -> Value {
         let mut words = vec!["--json"];
@@ -272,12 +272,12 @@ impl TestEnv {
         self.shell(&words, line).envelope()
     }
 
-    /// Runs with something to read.
+    /// Runs with `input` on standard input.
     #[track_caller]
     pub fn fed(&self, words: &[&str], input: &[u8]) -> Answer {
         let before = self.host();
         let mut running = Running::start(self.command(words).stdin(Stdio::piped()));
-        // A command that does not read to the end breaks the pipe, which is its right.
+        // A command that does not read all of its input breaks the pipe, which is allowed.
         let _ = running.child.stdin.take().unwrap().write_all(input);
         let answer = running.answer();
         self.assert_untouched(&before);
@@ -299,16 +299,16 @@ impl TestEnv {
             && let (Some(old), Some(new)) =
                 (before.project.facts.get(&b""[..]), after.project.facts.get_mut(&b""[..]))
         {
-            // A new vault is a new entry.
+            // Creating the vault adds an entry to the directory.
             new.mtime = old.mtime;
         }
         let found = snapshot::differences(&before.project, &after.project);
-        assert!(found.is_empty(), "the host's directory was touched: {found:#?}");
+        assert!(found.is_empty(), "the host directory was changed: {found:#?}");
         let found = snapshot::differences(&before.home, &after.home);
-        assert!(found.is_empty(), "the home was touched: {found:#?}");
+        assert!(found.is_empty(), "the home directory was changed: {found:#?}");
     }
 
-    /// A version as a directory, exactly.
+    /// Exports a version to a directory, including set-user-ID bits.
     #[track_caller]
     pub fn export(&self, reference: &str, name: &str) -> PathBuf {
         let dest = self.at(name);
@@ -317,7 +317,7 @@ impl TestEnv {
         dest
     }
 
-    /// What a file of a version holds.
+    /// The content of a file in a version.
     #[track_caller]
     pub fn cat(&self, reference: &str, path: &str) -> String {
         self.avfs(&["cat", reference, path]).expect(0).text()

@@ -1,4 +1,4 @@
-//! Ways around the policy that somebody has found, and that stay closed.
+//! Known ways around the policy, which must stay closed.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::person::{person, person_command};
 use crate::shared::{Shared, start_held};
 use crate::support::pause::Pauses;
 
-/// With the policy that everybody has who wrote none.
+/// A project with the default policy.
 fn fresh() -> TestEnv {
     let env = TestEnv::with_project();
     std::fs::remove_file(env.at("config/avfs/policy.toml")).unwrap();
@@ -23,7 +23,7 @@ fn rule(envelope: &Value) -> &str {
 }
 
 #[test]
-fn a_link_does_not_lead_out_of_what_may_be_written_to() {
+fn a_symlink_does_not_lead_out_of_the_writable_paths() {
     let env = fresh();
     for dir in ["open", "closed"] {
         std::fs::create_dir(env.at(dir)).unwrap();
@@ -41,14 +41,14 @@ fn a_link_does_not_lead_out_of_what_may_be_written_to() {
 }
 
 #[test]
-fn a_secret_by_another_name_is_one() {
+fn a_variable_passed_with_env_counts_as_a_secret() {
     let env = fresh();
     env.policy("[caps]\nsecrets = ['NPM_*']\n");
     for option in ["--secret", "--env"] {
         let envelope = with_token(&env, &["--json", option, "TOKEN", "--", "true"]).expect(122).envelope();
         assert_eq!(rule(&envelope), "caps.secrets", "{option}");
     }
-    // What the request brings itself is nobody's secret, and what the settings let in the owner has let in.
+    // A value in the request itself is not a secret, and the owner of the configuration approves the variables in it.
     with_token(&env, &["--env", "TOKEN=mine", "--", "true"]).expect(0);
     std::fs::write(env.at("config/avfs/avfs.toml"), "run.env = ['TOKEN']\n").unwrap();
     with_token(&env, &["--", "true"]).expect(0);
@@ -59,7 +59,7 @@ fn a_secret_by_another_name_is_one() {
 }
 
 #[test]
-fn a_yes_without_the_secret_is_no_yes_with_it() {
+fn an_approval_without_a_secret_does_not_cover_the_same_request_with_it() {
     let env = fresh();
     let line = ["--shell", "curl http://0.0.0.0:9/ || true"];
     let asked =
@@ -72,7 +72,7 @@ fn a_yes_without_the_secret_is_no_yes_with_it() {
 }
 
 #[test]
-fn a_command_that_will_not_end_has_no_more_time_for_it() {
+fn the_timeout_cap_also_limits_the_grace_period() {
     let env = fresh();
     env.policy("doubt = 'allow_with_checkpoint'\n[caps]\ntimeout = '100ms'\n");
     let shared = Shared::new(&env);
@@ -88,7 +88,7 @@ fn a_command_that_will_not_end_has_no_more_time_for_it() {
 }
 
 #[test]
-fn a_yes_to_the_network_for_good_is_no_yes_to_the_host() {
+fn a_permanent_approval_for_the_network_does_not_cover_the_host() {
     let env = fresh();
     let asked = env.shell(&["--json"], "curl http://0.0.0.0:9/").expect(120).envelope();
     let id = asked["decision"]["approval_id"].as_str().unwrap();
@@ -100,14 +100,14 @@ fn a_yes_to_the_network_for_good_is_no_yes_to_the_host() {
 }
 
 #[test]
-fn whoever_is_asked_sees_the_whole_command() {
+fn the_approval_question_shows_the_whole_command() {
     let env = fresh();
     let tail = format!("echo {} the-end", "x".repeat(100));
     let line = format!("curl http://0.0.0.0:9/ || {tail}");
     let seen =
         person(&env, "wait_for(b'no: '); send(b'n\\n')", &["-q", "--net", "none", "--shell", &line]).text();
     assert!(seen.contains(&tail), "{seen}");
-    // What was typed before the question is no answer to it.
+    // Input typed before the question is not an answer to it.
     let pauses = Pauses::new(&env.at(""));
     pauses.hold("deciding");
     let script = "send(b'y\\n'); wait_for(b'y\\r\\n'); os.remove(os.environ['AVFS_TEST_PAUSE'] + '/hold-deciding'); \
@@ -119,7 +119,7 @@ fn whoever_is_asked_sees_the_whole_command() {
 }
 
 #[test]
-fn every_request_that_waits_is_in_the_journal() {
+fn every_request_that_waits_for_approval_is_journaled() {
     let env = fresh();
     let line = "curl http://0.0.0.0:9/";
     let asked = env.shell(&["--json"], line).expect(120).envelope();
@@ -131,7 +131,7 @@ fn every_request_that_waits_is_in_the_journal() {
 }
 
 #[test]
-fn a_vault_takes_its_policy_along_whatever_leads_to_it() {
+fn a_vault_opened_through_a_symlink_keeps_its_policy() {
     let env = fresh();
     let deny = "[[rule]]\nprefix = ['touch']\naction = 'deny'\n";
     std::fs::write(env.project().join(".avfs/policy.toml"), deny).unwrap();
@@ -139,13 +139,13 @@ fn a_vault_takes_its_policy_along_whatever_leads_to_it() {
     let link = env.at("link.db");
     let run = |line: &str| env.shell(&["--json", "--vault", link.to_str().unwrap()], line);
     run("touch x").expect(122);
-    // And its log and locks: what is written by a link is kept like any other.
+    // Its log and locks too: a run through the symlink is captured like any other.
     assert_eq!(run("echo x > new").expect(0).envelope()["result"]["landing"], json!("advanced"));
     env.assert_sound();
 }
 
 #[test]
-fn what_a_command_made_is_not_thrown_away_unread() {
+fn an_unreadable_scratch_with_changes_is_not_deleted() {
     let env = fresh();
     env.ok(&[], "true");
     let put = |run: &str, files: &[(&str, &str)]| {
@@ -156,7 +156,7 @@ fn what_a_command_made_is_not_thrown_away_unread() {
     put("aaaaaaaaaa", &[("record", "{\"from\": \"another time\"}"), ("outcome", "{}")]);
     put("bbbbbbbbbb", &[("record", "{\"half")]);
     let envelope = env.json(&[], "true");
-    assert_eq!(env.scratches(), ["aaaaaaaaaa"], "one had ended, one had not begun");
+    assert_eq!(env.scratches(), ["aaaaaaaaaa"], "one run had ended, one had not started");
     let note = &envelope["result"]["notes"][0];
     assert_eq!(note["code"], json!("scratch.unreadable"), "{envelope}");
 }
