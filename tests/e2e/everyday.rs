@@ -1,11 +1,12 @@
-//! What people and agents do every day is not asked about: their own loopback, offline installs, questions to the host.
+//! Everyday commands of people and agents need no approval: loopback connections, offline installs, queries about the
+//! host.
 
 use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 use crate::person::{person, person_command};
 
-/// A project under the built-in policy.
+/// A project with the built-in policy.
 fn plain() -> TestEnv {
     let env = TestEnv::with_project();
     env.policy("");
@@ -26,7 +27,7 @@ fn a_server_and_its_client_in_one_run_need_no_network() {
 }
 
 #[test]
-fn a_repository_of_the_workspace_is_fetched_without_a_question() {
+fn fetching_from_a_repository_in_the_workspace_needs_no_approval() {
     let env = plain();
     let line = "git init -q a && git init -q b && cd b && git -c user.name=x -c user.email=x@x commit -q --allow-empty \
                 -m one && cd ../a && git fetch -q ../b && git log --format=%s FETCH_HEAD";
@@ -34,7 +35,7 @@ fn a_repository_of_the_workspace_is_fetched_without_a_question() {
 }
 
 #[test]
-fn only_what_may_leave_the_machine_is_asked_about() {
+fn only_commands_that_may_contact_other_hosts_need_approval() {
     let env = plain();
     for line in ["curl localhost", "npm ci --offline", ".venv/bin/pip install --no-index x", "npx --no tsc"] {
         let decided = decision(&env, line);
@@ -49,13 +50,13 @@ fn only_what_may_leave_the_machine_is_asked_about() {
     ] {
         assert_eq!(decision(&env, line)["rule"], json!("builtin.networked"), "{line}");
     }
-    // A variable of the request can lead elsewhere as well.
+    // A variable in the request can also redirect the connection.
     let words = ["--json", "--dry-run", "--env", "http_proxy=evil.com", "--", "curl", "http://localhost/"];
     assert_eq!(env.run(&words).envelope()["decision"]["rule"], json!("builtin.networked"));
 }
 
 #[test]
-fn questions_to_the_host_are_run_and_changes_denied() {
+fn queries_about_the_host_run_and_changes_to_it_are_denied() {
     let env = plain();
     assert!(env.ok(&["-q"], "mount").contains(" on / type "));
     for line in ["mount -l", "crontab -l", "systemctl status x", "kubectl version --client"] {
@@ -67,7 +68,7 @@ fn questions_to_the_host_are_run_and_changes_denied() {
 }
 
 #[test]
-fn the_rule_that_a_denial_shows_allows_the_command() {
+fn the_rule_suggested_in_a_denial_allows_the_command() {
     let env = plain();
     for words in [
         &["mount", "-t", "tmpfs", "a \"b\" \u{202e}\nc", "/mnt"][..],
@@ -83,7 +84,7 @@ fn the_rule_that_a_denial_shows_allows_the_command() {
         let json = env.run(&[&["--json"], &words[1..]].concat()).envelope();
         assert_eq!(json["decision"]["action"], json!("allow_with_checkpoint"), "{rule}{json}");
     }
-    // It is about this command and no other.
+    // The rule allows only this command.
     env.run(&["-q", "--", "/usr/bin/mount", "x", "y"]).expect(122);
     env.policy("");
     let envelope = env.json(&[], "mount x /mnt");
@@ -91,7 +92,7 @@ fn the_rule_that_a_denial_shows_allows_the_command() {
     assert_eq!(envelope["decision"]["allow_rule"], json!(rule));
     let checked = env.avfs(&["policy", "check", "--", "mount", "x", "/mnt"]).expect(122);
     assert!(checked.stderr.contains(rule), "{checked:?}");
-    // What no rule of the user can allow comes without one.
+    // No rule is suggested if no rule of the user can allow the command.
     assert_eq!(env.json(&[], "mount $X")["decision"]["allow_rule"], Value::Null);
     std::fs::write(
         env.project().join(".avfs/policy.toml"),
@@ -102,7 +103,7 @@ fn the_rule_that_a_denial_shows_allows_the_command() {
 }
 
 #[test]
-fn a_full_screen_program_without_a_terminal_is_refused_at_once() {
+fn a_full_screen_program_without_a_terminal_is_denied_at_once() {
     let env = plain();
     for line in
         ["vim f", "vi", "nano f", "top", "htop", "emacs f", "true; vim f", "watch ls", "timeout 5 vim f"]
@@ -132,15 +133,15 @@ fn a_full_screen_program_without_a_terminal_is_refused_at_once() {
     ] {
         assert_ne!(decision(&env, line)["rule"], json!("builtin.no_terminal"), "{line}");
     }
-    // What reads commands from a pipe goes on to do so.
+    // A program that reads commands from a pipe still runs.
     assert_eq!(env.fed(&["-q", "--", "python3"], b"print(6 * 7)\n").expect(0).text(), "42\n");
-    // A rule of the user's answers for it.
+    // A rule in the user's policy takes precedence.
     env.policy("[[rule]]\nprefix = ['vim']\naction = 'allow'\n");
     assert_eq!(decision(&env, "vim f")["action"], json!("allow"));
 }
 
 #[test]
-fn a_full_screen_program_on_a_terminal_is_run() {
+fn a_full_screen_program_on_a_terminal_runs() {
     let env = plain();
     env.put("nano", b"#!/bin/sh\necho editing $1\n");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -148,7 +149,7 @@ fn a_full_screen_program_on_a_terminal_is_run() {
     env.run(&["--", "./nano", "f"]).expect(122);
     let answer = person(&env, "", &["-q", "--", "./nano", "f"]);
     assert!(answer.text().contains("editing f"), "{answer:?}");
-    // Its output in an envelope is no terminal, whoever sits there.
+    // Output to an envelope is not a terminal, even if the caller has one.
     let answer = person(&env, "", &["--json", "--", "./nano", "f"]);
     assert!(answer.text().contains("policy.no_terminal"), "{answer:?}");
 }

@@ -1,4 +1,4 @@
-//! What a command does to files has the result that it has outside, and nothing that a run only looks like is kept.
+//! Changes to files have the same result as outside of the sandbox, and side effects of a run alone make no version.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -12,7 +12,7 @@ fn notes(answer: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_file_that_was_made_and_removed_again_is_no_change() {
+fn a_file_that_is_created_and_removed_again_is_not_a_change() {
     let env = TestEnv::with_project();
     for options in [&[][..], &["--scratch", "disk"], &["--backend", "copy"], &["--reproducible"]] {
         let line = "echo x > new; mkdir -p src/d; touch src/d/f; rm -r new src/d; : > /tmp/done";
@@ -21,7 +21,7 @@ fn a_file_that_was_made_and_removed_again_is_no_change() {
         assert_eq!(answer["result"]["fork"], json!(null), "{options:?}: {answer}");
         assert_eq!(answer["result"]["version_after"], json!(null), "{options:?}: {answer}");
     }
-    // Controls: a mode, and a time that was set on purpose, are changes; so is a new directory.
+    // Controls: a mode, an explicitly set time and a new directory are changes.
     for line in ["chmod 700 src", "touch -d 2001-01-01 src", "mkdir made"] {
         let answer = env.json(&[], line);
         assert_ne!(answer["result"]["version_after"], json!(null), "{line}: {answer}");
@@ -29,7 +29,7 @@ fn a_file_that_was_made_and_removed_again_is_no_change() {
 }
 
 #[test]
-fn covers_inside_the_workspace_leave_no_directories_in_the_version() {
+fn mount_points_inside_the_workspace_leave_no_directories_in_the_version() {
     let env = TestEnv::with_project();
     let at = |path: &str| env.project().join(path).to_str().unwrap().to_owned();
     let (tmpfs, hide, deep) = (at("a/b/cover"), at("c/d/secret"), at("src/x/y"));
@@ -39,7 +39,7 @@ fn covers_inside_the_workspace_leave_no_directories_in_the_version() {
         assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
         assert_eq!(answer["result"]["version_after"], json!(null), "{more:?}: {answer}");
     }
-    // What the command puts beside a cover is kept, with the directories it needs.
+    // Files that the command creates next to a mount point are kept, with their directories.
     for (more, fork) in [
         (&["--scratch", "memory"][..], "one"),
         (&["--scratch", "disk"], "two"),
@@ -62,7 +62,7 @@ fn covers_inside_the_workspace_leave_no_directories_in_the_version() {
     env.assert_sound();
 }
 
-/// `avfs-run` as an unprivileged user who is in the group 1234 too; the project becomes theirs.
+/// `avfs-run` as an unprivileged user who is a member of the group 1234; the project is given to that user.
 fn as_user(env: &TestEnv, words: &[&str]) -> Value {
     const USER: u32 = 65534;
     let mut waiting = vec![env.at("")];
@@ -78,7 +78,7 @@ fn as_user(env: &TestEnv, words: &[&str]) -> Value {
     Running::start(&mut command).answer().envelope()
 }
 
-/// An access list that lets another user write.
+/// An access control list that allows another user to write.
 const LIST_FOR_ANOTHER: &str = "import os, struct, sys
 rows = [(1, 6, -1), (2, 6, 1234), (4, 4, -1), (16, 6, -1), (32, 4, -1)]
 packed = b''.join(struct.pack('<HHi', *row) for row in rows)
@@ -94,7 +94,7 @@ fn give_list(env: &TestEnv, path: &str, kind: &str) -> bool {
 fn files_of_another_group_can_be_written() {
     const NAME: &str = "files_of_another_group_can_be_written";
     if !support::is_root() {
-        // Nobody else can give a file to a group that is not theirs.
+        // Only root can give a file to a group that the user is not a member of.
         return support::skip(NAME, "only root gives files away");
     }
     let shared = || {
@@ -112,14 +112,14 @@ fn files_of_another_group_can_be_written() {
     let answer = shared().json(&[], line);
     assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
     assert_eq!(answer["enforcement"]["base"], json!("live"), "{answer}");
-    // The same for a user who is in the group: its sandbox can map only the user.
+    // The same for a member of the group, whose sandbox can map only the user's own ids.
     let env = shared();
     let user = as_user(&env, &["--json", "--shell", line]);
     assert_eq!(user["result"]["exit_code"], json!(0), "{user}");
     assert_eq!(user["enforcement"]["base"], json!("materialized"), "{user}");
     let again = as_user(&env, &["--json", "--shell", "echo more >> shared/in"]);
     assert_eq!(again["result"]["exit_code"], json!(0), "{again}");
-    // The control: the directory itself beneath, as the kernel takes it.
+    // Control: with the directory itself as the lower layer the kernel refuses the writes.
     let live = as_user(&env, &["--json", "--base", "live", "--shell", line]);
     assert_ne!(live["result"]["exit_code"], json!(0), "{live}");
 }
@@ -143,8 +143,8 @@ fn files_with_access_lists_can_be_written() {
 }
 
 #[test]
-fn files_that_become_anothers_are_known_from_the_next_run_on() {
-    const NAME: &str = "files_that_become_anothers_are_known_from_the_next_run_on";
+fn files_that_get_an_access_list_are_handled_from_the_next_run_on() {
+    const NAME: &str = "files_that_get_an_access_list_are_handled_from_the_next_run_on";
     if support::is_root() {
         return support::skip(NAME, "root ignores modes");
     }
@@ -160,7 +160,7 @@ fn files_that_become_anothers_are_known_from_the_next_run_on() {
     assert_eq!(answer["enforcement"]["base"], json!("materialized"), "{answer}");
 }
 
-/// Calls that depend on the file system of what is written, and one on overlayfs.
+/// Calls whose result depends on the file system of the upper layer, and one that depends on overlayfs.
 const RARE_CALLS: &str = "import mmap, os, sys
 def tried(name, call):
     try: call(); print(name, 'done')
@@ -172,15 +172,15 @@ with open('src/main.rs', 'r+') as file: file.write('F')
 print('mapped', mapped[:1].decode())";
 
 #[test]
-fn the_documented_ways_around_overlayfs_work() {
+fn the_documented_workarounds_for_overlayfs_work() {
     let env = TestEnv::with_project();
     let called = |options: &[&str]| {
         let words = [options, &["--discard", "--", "python3", "-c", RARE_CALLS]].concat();
         env.run(&words).expect(0).text()
     };
-    // Scratch and project are on one file system, where they are on the disk.
+    // A scratch on disk is on the same file system as the project.
     assert_eq!(called(&["--scratch", "disk"]), "copy done\nmapped f\n");
     assert_eq!(called(&["--backend", "copy"]), "copy done\nmapped F\n");
-    // The control, which the documentation names too.
+    // Control, also documented.
     assert_eq!(called(&["--scratch", "memory"]), "copy Invalid cross-device link\nmapped f\n");
 }

@@ -1,4 +1,4 @@
-//! Commands that misbehave: they do not end, do not listen, do not let go, or take others with them.
+//! Commands that misbehave: they do not end, ignore signals, leave processes behind, or kill others.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use avfs_vault::backend::sqlite::sibling;
 use crate::env::{TestEnv, wait_for};
 use crate::shared::{Shared, alive, marker, points, start_held};
 
-/// Waits for signals without missing one: a shell may look away for a moment.
+/// Waits for signals without missing one, which a shell cannot guarantee.
 const LISTENER: &str = r#"
 import os, signal, sys
 all = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
@@ -29,7 +29,7 @@ sys.exit(7)
 "#;
 
 #[test]
-fn signals_are_passed_on_to_the_command_and_its_group() {
+fn signals_are_forwarded_to_the_command_and_its_process_group() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     for (signal, name) in [
@@ -49,7 +49,7 @@ fn signals_are_passed_on_to_the_command_and_its_group() {
     }
 }
 
-/// A run that had to wait for another writer has a second thread, which signals must not reach.
+/// A run that waited for another writer has a second thread, which must not receive signals.
 #[test]
 fn signals_reach_the_command_after_a_wait_for_the_vault() {
     let env = TestEnv::with_project();
@@ -66,7 +66,7 @@ fn signals_reach_the_command_after_a_wait_for_the_vault() {
 }
 
 #[test]
-fn a_command_that_a_signal_kills_is_told_as_such_and_kept() {
+fn a_command_killed_by_a_signal_is_reported_and_its_changes_are_kept() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let running = shared.start(&env, &["--json"], "echo begun > begun; : > $S/ready; exec sleep 1000");
@@ -78,7 +78,7 @@ fn a_command_that_a_signal_kills_is_told_as_such_and_kept() {
 }
 
 #[test]
-fn a_second_request_to_end_kills() {
+fn a_second_termination_signal_kills_the_command() {
     let env = TestEnv::with_project();
     let marker = marker(&env);
     let shared = Shared::new(&env);
@@ -98,9 +98,9 @@ fn a_second_request_to_end_kills() {
     }
 }
 
-/// Telling what changed may take long, and the changes are kept by then.
+/// Printing the changes may take long, and they are stored by then.
 #[test]
-fn signals_end_a_run_that_is_kept() {
+fn signals_end_a_run_whose_changes_are_stored() {
     let env = TestEnv::with_project();
     let words = ["--scratch", "memory", "--show", "patch", "--shell", "echo new > new"];
     let (running, _pauses) = start_held(&env, &mut env.command(&words), "changes");
@@ -115,14 +115,14 @@ fn signals_end_a_run_that_is_kept() {
     env.assert_sound();
 }
 
-/// Changes in memory exist nowhere else: until they are kept, only KILL ends the run. On a disk a second request to
-/// end does.
+/// Changes in memory exist nowhere else: until they are stored, only SIGKILL ends the run. With a scratch on disk a
+/// second termination signal does.
 #[test]
-fn signals_do_not_end_a_capture() {
+fn signals_do_not_interrupt_a_capture() {
     let (others, requests) = ([Signal::USR1, Signal::USR2], [Signal::HUP, Signal::QUIT]);
     for (scratch, signals, codes) in [
         ("memory", others.to_vec(), [0, 0]),
-        // Once everything is kept, two requests end what is left to do.
+        // Once everything is stored, two termination signals end the remaining work.
         ("memory", [others, requests].concat(), [129, 131]),
         ("disk", others.to_vec(), [0, 0]),
     ] {
@@ -148,7 +148,7 @@ fn signals_do_not_end_a_capture() {
     }
 }
 
-/// Waits for TERM without missing it, says that it came, and then ends or waits for ever.
+/// Waits for SIGTERM without missing it, reports it, and then exits or waits forever.
 const ON_TERM: &str = r#"
 import os, signal, sys
 shared, then = sys.argv[1:3]
@@ -163,7 +163,7 @@ while True: signal.pause()
 "#;
 
 #[test]
-fn a_timeout_asks_then_kills_and_keeps_what_was_done() {
+fn a_timeout_sends_sigterm_then_sigkill_and_keeps_the_changes() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let dir = shared.text();
@@ -197,9 +197,9 @@ fn a_timeout_asks_then_kills_and_keeps_what_was_done() {
 }
 
 #[test]
-fn both_streams_are_drained_at_once() {
+fn both_streams_are_drained_concurrently() {
     let env = TestEnv::with_project();
-    // Whoever drains one after the other waits for ever.
+    // A reader that drains one stream after the other waits forever.
     let line = "for n in 1 2 3 4; do head -c 1000000 /dev/zero >&2; head -c 1000000 /dev/zero; done";
     let envelope = env.json(&[], line);
     for stream in ["stdout", "stderr"] {
@@ -253,7 +253,7 @@ print('none left')
 }
 
 #[test]
-fn limits_of_the_caller_hold_inside() {
+fn resource_limits_and_umask_of_the_caller_apply_inside() {
     let env = TestEnv::with_project();
     let mut command = env.clean(std::path::Path::new("/bin/sh"));
     command.args([
@@ -269,7 +269,7 @@ fn limits_of_the_caller_hold_inside() {
 }
 
 #[test]
-fn an_interrupt_before_the_command_begins_leaves_nothing() {
+fn an_interrupt_before_the_command_starts_leaves_nothing_behind() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let marker = marker(&env);
@@ -285,7 +285,7 @@ fn an_interrupt_before_the_command_begins_leaves_nothing() {
         running.signal(Signal::TERM);
         pauses.release(point);
         let answer = running.answer();
-        // It does not hold signals back yet, or the launch is given up, or the command gets the signal.
+        // avfs-run does not block signals yet, or cancels the launch, or forwards the signal to the command.
         let expected = match (answer.code, answer.signal) {
             (None, Some(15)) => number < launching,
             (Some(130), None) => (launching..executing).contains(&number),
@@ -293,7 +293,7 @@ fn an_interrupt_before_the_command_begins_leaves_nothing() {
             _ => false,
         };
         assert!(expected, "{point}: {answer:?}");
-        wait_for("everybody is dead", || alive(&marker).is_empty());
+        wait_for("all processes are dead", || alive(&marker).is_empty());
     }
     env.ok(&[], "true");
     assert_eq!(env.scratches(), [""; 0]);

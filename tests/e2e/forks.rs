@@ -1,4 +1,5 @@
-//! What becomes of changes: kept for review, on forks that move, given up, applied; and where they are seen.
+//! What happens to changes: kept for review, committed to forks, discarded or applied; and where the workspace is
+//! visible.
 
 use serde_json::{Value, json};
 
@@ -17,12 +18,12 @@ fn forks(env: &TestEnv) -> Vec<String> {
 }
 
 #[test]
-fn a_run_without_a_fork_is_kept_for_review_and_always_starts_from_the_directory() {
+fn a_run_without_a_fork_is_kept_for_review_and_starts_from_the_directory() {
     let env = TestEnv::with_project();
     let first = env.json(&[], "echo one > made; cat README.md");
     assert_eq!(first["result"]["stdout"], json!("hello\n"));
     let second = env.json(&[], "ls made");
-    assert_eq!(second["result"]["exit_code"], json!(2), "an earlier run is not seen");
+    assert_eq!(second["result"]["exit_code"], json!(2), "changes of an earlier run are not visible");
     let run = run_id(&first);
     assert_eq!(forks(&env), ["main".to_owned(), format!("run-{run}")]);
     assert_eq!(env.cat(&format!("run:{run}"), "made"), "one\n");
@@ -33,7 +34,7 @@ fn a_run_without_a_fork_is_kept_for_review_and_always_starts_from_the_directory(
 }
 
 #[test]
-fn a_run_that_changes_nothing_leaves_its_record_and_nothing_else() {
+fn a_run_without_changes_leaves_only_its_record() {
     let env = TestEnv::with_project();
     let answer = env.json(&[], "cat README.md > /dev/null; touch -r README.md README.md; ls -R");
     assert_eq!(answer["result"]["landing"], json!("nothing"));
@@ -44,31 +45,31 @@ fn a_run_that_changes_nothing_leaves_its_record_and_nothing_else() {
 }
 
 #[test]
-fn a_fork_moves_with_each_run() {
+fn the_head_of_a_fork_moves_with_each_run() {
     let env = TestEnv::with_project();
     for n in 1..=12 {
         let answer = env.json(&["--fork", "task"], &format!("echo {n} >> log; wc -l < log"));
         assert_eq!(answer["result"]["stdout"], json!(format!("{n}\n")));
         assert_eq!(answer["result"]["fork"], json!("task"));
         assert!(answer["result"]["checkpoint_after"].is_string(), "{answer}");
-        // Twelve runs are more layers than are stacked: some of them are made into one.
+        // Twelve runs exceed the maximum number of stacked layers: some layers are merged.
         assert_ne!(answer["enforcement"]["base"], json!("live"));
     }
     assert_eq!(env.cat("task~11", "log"), "1\n");
     assert_eq!(env.cat("task", "log").lines().count(), 12);
-    // The directory is not what it starts from any more.
+    // Later changes in the directory are not visible on the fork.
     env.put("README.md", b"changed on the host\n");
     assert_eq!(env.ok(&["--fork", "task"], "cat README.md"), "hello\n");
     env.assert_sound();
 }
 
 #[test]
-fn a_fork_for_a_whole_agent_comes_from_the_environment() {
+fn the_fork_for_a_whole_agent_is_set_by_an_environment_variable() {
     let env = TestEnv::with_project();
     let with_fork = |words: &[&str]| env.answer(env.command(words).env("AVFS_FORK", "agent"));
     with_fork(&["--shell", "echo a > a"]).expect(0);
     assert_eq!(with_fork(&["--shell", "cat a; echo ${AVFS_FORK-unset}"]).expect(0).text(), "a\nunset\n");
-    // The option wins.
+    // The option overrides the variable.
     assert_eq!(with_fork(&["--fork", "other", "--shell", "ls a"]).code, Some(2));
     with_fork(&["--shell", "true"]).expect(0);
     assert_eq!(env.answer(env.command(&["--shell", "ls a"]).env("AVFS_FORK", "")).code, Some(2));
@@ -77,18 +78,18 @@ fn a_fork_for_a_whole_agent_comes_from_the_environment() {
 }
 
 #[test]
-fn a_fork_begins_where_it_is_told_to() {
+fn a_new_fork_starts_from_the_given_version() {
     let env = TestEnv::with_project();
     env.ok(&["--fork", "one"], "echo 1 > n");
     env.ok(&["--fork", "one"], "echo 2 > n");
     assert_eq!(env.ok(&["--fork", "two", "--from", "one~1"], "cat n"), "1\n");
     assert_eq!(env.ok(&["--fork", "three", "--from", "one"], "cat n"), "2\n");
-    // Only the first use asks.
+    // --from only applies when the fork is created.
     assert_eq!(env.ok(&["--fork", "two", "--from", "one"], "cat n"), "1\n");
 }
 
 #[test]
-fn a_run_of_its_own_begins_where_it_is_told_to() {
+fn an_ephemeral_fork_starts_from_the_given_version() {
     let env = TestEnv::with_project();
     env.ok(&["--fork", "one"], "echo 1 > n");
     env.ok(&["--fork", "one"], "echo 2 > n");
@@ -97,13 +98,13 @@ fn a_run_of_its_own_begins_where_it_is_told_to() {
     let fork = run["result"]["fork"].as_str().unwrap();
     assert!(fork.starts_with("run-"), "{fork}");
     assert_eq!(env.ok(&["--from", fork], "cat n"), "3\n");
-    // Neither the fork it began from nor the directory's own has moved.
+    // Neither the fork that it started from nor the fork of the directory has moved.
     assert_eq!(env.ok(&["--fork", "one"], "cat n"), "2\n");
     env.run(&["--base", "live", "--from", "one", "--", "true"]).expect(125);
 }
 
 #[test]
-fn checkpoints_are_made_when_they_are_wanted() {
+fn checkpoints_are_saved_as_requested() {
     let env = TestEnv::with_project();
     let marks = |options: &[&str], line: &str| {
         let answer = env.json(options, line);
@@ -120,7 +121,7 @@ fn checkpoints_are_made_when_they_are_wanted() {
 }
 
 #[test]
-fn a_readonly_run_can_write_elsewhere_only() {
+fn a_readonly_run_can_write_only_outside_of_the_workspace() {
     let env = TestEnv::with_project();
     for options in [&["--readonly"][..], &["--readonly", "--base", "cached"], &["--readonly", "--fork", "f"]]
     {
@@ -137,7 +138,7 @@ fn a_readonly_run_can_write_elsewhere_only() {
 }
 
 #[test]
-fn a_discarded_run_leaves_its_record() {
+fn a_discarded_run_leaves_only_its_record() {
     let env = TestEnv::with_project();
     for options in [&["--discard"][..], &["--discard", "--base", "cached"], &["--discard", "--fork", "f"]] {
         let answer = env.json(options, "rm -r src; echo x > new; cat new");
@@ -154,7 +155,7 @@ fn a_discarded_run_leaves_its_record() {
 }
 
 #[test]
-fn applied_changes_are_written_if_the_command_succeeds() {
+fn changes_are_applied_only_if_the_command_succeeds() {
     let env = TestEnv::with_project();
     let failing = env.run(&["--apply", "--shell", "echo x > new; exit 3"]).expect(3);
     assert!(!env.project().join("new").exists(), "{failing:?}");
@@ -167,14 +168,14 @@ fn applied_changes_are_written_if_the_command_succeeds() {
     assert!(!env.project().join("src/data.bin").exists());
 }
 
-/// The directory is imported beside the command: what others change meanwhile can be in the version that the run
-/// begins from, though the command had read what was there before.
+/// The directory is imported while the command runs. Concurrent edits can therefore be part of the version that the
+/// run starts from, although the command has read the content before them.
 #[test]
-fn what_is_edited_while_a_run_begins_is_not_overwritten() {
+fn edits_made_while_a_run_starts_are_not_overwritten() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     env.put("notes", b"\n");
-    // At this point the command runs, but the import has not begun.
+    // At this point the command runs, but the import has not started.
     let line = "echo by-the-command >> notes; : > $S/written";
     let (running, pauses) = start_held(&env, &mut shared.command(&env, &["--apply"], line), "executing");
     let running = shared.wait_for_word(running, "written");
@@ -184,14 +185,14 @@ fn what_is_edited_while_a_run_begins_is_not_overwritten() {
     let answer = running.answer().expect(125);
     assert!(answer.stderr.contains("notes"), "{answer:?}");
     assert_eq!(std::fs::read(&notes).unwrap(), edited);
-    // Nor by a later apply.
+    // A later apply does not overwrite them either.
     let run = env.avfs_result(&["runs", "list"])["runs"][0]["id"].as_str().unwrap().to_owned();
     env.avfs(&["apply", &format!("run:{run}")]).expect(1);
     assert_eq!(std::fs::read(&notes).unwrap(), edited);
 }
 
 #[test]
-fn a_run_that_was_applied_by_itself_leaves_those_before_it_to_be_applied() {
+fn applying_one_run_of_a_fork_leaves_the_earlier_runs_to_be_applied() {
     let env = TestEnv::with_project();
     let runs: Vec<String> = ["a", "b", "c"]
         .map(|name| run_id(&env.json(&["--fork", "f"], &format!("echo {name} > {name}"))))
@@ -215,7 +216,7 @@ fn a_run_that_was_applied_by_itself_leaves_those_before_it_to_be_applied() {
 }
 
 #[test]
-fn the_workspace_is_seen_at_its_own_path_or_where_it_is_asked_for() {
+fn the_workspace_is_mounted_at_its_own_path_or_at_a_given_one() {
     let env = TestEnv::with_project();
     let own = env.project().to_str().unwrap().to_owned();
     assert_eq!(env.ok(&[], "pwd").trim(), own);
@@ -228,14 +229,14 @@ fn the_workspace_is_seen_at_its_own_path_or_where_it_is_asked_for() {
     let answer = env.answer(command.current_dir(env.project().join("src"))).expect(0);
     assert_eq!(answer.text().trim(), format!("{own}/src"));
     assert_eq!(env.ok(&["--at", "/w", "--cwd", "src"], "pwd").trim(), "/w/src");
-    // Nothing can be made where the system is.
+    // A mount point cannot be created in a system directory.
     let refused = env.run(&["--at", "/usr/no/such", "--", "true"]).expect(121);
     assert!(refused.stderr.contains("cannot create the directory /usr/no"), "{refused:?}");
     assert_eq!(env.scratches(), [""; 0]);
 }
 
 #[test]
-fn paths_of_the_host_can_be_shown_and_hidden() {
+fn host_paths_can_be_shown_and_hidden() {
     let env = TestEnv::with_project();
     std::fs::create_dir(env.at("shared")).unwrap();
     std::fs::write(env.at("shared/file"), "shared\n").unwrap();
@@ -258,28 +259,28 @@ fn paths_of_the_host_can_be_shown_and_hidden() {
 }
 
 #[test]
-fn forks_that_have_expired_go_when_a_run_starts() {
+fn expired_forks_are_deleted_when_a_run_starts() {
     let env = TestEnv::with_project();
     for name in ["over", "used"] {
         env.avfs_result(&["fork", "create", name, "--expires", "0s"]);
     }
     let run = env.json(&["--fork", "used"], "echo x > made");
     let notes = run["result"]["notes"].as_array().unwrap();
-    let told: Vec<&Value> = notes.iter().filter(|note| note["code"] == json!("fork.expired")).collect();
-    assert_eq!(told.len(), 1, "{run}");
-    assert!(told[0]["text"].as_str().unwrap().ends_with(": over"), "{run}");
-    assert_eq!(forks(&env), ["main", "used"], "a fork that is run on is in use");
+    let expired: Vec<&Value> = notes.iter().filter(|note| note["code"] == json!("fork.expired")).collect();
+    assert_eq!(expired.len(), 1, "{run}");
+    assert!(expired[0]["text"].as_str().unwrap().ends_with(": over"), "{run}");
+    assert_eq!(forks(&env), ["main", "used"], "the fork of the run is in use");
     let list = env.avfs_result(&["fork", "list", "--size"]);
     let used = &list["forks"][1];
     assert_eq!(used["last_run"]["id"], run["result"]["run_id"]);
     assert!(used["held_bytes"].as_u64().unwrap() > 0, "{used}");
     assert_eq!(env.json(&[], "true")["result"]["notes"][0]["code"], json!("fork.expired"));
-    assert_eq!(env.json(&[], "true")["result"]["notes"], json!([]), "only once");
+    assert_eq!(env.json(&[], "true")["result"]["notes"], json!([]), "the note appears once");
     env.assert_sound();
 }
 
 #[test]
-fn a_fork_that_has_expired_is_still_there_for_the_run_that_begins_from_it() {
+fn an_expired_fork_still_exists_for_a_run_that_starts_from_it() {
     let env = TestEnv::with_project();
     env.avfs_result(&["fork", "create", "over", "--expires", "0s"]);
     let run = env.json(&["--fork", "new", "--from", "over"], "echo x > made");
@@ -288,9 +289,9 @@ fn a_fork_that_has_expired_is_still_there_for_the_run_that_begins_from_it() {
     env.assert_sound();
 }
 
-/// A name that was mistyped makes a fork, and is told.
+/// A mistyped name creates a fork, so a note reports it.
 #[test]
-fn a_fork_that_is_made_is_told() {
+fn creating_a_fork_is_reported_in_a_note() {
     let env = TestEnv::with_project();
     let made = env.json(&["--fork", "task"], "true");
     assert_eq!(notes(&made), ["fork.made"], "{made}");
@@ -299,7 +300,7 @@ fn a_fork_that_is_made_is_told() {
     assert!(human.stderr.contains("created fork tsak from the current state of the directory"), "{human:?}");
 }
 
-/// The cache holds copies of versions: one that had it would double with every run.
+/// The cache holds copies of versions: a version that included the cache would double in size with every run.
 #[test]
 fn a_cache_in_the_directory_is_not_versioned() {
     let env = TestEnv::with_project();
@@ -323,7 +324,7 @@ fn a_cache_in_the_directory_is_not_versioned() {
 }
 
 #[test]
-fn a_home_as_the_workspace_is_told() {
+fn a_home_directory_as_the_workspace_is_reported_in_a_note() {
     let env = TestEnv::with_project();
     let noted = |home: &std::path::Path| {
         let mut command = env.command(&["--json", "--", "true"]);
@@ -335,7 +336,7 @@ fn a_home_as_the_workspace_is_told() {
 }
 
 #[test]
-fn a_run_on_a_fork_applies_what_it_changed_itself() {
+fn a_run_on_a_fork_applies_only_its_own_changes() {
     let env = TestEnv::with_project();
     env.shell(&["--fork", "feature/one"], "echo first > first").expect(0);
     let apply = |line: &str| {
@@ -346,14 +347,14 @@ fn a_run_on_a_fork_applies_what_it_changed_itself() {
     assert_eq!(applied["result"]["applied"], json!(1), "{applied}");
     assert!(env.project().join("second").exists() && !env.project().join("first").exists());
     assert_eq!(env.cat("feature/one", "first"), "first\n");
-    // What the directory and the fork disagree on is refused as with avfs apply.
+    // Conflicts between the directory and the fork are refused, as with `avfs apply`.
     env.put("third", b"of the directory\n");
     let refused = apply("echo fork > third");
     assert_eq!(refused.envelope()["error"]["code"], json!("apply.conflict"), "{refused:?}");
 }
 
 #[test]
-fn changes_of_the_directory_come_into_a_fork() {
+fn sync_merges_changes_of_the_directory_into_a_fork() {
     let env = TestEnv::with_project();
     env.json(&["--fork", "task"], "echo agent >> src/main.rs");
     let noted = |answer: &Value| {
@@ -362,13 +363,13 @@ fn changes_of_the_directory_come_into_a_fork() {
     };
     assert!(!noted(&env.json(&["--fork", "task"], "echo agent > agent")));
     env.put("README.md", b"by hand\n");
-    // A run does not scan the directory: it knows of the change once it is imported.
+    // A run does not scan the directory: it notices the change only after an import.
     env.avfs(&["import"]).expect(0);
     assert!(noted(&env.json(&["--fork", "task"], "true")));
     env.avfs(&["sync", "task"]).expect(0);
     assert_eq!(env.ok(&["--fork", "task"], "cat README.md agent"), "by hand\nagent\n");
     assert!(!noted(&env.json(&["--fork", "task"], "true")));
-    // The agent goes on from the user's text, and only that is applied.
+    // The agent continues from the user's text, and only its own changes are applied.
     env.json(&["--fork", "task"], "echo agent >> README.md");
     let diff = env.avfs(&["diff", "task"]).expect(0).text();
     assert!(diff.contains("README.md") && diff.contains("src/main.rs"), "{diff}");
@@ -376,7 +377,7 @@ fn changes_of_the_directory_come_into_a_fork() {
     env.avfs(&["apply", "task"]).expect(0);
     assert_eq!(std::fs::read(env.project().join("README.md")).unwrap(), b"by hand\nagent\n");
     assert_eq!(std::fs::read(env.project().join("src/data.bin")).unwrap(), b"edited meanwhile");
-    // Both change one file: nothing is merged, the path is named, and a side can be chosen.
+    // Both sides change one file: nothing is merged, the path is reported, and a side can be chosen.
     env.put("agent", b"by hand\n");
     env.json(&["--fork", "task"], "echo again > agent");
     let refused = env.avfs(&["--json", "sync", "task"]).expect(1).envelope();
@@ -390,7 +391,7 @@ fn changes_of_the_directory_come_into_a_fork() {
 }
 
 #[test]
-fn a_run_says_that_a_path_it_changed_was_edited_in_the_directory() {
+fn a_note_reports_that_a_path_changed_by_the_run_was_edited_in_the_directory() {
     let env = TestEnv::with_project();
     env.json(&["--fork", "task"], "echo agent > agent");
     env.put("README.md", b"by hand, and longer\n");

@@ -1,4 +1,4 @@
-//! The oracle with generated lines: whatever a shell does, it does the same in the sandbox.
+//! The oracle with generated lines: any shell command does the same in the sandbox as outside.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
@@ -9,16 +9,16 @@ use crate::oracle::{Ends, Runs, Trial, WAYS, comparable, set_old_times};
 use crate::support::snapshot::Snapshot;
 use crate::support::{is_long, settle, snapshot};
 
-/// Few names, so that lines meet: files, directories and links of [`crate::oracle::mixed`] and new ones.
+/// Few names, so that lines affect each other: files, directories and links of [`crate::oracle::mixed`] and new ones.
 const NAMES: [&str; 14] =
     ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f", "x", "x/y", "empty", "to-a", "new", "d/new/deep"];
 const MODES: [&str; 5] = ["700", "755", "750", "1777", "711"];
 
-/// Comes before the lines of each shell.
+/// Precedes the lines of each shell.
 ///
-/// A copy of a directory into itself depends on the order of its entries, and a copy over a fifo waits for a reader.
-/// The kernel resolves the paths: unlike realpath(1) it gives up on a link that leads through itself. Whatever a line
-/// does, it ends: after some seconds of processor time at the latest, on both sides.
+/// A copy of a directory into itself depends on the order of its entries, and a copy over a fifo waits for a reader. The
+/// kernel resolves the paths: unlike realpath(1) it fails on a link that leads through itself. The limit of processor
+/// time ends any line after some seconds, on both sides.
 const SETUP: &str = r#"ulimit -t 20
 into_itself() {
     [ -d "$1" ] && [ ! -h "$1" ] || return
@@ -31,9 +31,9 @@ fn name() -> impl Strategy<Value = &'static str> {
     proptest::sample::select(&NAMES[..])
 }
 
-/// One line. It may fail, on both sides alike: what it says of itself goes into a file that is compared too.
+/// One line. It may fail, on both sides alike: its exit status is appended to a file that is compared too.
 fn line() -> impl Strategy<Value = String> {
-    // To open a fifo is to wait for its other end.
+    // Opening a fifo waits for its other end.
     let write = |redirect: &'static str| {
         (name(), 0..100u32)
             .prop_map(move |(at, n)| format!("{{ [ ! -p {at} ] && echo {n} {redirect} {at}; }}"))
@@ -75,11 +75,11 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_lines_do_the_same_as_in_a_plain_directory(
+    fn any_lines_have_the_same_result_as_in_a_plain_directory(
         lines in proptest::collection::vec(line(), 1..24),
         way in proptest::sample::select(&WAYS[..]),
     ) {
-        // A run for each line would take long; a few lines in each show the same.
+        // One run per line would take long; several lines per run show the same.
         let at_once = match way.runs {
             Runs::One => lines.len(),
             Runs::Each => 8,
@@ -92,8 +92,8 @@ proptest! {
     }
 }
 
-/// The changes of a run. A directory's size and digest are those of what the version holds of it, so these are left out;
-/// of files the patch has the content.
+/// The changes of a run, without sizes and digests: those of a directory cover only the entries that the version
+/// contains. The patch contains the content of files.
 fn changes(env: &TestEnv, run: &str) -> (Value, Value) {
     let run = format!("run:{run}");
     let mut changes = env.avfs_result(&["diff", &run, "--times"])["changes"].take();
@@ -105,8 +105,8 @@ fn changes(env: &TestEnv, run: &str) -> (Value, Value) {
     (changes, env.avfs_result(&["diff", &run, "--patch"])["patch"].take())
 }
 
-/// How applying a run ended and what the directory is then, and the same for taking it back. Both may be refused: an
-/// ignored file in a directory that goes is a conflict.
+/// The exit code and the resulting directory of applying a run, and of reverting it. Both may be refused: an ignored
+/// file in a directory that is removed is a conflict.
 fn applied_and_back(env: &TestEnv, run: &str) -> [(Option<i32>, Snapshot); 2] {
     ["apply", "unapply"].map(|verb| (env.avfs(&[verb, run]).code, comparable(&env.project(), &[])))
 }
@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_lines_with_a_touched_base_give_the_changes_of_a_full_run(
+    fn any_lines_with_a_touched_base_make_the_same_changes_as_a_full_run(
         lines in proptest::collection::vec(line(), 1..16),
         scratch in proptest::sample::select(&["memory", "disk"][..]),
     ) {

@@ -28,7 +28,7 @@ fn git_in(env: &TestEnv, dir: &Path, words: &[&str]) {
     git(env, &[&["-C", dir.to_str().unwrap()], words].concat());
 }
 
-/// The environment with a global identity on the host.
+/// A repository on a host with a global identity.
 fn with_identity() -> TestEnv {
     let env = with_repository();
     let config =
@@ -45,18 +45,18 @@ fn run_in(env: &TestEnv, dir: &Path, words: &[&str]) -> Answer {
 const COMMIT: &str = "echo more >> README.md && git commit -qam more && git log -1 --format='%an <%ae>'";
 
 #[test]
-fn commits_carry_the_identity_of_the_host_and_nothing_else_of_its_configuration() {
+fn commits_use_the_identity_of_the_host_and_nothing_else_of_its_configuration() {
     let env = with_identity();
     assert_eq!(env.ok(&[], COMMIT), "Ada \"L\" Lovelace <ada@example.org>\n");
     let expected = "[user]\n\tname = \"Ada \\\"L\\\" Lovelace\"\n\temail = \"ada@example.org\"\n";
     assert_eq!(env.ok(&[], "cat ~/.gitconfig"), expected);
-    // The repository's own setting wins.
+    // The setting of the repository takes precedence.
     git(&env, &["config", "user.name", "Project"]);
     assert_eq!(env.ok(&[], COMMIT), "Project <ada@example.org>\n");
 }
 
 #[test]
-fn no_identity_is_shown_where_it_is_switched_off_or_results_must_not_depend_on_it() {
+fn the_identity_is_hidden_if_disabled_or_if_results_must_not_depend_on_it() {
     let env = with_identity();
     let absent = "test ! -e ~/.gitconfig";
     for options in [&["--git-identity", "none"][..], &["--reproducible"], &["--cache", "write"]] {
@@ -64,7 +64,7 @@ fn no_identity_is_shown_where_it_is_switched_off_or_results_must_not_depend_on_i
     }
     let refused = env.shell(&["--git-identity", "none"], COMMIT);
     assert_ne!(refused.code, Some(0), "{refused:?}");
-    // The user's setting switches it off; a directory's setting cannot switch it on again.
+    // The user's setting disables it; a setting in the directory cannot enable it again.
     std::fs::write(env.at("config/avfs/avfs.toml"), "[run]\ngit_identity = \"none\"\n").unwrap();
     std::fs::write(env.project().join(".avfs/avfs.toml"), "[run]\ngit_identity = \"host\"\n").unwrap();
     env.ok(&[], absent);
@@ -89,7 +89,7 @@ fn the_first_run_in_a_subdirectory_binds_the_repository() {
 }
 
 #[test]
-fn a_repository_around_the_home_is_not_bound() {
+fn a_repository_that_contains_the_home_is_not_bound() {
     let env = TestEnv::new();
     git_in(&env, env.project().parent().unwrap(), &["init", "-q"]);
     env.run(&["true"]).expect(0);
@@ -110,7 +110,7 @@ fn submodules_work() {
         ["-c", "protocol.file.allow=always", "submodule", "add", "-q", library.to_str().unwrap(), "sub"];
     git(&env, &add);
     git(&env, &["commit", "-qm", "submodule"]);
-    // The first run, in the submodule, binds the outer repository: the submodule's objects are there.
+    // The first run, in the submodule, binds the outer repository, which contains the objects of the submodule.
     let line = "echo 'int y;' >> lib.c && git commit -qam y && git log --oneline | wc -l";
     let answer = run_in(&env, &env.project().join("sub"), &["--shell", line]).expect(0);
     assert_eq!(answer.text().trim(), "2", "{answer:?}");
@@ -121,7 +121,7 @@ fn submodules_work() {
 }
 
 #[test]
-fn a_linked_worktree_can_be_read_and_names_the_way_to_commit() {
+fn a_linked_worktree_is_read_only_and_a_note_explains_how_to_commit() {
     let env = with_identity();
     let tree = env.at("tree");
     git(&env, &["worktree", "add", "-q", tree.to_str().unwrap()]);
@@ -134,7 +134,7 @@ fn a_linked_worktree_can_be_read_and_names_the_way_to_commit() {
     let notes = refused.envelope()["result"]["notes"].clone();
     let codes: Vec<_> = notes.as_array().unwrap().iter().map(|note| note["code"].clone()).collect();
     assert!(codes.contains(&json!("git.linked_worktree")), "{notes}");
-    // The repository cannot be written, nor another directory be opened by a forged pointer.
+    // The repository cannot be written, and a forged pointer does not open another directory.
     let common = env.project().join(".git");
     let touch = format!("touch {}/planted", common.display());
     assert_ne!(run_in(&env, &tree, &["--shell", &touch]).code, Some(0));
@@ -145,6 +145,6 @@ fn a_linked_worktree_can_be_read_and_names_the_way_to_commit() {
     std::fs::write(tree.join(".git"), pointer).unwrap();
     let look = format!("cat {}/key", secret.display());
     assert_ne!(run_in(&env, &tree, &["--shell", &look]).code, Some(0));
-    // The control: the file could be read if it were shown.
+    // Control: the file can be read if its directory is shown.
     run_in(&env, &tree, &["--ro", secret.to_str().unwrap(), "--shell", &look]).expect(0);
 }

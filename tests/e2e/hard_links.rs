@@ -1,4 +1,4 @@
-//! Hard links that were there before the run: a write through one name is a write to all of them.
+//! Hard links that exist before the run: a write through one name is a write to all of them.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::env::TestEnv;
 use crate::oracle::{Ends, Trial, WAYS, mixed};
 use crate::support::settle;
 
-/// A file with three names, one with two, and one alone beside them.
+/// A file with three names, one with two, and one with a single name.
 fn linked(env: &TestEnv) {
     mixed(env);
     env.put("h/a", b"first\n");
@@ -15,11 +15,11 @@ fn linked(env: &TestEnv) {
     for (from, to) in [("h/a", "h/b"), ("h/a", "top"), ("p/1", "p/2")] {
         std::fs::hard_link(env.project().join(from), env.project().join(to)).unwrap();
     }
-    // A run tells copies from new files by their stamps, which move in steps.
+    // A run distinguishes copied files from new ones by their timestamps, which have a limited resolution.
     settle();
 }
 
-/// Each line by itself: inside, one run does not see through one name what it wrote through another.
+/// Compares each line separately: within one run, a write through one name is not visible through another.
 #[track_caller]
 fn agree_on(lines: &[&str]) {
     for line in lines {
@@ -29,7 +29,7 @@ fn agree_on(lines: &[&str]) {
 }
 
 #[test]
-fn what_is_written_in_place_is_written_to_all_names() {
+fn a_write_in_place_changes_all_names() {
     agree_on(&[
         "echo more >> h/a; cat h/a h/alone > /dev/null; echo x >> h/alone",
         "chmod 600 h/b; printf x | dd of=p/2 bs=1 seek=2 conv=notrunc",
@@ -38,7 +38,7 @@ fn what_is_written_in_place_is_written_to_all_names() {
 }
 
 #[test]
-fn what_is_replaced_is_a_file_by_itself() {
+fn a_replaced_file_becomes_independent() {
     agree_on(&[
         "echo x >> h/alone; sed -i s/first/second/ h/a",
         "cp -p p/1 t; echo x >> t; mv t p/1",
@@ -47,12 +47,12 @@ fn what_is_replaced_is_a_file_by_itself() {
 }
 
 #[test]
-fn links_that_are_only_opened_or_touched_stay_links() {
+fn links_that_are_only_opened_or_touched_stay_linked() {
     agree_on(&["exec 3<>h/a; exec 3<>p/1", "touch h/b", "touch -d 2001-02-03 p/1"]);
 }
 
 #[test]
-fn the_next_run_sees_one_file() {
+fn the_next_run_sees_one_file_with_several_names() {
     for scratch in ["memory", "disk"] {
         let env = TestEnv::new();
         env.avfs(&["init"]).expect(0);
@@ -68,7 +68,7 @@ fn the_next_run_sees_one_file() {
 }
 
 #[test]
-fn names_that_were_written_separately_are_named() {
+fn names_that_were_written_separately_are_reported() {
     let env = TestEnv::new();
     linked(&env);
     let answer = env.json(&["--fork", "work"], "echo 1 >> h/a; echo 2 >> h/b");

@@ -1,5 +1,5 @@
-//! Runs on a fork of a large directory: the directory itself lies beneath them as long as it holds what the fork began
-//! with.
+//! Runs on a fork of a large directory: the directory itself is the lower layer as long as its content equals the
+//! version that the fork started from.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::limits::notes;
 use crate::shared::Shared;
 use crate::support::{many_files, settle};
 
-/// Enough entries that a copy of them costs more than some scans.
+/// Enough entries to make a copy more expensive than several scans.
 const FILES: usize = 1100;
 
-/// A large project with files that no version has.
+/// A large project with unversioned files.
 fn project() -> TestEnv {
     let env = TestEnv::with_project();
     many_files(&env.project().join("many"), FILES);
@@ -41,21 +41,21 @@ fn bases(env: &TestEnv) -> usize {
 const UNVERSIONED: &str = "ls -d target many/noise.log src/socket .avfs 2>/dev/null | wc -l";
 
 #[test]
-fn a_new_fork_stands_on_the_directory_without_its_unversioned_files() {
+fn a_new_fork_uses_the_directory_as_its_lower_layer_without_unversioned_files() {
     for scratch in ["memory", "disk"] {
         let env = project();
         let on_fork = ["--fork", "f", "--scratch", scratch];
         let first = env.json(&on_fork, &format!("{UNVERSIONED}; echo new > src/new; rm README.md"));
         assert_eq!((base(&first), &first["result"]["stdout"]), ("live", &json!("0\n")), "{first}");
-        assert_eq!(bases(&env), 0, "nothing is stored a second time");
-        // What the first run changed lies over the directory in the second.
+        assert_eq!(bases(&env), 0, "no base is stored");
+        // The second run sees the changes of the first in a layer over the directory.
         let second =
             env.json(&on_fork, &format!("{UNVERSIONED}; cat src/new; ls README.md; echo 2 >> src/new"));
         assert_eq!((base(&second), &second["result"]["stdout"]), ("live", &json!("0\nnew\n")), "{second}");
         let third = env.json(&on_fork, "cat src/new; mkdir target; echo mine > target/x; ls target");
         assert_eq!((base(&third), &third["result"]["stdout"]), ("live", &json!("new\n2\nx\n")), "{third}");
         assert_eq!(bases(&env), 0);
-        // The host's own files are untouched, and the fork is what its runs made of the directory.
+        // The host's files are unchanged, and the fork contains the directory with the changes of its runs.
         assert_eq!(std::fs::read_to_string(env.project().join("target/debug/built")).unwrap(), "built\n");
         let forked = env.export("f", "out");
         let native = env.at("native");
@@ -79,27 +79,27 @@ fn a_new_fork_stands_on_the_directory_without_its_unversioned_files() {
 }
 
 #[test]
-fn a_directory_that_changed_between_runs_is_not_stood_on() {
+fn a_directory_that_changed_between_runs_is_not_used_as_lower_layer() {
     let env = project();
     assert_eq!(base(&env.json(&["--fork", "f"], "echo 1 > made")), "live");
     env.put("README.md", b"edited on the host\n");
     let next = env.json(&["--fork", "f"], "cat made README.md");
     assert_eq!(base(&next), "materialized", "{next}");
-    assert_eq!(next["result"]["stdout"], json!("1\nhello\n"), "the fork is what it was: {next}");
+    assert_eq!(next["result"]["stdout"], json!("1\nhello\n"), "the fork is unchanged: {next}");
     assert_eq!(bases(&env), 1);
-    // From now on the base in the cache is used.
+    // Later runs use the base in the cache.
     assert_eq!(base(&env.json(&["--fork", "f"], "cat made")), "reused");
     env.assert_sound();
 }
 
 #[test]
-fn a_touched_directory_that_others_change_during_a_run_is_noted() {
+fn concurrent_changes_to_the_lower_directory_are_noted() {
     let env = project();
     let shared = Shared::new(&env);
     let line = "touch $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done; echo 1 > made";
     let running = shared.start(&env, &["--json", "--fork", "f"], line);
     let running = shared.wait_for_word(running, "ready");
-    // What changes from now on has another stamp than the run's own scan found.
+    // Changes made from now on have other timestamps than those that the run's scan found.
     settle();
     env.put("theirs", b"made on the host\n");
     shared.put("go");
@@ -111,7 +111,7 @@ fn a_touched_directory_that_others_change_during_a_run_is_noted() {
 }
 
 #[test]
-fn after_some_runs_a_copy_costs_less_than_scans() {
+fn after_several_runs_the_directory_is_materialized_instead_of_scanned() {
     let env = project();
     for n in 0..16 {
         assert_eq!(base(&env.json(&["--fork", "f"], "true")), "live", "at run {n}");
@@ -121,7 +121,7 @@ fn after_some_runs_a_copy_costs_less_than_scans() {
 }
 
 #[test]
-fn small_directories_are_stood_on_only_if_that_is_asked_for() {
+fn small_directories_are_used_as_lower_layer_only_on_request() {
     let env = TestEnv::with_project();
     env.put(".avfsignore", b"*.log\n");
     env.put("a.log", b"noise\n");
@@ -134,12 +134,12 @@ fn small_directories_are_stood_on_only_if_that_is_asked_for() {
     env.put("README.md", b"edited on the host\n");
     let refused = env.run(&["--json", "--fork", "f", "--base", "live", "--", "true"]).envelope();
     assert_eq!(refused["error"]["code"], json!("request.no_live_base"), "{refused}");
-    // Nobody has to: without it there is a base.
+    // Without --base live a base is materialized.
     assert_eq!(env.ok(&["--fork", "f"], "cat made README.md"), "1\nhello\n");
 }
 
 #[test]
-fn a_base_from_a_deleted_vault_leaves_no_layers() {
+fn deleting_a_vault_removes_its_layers() {
     let env = project();
     env.ok(&["--fork", "f", "--scratch", "disk"], "echo 1 > made");
     let layers = || std::fs::read_dir(env.at("cache/avfs/layer")).map_or(0, Iterator::count);

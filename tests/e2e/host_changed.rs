@@ -1,4 +1,4 @@
-//! Others change the directory beneath a run: which of these changes are noted as `host.changed`.
+//! Concurrent changes to the lower directory of a run, and which of them are noted as `host.changed`.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::shared::Shared;
 use crate::support::pause::Pauses;
 use crate::support::settle;
 
-/// Waits for the test before it goes on with the rest of the line.
+/// Waits for the test before the rest of the line is executed.
 const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
 
-/// The envelope of a run on the directory itself that others change once it was imported.
+/// The envelope of a run on the directory itself, which `change` modifies after the import.
 fn changed_after_the_scan(line: &str, change: impl FnOnce(&TestEnv)) -> Value {
     let env = TestEnv::with_project();
     settle();
@@ -20,7 +20,7 @@ fn changed_after_the_scan(line: &str, change: impl FnOnce(&TestEnv)) -> Value {
     let mut command = shared.command(&env, &["--json", "--base", "live"], &format!("{MEET}; {line}"));
     let running = Running::start(pauses.set(&mut command));
     let running = shared.wait_for_word(running, "ready");
-    wait_for("the import", || pauses.reached().iter().any(|point| point == "committed"));
+    wait_for("the import is committed", || pauses.reached().iter().any(|point| point == "committed"));
     settle();
     change(&env);
     shared.put("go");
@@ -32,7 +32,7 @@ fn is_noted(envelope: &Value) -> bool {
 }
 
 #[test]
-fn a_path_that_the_run_touched_is_compared_again() {
+fn changes_by_others_to_paths_the_run_touched_are_noted() {
     for (line, path) in [
         ("echo mine > README.md", "README.md"),
         ("chmod 600 README.md", "README.md"),
@@ -49,7 +49,7 @@ fn a_path_that_the_run_touched_is_compared_again() {
 }
 
 #[test]
-fn names_that_others_make_in_a_directory_that_the_run_touched_are_noted() {
+fn names_created_by_others_in_a_directory_the_run_touched_are_noted() {
     for (line, path) in
         [("echo mine > src/new", "src/theirs"), ("echo mine > same", "same"), ("mkdir -p a/b", "theirs")]
     {
@@ -61,18 +61,18 @@ fn names_that_others_make_in_a_directory_that_the_run_touched_are_noted() {
 }
 
 #[test]
-fn what_others_change_elsewhere_after_the_scan_is_not_noted() {
+fn changes_by_others_elsewhere_after_the_scan_are_not_noted() {
     let envelope = changed_after_the_scan("echo mine > src/new", |env| {
         env.put("README.md", b"changed meanwhile\n");
     });
     assert!(!is_noted(&envelope), "{envelope}");
-    // The control: nobody changes anything.
+    // Control: no concurrent changes.
     let envelope = changed_after_the_scan("echo mine > src/new; rm README.md", |_| {});
     assert!(!is_noted(&envelope), "{envelope}");
 }
 
 #[test]
-fn what_the_scan_beside_the_command_met_is_noted() {
+fn changes_found_by_the_concurrent_scan_are_noted() {
     for change in ["content", "mode", "name", "removal"] {
         let env = TestEnv::with_project();
         settle();
@@ -102,7 +102,7 @@ fn what_the_scan_beside_the_command_met_is_noted() {
 }
 
 #[test]
-fn one_scan_serves_a_run_that_changes_something() {
+fn a_run_with_changes_scans_the_directory_once() {
     let env = TestEnv::with_project();
     crate::support::many_files(&env.project().join("many"), 300);
     env.avfs(&["import"]).expect(0);
@@ -114,6 +114,6 @@ fn one_scan_serves_a_run_that_changes_something() {
     let dirs =
         walkdir::WalkDir::new(env.project()).into_iter().filter_entry(|entry| entry.file_name() != ".avfs");
     let dirs = dirs.filter(|entry| entry.as_ref().unwrap().file_type().is_dir()).count();
-    // Each directory of the host, and those of the upper: its root and `many`.
+    // Each directory of the host, plus two directories of the upper: its root and `many`.
     assert_eq!(looks, dirs + 2);
 }

@@ -1,4 +1,4 @@
-//! System calls that fail where they hardly ever do.
+//! System calls that fail in rare cases.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::env::{TestEnv, runner};
 
-/// Becomes a program for which a system call fails, whatever its arguments or with one of these as the second. A filter
-/// does it, so that everything that the program starts is subject to it.
+/// Executes a program for which a system call fails, either with any arguments or only with one of these second
+/// arguments. A seccomp filter does it, so it applies to every process that the program starts.
 const FAILING: &str = r#"
 import ctypes, errno, os, struct, sys
 name, error, seconds, words = sys.argv[1], sys.argv[2], eval(sys.argv[3]), sys.argv[4:]
@@ -39,9 +39,9 @@ fn failing(env: &TestEnv, call: &str, error: &str, seconds: &str) -> Command {
     command
 }
 
-/// The command's own wait4(2) fails too.
+/// wait4(2) of the command fails too.
 #[test]
-fn a_run_ends_with_its_code_though_wait4_fails() {
+fn a_run_ends_with_its_exit_code_even_if_wait4_fails() {
     let env = TestEnv::with_project();
     for (line, code, signal) in [("exit 7", 7, json!(null)), ("kill -9 $$", 137, json!(9))] {
         let mut command = failing(&env, "wait4", "ECHILD", "[]");
@@ -58,7 +58,7 @@ fn a_file_system_without_locks_is_reported_at_once() {
         let mut command = failing(&env, "fcntl", "ENOLCK", LOCKS);
         let envelope = env.answer(command.args(["--json", "--", "true"])).expect(125).envelope();
         assert_eq!(envelope["error"]["code"], json!("vault.locks_unsupported"), "{envelope}");
-        // What was begun is removed.
+        // The unfinished vault is removed.
         assert!(had_vault || !env.vault_file().exists());
         env.avfs(&["init"]).expect(0);
         env.run(&["--", "true"]).expect(0);
