@@ -1,4 +1,4 @@
-//! What the kernel does beneath a run, where it could surprise: see docs on overlayfs without privileges.
+//! Kernel behaviour that runs depend on and that is not obvious, mostly of overlayfs without privileges.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn run_of(envelope: &Value) -> String {
 }
 
 #[test]
-fn a_renamed_file_is_told_as_renamed() {
+fn a_renamed_file_is_reported_as_renamed() {
     let env = TestEnv::with_project();
     for options in WAYS {
         let envelope = env.json(options, "mkdir lib; mv src/main.rs lib/lib.rs");
@@ -45,7 +45,7 @@ fn a_renamed_file_is_told_as_renamed() {
 }
 
 #[test]
-fn a_change_of_the_same_size_and_time_is_found() {
+fn a_change_that_keeps_size_and_time_is_found() {
     let env = TestEnv::with_project();
     for options in WAYS {
         let envelope = env.json(
@@ -58,7 +58,7 @@ fn a_change_of_the_same_size_and_time_is_found() {
 }
 
 #[test]
-fn opening_for_writing_without_a_write_is_no_change() {
+fn opening_for_writing_without_a_write_is_not_a_change() {
     let env = TestEnv::with_project();
     let program = "import os; os.close(os.open('README.md', os.O_RDWR)); os.truncate('src/main.rs', 13); \
                    os.chmod('README.md', os.stat('README.md').st_mode)";
@@ -74,18 +74,18 @@ fn opening_for_writing_without_a_write_is_no_change() {
 }
 
 #[test]
-fn the_caches_own_modes_and_lists_do_not_leak_in() {
+fn modes_and_access_lists_of_the_cache_do_not_leak_into_the_workspace() {
     let env = TestEnv::with_project();
     let cache = env.at("cache");
     std::fs::set_permissions(&cache, PermissionsExt::from_mode(0o2777)).unwrap();
-    // A default list that gives everybody everything: user, group, mask and other, all rwx.
+    // A default ACL that grants everything to everybody: user, group, mask and other, all rwx.
     let entry = |tag: u16| [&tag.to_le_bytes()[..], &7_u16.to_le_bytes(), &u32::MAX.to_le_bytes()].concat();
     let list = [&2_u32.to_le_bytes()[..], &entry(1), &entry(4), &entry(0x20)].concat();
     let set =
         rustix::fs::setxattr(&cache, "system.posix_acl_default", &list, rustix::fs::XattrFlags::empty());
     if set.is_err() {
         return support::skip(
-            "the_caches_own_modes_and_lists_do_not_leak_in",
+            "modes_and_access_lists_of_the_cache_do_not_leak_into_the_workspace",
             "no access lists on this file system",
         );
     }
@@ -96,7 +96,7 @@ fn the_caches_own_modes_and_lists_do_not_leak_in() {
 }
 
 #[test]
-fn what_no_version_can_hold_is_named() {
+fn files_that_a_version_cannot_contain_are_listed() {
     let env = TestEnv::with_project();
     let program = "import os, socket\nsocket.socket(socket.AF_UNIX).bind('socket')\nopen('kept', 'w').close()\n\
                    try: os.mknod('device', 0o20600, 0)\nexcept PermissionError: pass";
@@ -109,7 +109,7 @@ fn what_no_version_can_hold_is_named() {
             .iter()
             .map(|left| left["path"].as_str().unwrap())
             .collect();
-        // In an overlay the kernel refuses the device; in a copy any user may make this one.
+        // In an overlay the kernel refuses to create the device; in a copy every user may create this one.
         let expected: &[&str] = if options.contains(&"copy") { &["device", "socket"] } else { &["socket"] };
         assert_eq!(left, expected, "{options:?}");
         let listed = env.avfs(&["ls", &run_of(&envelope)]).expect(0).text();
@@ -121,13 +121,13 @@ fn what_no_version_can_hold_is_named() {
 }
 
 #[test]
-fn links_of_the_directory_stay_links() {
+fn hard_links_of_the_directory_stay_linked() {
     let env = TestEnv::with_project();
     std::fs::hard_link(env.project().join("README.md"), env.project().join("second")).unwrap();
     std::fs::hard_link(env.project().join("README.md"), env.project().join("third")).unwrap();
     support::settle();
     let envelope = env.json(&[], "echo more >> second; cat third");
-    // overlayfs copies one name up; inside, the others go on to name what lies beneath.
+    // overlayfs copies up one name; inside, the other names still refer to the file in the lower layer.
     assert_eq!(envelope["result"]["stdout"], json!("hello\n"), "{envelope}");
     let export = env.export(&run_of(&envelope), "export");
     let inode = |name: &str| std::fs::metadata(export.join(name)).unwrap().ino();
@@ -137,7 +137,7 @@ fn links_of_the_directory_stay_links() {
 }
 
 #[test]
-fn closed_files_and_directories_are_captured() {
+fn files_and_directories_without_permissions_are_captured() {
     let env = TestEnv::with_project();
     let line =
         "mkdir shut; echo in > shut/in; echo secret > closed; chmod 000 closed shut/in shut; chmod 100 src";
@@ -155,7 +155,7 @@ fn closed_files_and_directories_are_captured() {
 }
 
 #[test]
-fn a_workspace_that_closes_itself_is_captured() {
+fn a_workspace_that_removes_its_own_permissions_is_captured() {
     let env = TestEnv::with_project();
     for options in WAYS {
         for mode in ["000", "100", "500", "300"] {
@@ -182,7 +182,7 @@ fn deep_paths_are_captured() {
         assert_eq!(envelope["success"], json!(true), "{options:?}: {envelope}");
         assert_eq!(envelope["result"]["change_counts"]["added"], json!(121));
     }
-    // What is deeper than a version can be is named, and all else is kept.
+    // A path that is too deep for a version is listed, and everything else is kept.
     let envelope = python(&env, &["--scratch", "disk"], &program(170, 200));
     assert_eq!(envelope["result"]["change_counts"]["added"], json!(163), "{envelope}");
     let left = envelope["result"]["left_out"].as_array().unwrap();
@@ -195,9 +195,9 @@ fn deep_paths_are_captured() {
     assert_eq!(env.scratches(), [""; 0]);
 }
 
-/// A file system in memory takes lengths that no version does.
+/// A file system in memory allows files that are larger than a version can store.
 #[test]
-fn a_file_longer_than_a_version_can_hold_is_named() {
+fn a_file_larger_than_a_version_can_store_is_listed() {
     let env = TestEnv::with_project();
     let script = "echo new > new; truncate -s 17T huge; truncate -s 17T README.md";
     let envelope = env.json(&["--scratch", "memory"], script);
@@ -213,9 +213,9 @@ fn a_file_longer_than_a_version_can_hold_is_named() {
     assert_eq!(env.cat(&run, "README.md"), "hello\n");
 }
 
-/// Why every run has an upper and a work directory of its own, and holds a lock on them.
+/// The reason why every run has its own upper and work directory, and holds a lock on them.
 #[test]
-fn an_upper_can_be_mounted_twice_and_a_used_work_directory_not_again() {
+fn an_upper_can_be_mounted_twice_but_a_work_directory_cannot_be_reused() {
     let env = TestEnv::with_project();
     let dirs = env.at("overlay");
     std::fs::create_dir(&dirs).unwrap();
@@ -226,12 +226,12 @@ fn an_upper_can_be_mounted_twice_and_a_used_work_directory_not_again() {
          && mount -t overlay o -o lowerdir=lower,upperdir=upper,workdir=work,userxattr,volatile one || echo refused";
     let mut command = std::process::Command::new("unshare");
     let output = command.args(["-Urm", "sh", "-c", script]).arg(&dirs).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(told, "twice\nrefused\n", "{}", String::from_utf8_lossy(&output.stderr));
+    let seen = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(seen, "twice\nrefused\n", "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn a_file_of_holes_is_kept_as_one() {
+fn a_sparse_file_stays_sparse() {
     let env = TestEnv::with_project();
     for options in WAYS {
         let envelope = env.json(
@@ -242,12 +242,12 @@ fn a_file_of_holes_is_kept_as_one() {
         let change = &envelope["result"]["changes"][0];
         assert_eq!((&change["path"], &change["size_after"]), (&json!("holes"), &json!(200_u64 << 30)));
     }
-    // The vault has not grown by it.
+    // The vault has not grown by the size of the holes.
     assert!(std::fs::metadata(env.vault_file()).unwrap().len() < 64 << 20);
 }
 
 #[test]
-fn scratches_are_closed_to_others() {
+fn scratches_are_not_accessible_to_other_users() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let line = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done; cp /bin/true own; chmod 4755 own";
@@ -290,16 +290,16 @@ except OSError as error: print(os.strerror(error.errno))
         assert_eq!(env.cat(&run, "named"), "nameless");
         assert_eq!(env.cat(&run, "README.md"), "fn main() {}\nappended");
         assert!(env.cat(&run, "map").starts_with("in it\0"));
-        // overlayfs refuses it for a directory of a lower layer; the supervisor makes it one of the upper first.
+        // overlayfs refuses to rename a directory of a lower layer; the supervisor copies it to the upper first.
         assert_eq!(envelope["result"]["stdout"], json!("moved\n"), "{options:?}");
     }
 }
 
 #[test]
-fn files_of_others_can_be_changed_by_root() {
+fn root_can_change_files_of_other_users() {
     let env = TestEnv::with_project();
     if !support::is_root() {
-        return support::skip("files_of_others_can_be_changed_by_root", "only root gives files away");
+        return support::skip("root_can_change_files_of_other_users", "only root gives files away");
     }
     for path in ["README.md", "src", "src/main.rs"] {
         std::os::unix::fs::chown(env.project().join(path), Some(1234), Some(4321)).unwrap();
@@ -310,7 +310,7 @@ fn files_of_others_can_be_changed_by_root() {
 }
 
 #[test]
-fn a_run_that_lives_is_not_swept() {
+fn the_scratch_of_a_running_command_is_not_removed() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let line = "echo early > early; : > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done; cat early";
@@ -329,7 +329,7 @@ fn a_run_that_lives_is_not_swept() {
 }
 
 #[test]
-fn paths_may_hold_what_separates_options() {
+fn paths_may_contain_the_separators_of_mount_options() {
     let env = TestEnv::new();
     let odd = env.at("a,b:c\\d e=f");
     let project = odd.join("pro,ject:x");
@@ -348,13 +348,13 @@ fn paths_may_hold_what_separates_options() {
 }
 
 #[test]
-fn more_runs_than_layers_can_be_stacked() {
+fn more_runs_than_stacked_layers_are_possible() {
     let env = TestEnv::with_project();
     for n in 0..12 {
         env.ok(&["--fork", "f", "--scratch", "disk"], &format!("echo {n} > n-{n}; rm -f n-{}", n - 3));
     }
     assert_eq!(env.ok(&["--fork", "f"], "ls n-* | wc -l; cat n-9 n-11"), "3\n9\n11\n");
-    // The cache can be made again from the vault.
+    // The cache can be rebuilt from the vault.
     std::fs::remove_dir_all(env.at("cache"))
         .or_else(|_| {
             std::process::Command::new("chmod").args(["-R", "u+rwx"]).arg(env.at("cache")).status().unwrap();
@@ -365,9 +365,9 @@ fn more_runs_than_layers_can_be_stacked() {
 }
 
 #[test]
-fn what_was_used_by_those_who_are_killed_at_the_end_is_counted() {
+fn resource_usage_of_processes_killed_at_the_end_is_counted() {
     let env = TestEnv::with_project();
-    // A process that has left the session, burns time, and is alive when the command ends.
+    // A process that has left the session, uses processor time, and is alive when the command ends.
     let burner = "import signal, time\nwhile time.process_time() < 0.3: pass\nprint('burnt', flush=True)\nsignal.pause()";
     let program = format!(
         "import subprocess, sys\nburner = subprocess.Popen([sys.executable, '-c', \"\"\"{burner}\"\"\"], \
@@ -383,7 +383,7 @@ fn what_was_used_by_those_who_are_killed_at_the_end_is_counted() {
 }
 
 #[test]
-fn files_of_the_cache_can_be_deleted_renamed_and_written_over() {
+fn files_in_the_cache_can_be_deleted_renamed_and_overwritten() {
     let env = TestEnv::with_project();
     for n in 0..3 {
         let line = format!(
@@ -392,7 +392,7 @@ fn files_of_the_cache_can_be_deleted_renamed_and_written_over() {
         env.ok(&["--fork", "f", "--base", "cached", "--scratch", "disk"], &line);
     }
     assert_eq!(env.cat("f", "README.md"), "hello\n0\n1\n2\n");
-    // A layer that is marked as unchangeable would refuse all of that.
+    // A layer with an immutable flag would refuse all of these.
     let mut looked = 0;
     for entry in walkdir::WalkDir::new(env.at("cache")).into_iter().flatten() {
         if !entry.file_type().is_file() {
@@ -407,7 +407,7 @@ fn files_of_the_cache_can_be_deleted_renamed_and_written_over() {
             }
             Err(rustix::io::Errno::NOTTY | rustix::io::Errno::OPNOTSUPP) => {
                 return support::skip(
-                    "files_of_the_cache_can_be_deleted_renamed_and_written_over",
+                    "files_in_the_cache_can_be_deleted_renamed_and_overwritten",
                     "no flags on this file system",
                 );
             }
@@ -418,16 +418,16 @@ fn files_of_the_cache_can_be_deleted_renamed_and_written_over() {
 }
 
 #[test]
-fn capabilities_of_files_are_left_behind_and_their_content_is_kept() {
+fn file_capabilities_are_dropped_and_the_content_is_kept() {
     let env = TestEnv::with_project();
-    // CAP_NET_RAW, permitted and effective, in the form of version 2.
+    // CAP_NET_RAW, permitted and effective, in the format of version 2.
     let words: [u32; 5] = [0x0200_0001, 1 << 13, 0, 0, 0];
     let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let file = env.project().join("README.md");
     let set = rustix::fs::setxattr(&file, "security.capability", &value, rustix::fs::XattrFlags::empty());
     if set.is_err() {
         return support::skip(
-            "capabilities_of_files_are_left_behind_and_their_content_is_kept",
+            "file_capabilities_are_dropped_and_the_content_is_kept",
             "only root gives files capabilities",
         );
     }
@@ -469,7 +469,8 @@ fn groups_of_the_caller_stay_effective_inside() {
         command.args(["-q", "--ro", shown.to_str().unwrap(), "--", "cat"]).arg(shown.join("file"));
         crate::env::Running::start(command.current_dir(env.project())).answer()
     };
-    // They cannot be dropped without privileges: what a group may read, the command may read where it is shown.
+    // Groups cannot be dropped without privileges: the command can read shown files that a group of the caller can
+    // read.
     assert_eq!(read("--groups=54322").expect(0).text(), "for the group\n");
     assert!(read("--clear-groups").expect(1).stderr.contains("Permission denied"));
 }

@@ -1,4 +1,4 @@
-//! `avfs-run` that dies, a vault that goes away, and runs that meet: nothing that was promised is lost.
+//! An `avfs-run` that dies, a vault that disappears, and concurrent runs: no completed work is lost.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::env::{Answer, Running, TestEnv, wait_for};
 use crate::shared::{Shared, alive, children, is_dead, kill_at, marker, points, spread};
 use crate::support::pause::Pauses;
 
-/// Kills of one test, spread over all points that a run passes.
+/// The number of kills of one test, spread over all points that a run passes.
 const KILLS: usize = 24;
 
 fn run_states(env: &TestEnv) -> Vec<String> {
@@ -15,13 +15,13 @@ fn run_states(env: &TestEnv) -> Vec<String> {
     list["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Kills runs at points spread over their whole life, then checks what is left.
+/// Kills runs at points spread over their whole duration, then checks the remaining state.
 #[track_caller]
 fn killed_at_every_moment(options: &[&str]) {
     let env = TestEnv::with_project();
     let marker = marker(&env);
     crate::support::many_files(&env.project().join("many"), 8);
-    // Every run then finds the same stamps trustworthy, and passes the same points.
+    // With settled timestamps every run trusts the same files and passes the same points.
     crate::support::settle();
     let line = format!(
         ": {marker}; for n in 1 2 3 4 5 6; do echo $n > made-$n; done; head -c 300000 /dev/urandom > big; rm -rf src"
@@ -36,8 +36,8 @@ fn killed_at_every_moment(options: &[&str]) {
     }
     for number in spread(points.len(), KILLS) {
         kill_at(&env, &mut env.command(&words), &format!("#{number}"));
-        // The kernel takes the sandbox down after its supervisor.
-        wait_for("everybody is dead", || alive(&marker).is_empty());
+        // The kernel kills the sandbox after its supervisor.
+        wait_for("all processes are dead", || alive(&marker).is_empty());
     }
     env.assert_sound();
     assert!(
@@ -46,7 +46,7 @@ fn killed_at_every_moment(options: &[&str]) {
             .lines()
             .all(|line| { !line.contains(env.at("cache").to_str().unwrap()) })
     );
-    // The next run sweeps, and finishes what was half captured; what is left can be recovered.
+    // The next run removes leftovers and completes interrupted captures; the remaining runs can be recovered.
     let before = env.scratches();
     let next = env.json(options, "echo alive");
     assert_eq!(next["result"]["stdout"], json!("alive\n"), "{next}");
@@ -103,7 +103,7 @@ fn a_run_on_a_copy_can_be_killed_at_any_moment() {
 }
 
 #[test]
-fn killing_the_supervisor_kills_everybody() {
+fn killing_the_supervisor_kills_all_processes() {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let line = format!(
@@ -115,17 +115,17 @@ fn killing_the_supervisor_kills_everybody() {
     assert!(alive(&marker).len() >= 3);
     running.signal(Signal::KILL);
     assert_eq!(running.answer().signal, Some(9));
-    wait_for("everybody is dead", || alive(&marker).is_empty());
+    wait_for("all processes are dead", || alive(&marker).is_empty());
     assert_eq!(env.scratches().len(), 1);
     env.ok(&[], "true");
     assert_eq!(env.scratches(), [""; 0]);
     assert_eq!(run_states(&env), ["completed", "interrupted"]);
 }
 
-/// Waits inside for the test to have done something outside.
+/// Waits inside the sandbox until the test creates `go`.
 const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
 
-/// Lets a run come to its end while its vault is away: its changes wait in the scratch.
+/// Lets a run end while its vault is missing: its changes stay in the scratch.
 #[track_caller]
 fn end_without_vault(env: &TestEnv, shared: &Shared, running: Running) -> Answer {
     let (there, away) = (env.project().join(".avfs"), env.at("away"));
@@ -137,20 +137,20 @@ fn end_without_vault(env: &TestEnv, shared: &Shared, running: Running) -> Answer
 }
 
 #[test]
-fn the_next_run_finishes_what_was_half_captured() {
+fn the_next_run_completes_an_interrupted_capture() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     env.shell(&["--fork", "f"], "echo early > early").expect(0);
     let running = shared.start(&env, &["--json", "--fork", "f"], &format!("{MEET}; echo kept > kept"));
     let running = shared.wait_for_word(running, "ready");
     let failed = end_without_vault(&env, &shared, running).envelope();
-    // It stands on what the run before it made, as if nothing had happened.
+    // It starts from the changes of the previous run, as if nothing had happened.
     let next = env.json(&["--fork", "f"], "cat early kept");
     assert_eq!(next["result"]["stdout"], "early\nkept\n", "{next}");
     let notes = next["result"]["notes"].as_array().unwrap();
     let id = failed["run_id"].as_str().unwrap();
-    let told = notes.iter().find(|note| note["code"] == "run.recovered").unwrap_or_else(|| panic!("{next}"));
-    let text = told["text"].as_str().unwrap();
+    let note = notes.iter().find(|note| note["code"] == "run.recovered").unwrap_or_else(|| panic!("{next}"));
+    let text = note["text"].as_str().unwrap();
     assert!(text.contains(id) && text.contains("on fork f now"), "{text}");
     assert_eq!(env.avfs_result(&["recover", "--list"])["runs"], json!([]));
     assert_eq!(env.scratches(), [""; 0]);
@@ -159,7 +159,7 @@ fn the_next_run_finishes_what_was_half_captured() {
 }
 
 #[test]
-fn changes_outlive_a_vault_that_was_moved_away() {
+fn changes_survive_if_the_vault_is_moved_away() {
     for options in [
         &["--scratch", "memory"][..],
         &["--scratch", "disk"],
@@ -171,7 +171,7 @@ fn changes_outlive_a_vault_that_was_moved_away() {
         let env = TestEnv::with_project();
         let shared = Shared::new(&env);
         if options.contains(&"--fork") {
-            // What a recovery must not take for a part of the main fork.
+            // A file that a recovery must not add to the main fork.
             env.shell(&["--fork", "f"], "echo early > early").expect(0);
         }
         let mut words = vec!["--json"];
@@ -213,7 +213,7 @@ fn changes_outlive_a_vault_that_was_moved_away() {
 }
 
 #[test]
-fn changes_outlive_a_vault_that_was_deleted() {
+fn changes_survive_if_the_vault_is_deleted() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let running = shared.start(&env, &["--base", "cached"], &format!("{MEET}; echo kept > kept"));
@@ -226,7 +226,7 @@ fn changes_outlive_a_vault_that_was_deleted() {
     assert_eq!(std::fs::read_to_string(kept).unwrap(), "kept\n");
 }
 
-/// Two runs on a fork that begin together; both go on when both are there.
+/// Runs two commands on a fork that start together; both continue when both have started.
 fn meet(env: &TestEnv, first: &str, second: &str) -> [Value; 2] {
     env.ok(&["--fork", "f"], "echo base > base");
     let shared = Shared::new(env);
@@ -249,13 +249,13 @@ fn landings(answers: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn runs_that_meet_on_different_paths_both_land() {
+fn concurrent_runs_that_change_different_paths_both_land() {
     let env = TestEnv::with_project();
     let answers = meet(&env, "echo one > one; rm README.md", "echo two > two; echo x > src/new");
     assert_eq!(landings(&answers), ["advanced", "rebased"]);
     let seen = env.ok(&["--fork", "f"], "cat base one two src/new; ls");
     assert_eq!(seen, "base\none\ntwo\nx\nbase\nlink\none\nsrc\ntwo\n");
-    // Only its own changes are told of a run.
+    // Only its own changes are reported for a run.
     for answer in &answers {
         assert_eq!(answer["result"]["change_counts"]["total"], json!(2), "{answer}");
     }
@@ -263,7 +263,7 @@ fn runs_that_meet_on_different_paths_both_land() {
 }
 
 #[test]
-fn runs_that_make_the_same_directory_both_land() {
+fn concurrent_runs_that_create_the_same_directory_both_land() {
     let env = TestEnv::with_project();
     let answers = meet(&env, "mkdir -p q/deep; echo 1 > q/one", "mkdir -p q/deep; echo 2 > q/deep/two");
     assert_eq!(landings(&answers), ["advanced", "rebased"]);
@@ -272,7 +272,7 @@ fn runs_that_make_the_same_directory_both_land() {
 }
 
 #[test]
-fn runs_that_meet_on_one_path_lose_nothing() {
+fn concurrent_runs_that_change_the_same_path_lose_nothing() {
     let env = TestEnv::with_project();
     let answers = meet(&env, "echo one > same", "echo two > same");
     assert_eq!(landings(&answers), ["advanced", "diverted"]);
@@ -286,7 +286,7 @@ fn runs_that_meet_on_one_path_lose_nothing() {
 }
 
 #[test]
-fn many_runs_at_once_do_not_disturb_each_other() {
+fn many_concurrent_runs_do_not_disturb_each_other() {
     let env = TestEnv::new();
     crate::support::many_files(&env.project(), 80);
     env.avfs(&["init"]).expect(0);
@@ -313,7 +313,7 @@ fn many_runs_at_once_do_not_disturb_each_other() {
     assert_eq!(env.scratches(), [""; 0]);
 }
 
-/// Holds the vault's write lock until the word is given.
+/// Holds the write lock of the vault until `release` is created.
 const HOLD: &str = "import os, sqlite3, sys, time\n\
 vault = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
 vault.execute('BEGIN IMMEDIATE')\n\
@@ -322,7 +322,7 @@ while not os.path.exists(sys.argv[2] + '/release'): time.sleep(0.02)\n\
 vault.execute('ROLLBACK')\n";
 
 #[test]
-fn a_vault_that_others_hold_is_waited_for() {
+fn a_run_waits_for_a_locked_vault() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let shared = Shared::new(&env);
@@ -333,11 +333,11 @@ fn a_vault_that_others_hold_is_waited_for() {
     let mut command = shared.command(&env, &["--json"], ": > $S/ran; echo x > x");
     let running = Running::start(pauses.set(&mut command));
     let mut running = shared.wait_for_word(running, "ran");
-    // Init is reaped when the changes have landed, and is dead long before.
-    wait_for("the command is gone", || children(running.child.id()).into_iter().all(is_dead));
-    wait_for("it wants to write", || pauses.reached().last().is_some_and(|point| point == "write"));
+    // Init is reaped after the changes have landed, and is dead long before.
+    wait_for("the command has ended", || children(running.child.id()).into_iter().all(is_dead));
+    wait_for("the run is about to write", || pauses.reached().last().is_some_and(|point| point == "write"));
     // Its changes cannot land yet.
-    assert!(!running.has_ended(), "it did not wait for the vault");
+    assert!(!running.has_ended(), "the run did not wait for the vault");
     shared.put("release");
     holding.answer().expect(0);
     let envelope = running.answer().expect(0).envelope();
@@ -346,7 +346,7 @@ fn a_vault_that_others_hold_is_waited_for() {
 }
 
 #[test]
-fn a_run_of_which_nothing_is_kept_is_finished_without_a_capture() {
+fn a_run_that_keeps_no_changes_is_completed_without_a_capture() {
     for options in [&["--readonly"][..], &["--fork", "f", "--readonly"], &["--fork", "f", "--discard"]] {
         let env = TestEnv::with_project();
         let shared = Shared::new(&env);
@@ -363,9 +363,9 @@ fn a_run_of_which_nothing_is_kept_is_finished_without_a_capture() {
     }
 }
 
-/// A run outlives its fork, and what a sweep takes meanwhile.
+/// A run can continue after its fork was deleted and unreferenced objects were removed.
 #[test]
-fn a_sweep_leaves_what_a_run_stands_on() {
+fn gc_keeps_the_version_that_a_run_started_from() {
     for prune in [false, true] {
         let env = TestEnv::with_project();
         let shared = Shared::new(&env);
@@ -388,9 +388,9 @@ fn a_sweep_leaves_what_a_run_stands_on() {
     }
 }
 
-/// The same for a run that is dead and waits for its recovery.
+/// The same for a run that died and can be recovered.
 #[test]
-fn a_sweep_leaves_what_a_recovery_needs() {
+fn gc_keeps_the_version_that_a_recovery_needs() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     env.shell(&["--fork", "f"], "echo early > early").expect(0);
@@ -406,7 +406,7 @@ fn a_sweep_leaves_what_a_recovery_needs() {
     env.assert_sound();
 }
 
-/// Fails the capture of a run in memory, and recovers it; the fork that it landed on.
+/// Makes the capture of a run in memory fail, recovers the run, and returns the fork that it landed on.
 #[track_caller]
 fn recovered_from_memory(env: &TestEnv, command: &mut std::process::Command) -> String {
     env.avfs(&["import"]).expect(0);
@@ -421,7 +421,7 @@ fn recovered_from_memory(env: &TestEnv, command: &mut std::process::Command) -> 
 }
 
 #[test]
-fn changes_in_memory_are_saved_without_any_program() {
+fn changes_in_memory_are_saved_without_external_programs() {
     let env = TestEnv::with_project();
     let line = "echo kept > kept; /bin/rm -r src; for n in 1 2 3 4 5; do echo $n > $n; done";
     let words = ["--scratch", "memory", "--fork", "f", "--", "/bin/sh", "-c", line];
@@ -431,7 +431,7 @@ fn changes_in_memory_are_saved_without_any_program() {
 }
 
 #[test]
-fn changes_in_memory_are_saved_from_depths_beyond_path_max() {
+fn changes_in_memory_are_saved_from_paths_longer_than_path_max() {
     let env = TestEnv::with_project();
     let name = "d".repeat(200);
     let line = format!(
@@ -445,7 +445,7 @@ fn changes_in_memory_are_saved_from_depths_beyond_path_max() {
 }
 
 #[test]
-fn a_run_that_cannot_be_read_is_in_nobodys_way() {
+fn a_run_with_an_unreadable_record_does_not_block_others() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     env.avfs(&["quota", "set", "--files", "1"]).expect(0);
@@ -472,7 +472,7 @@ fn a_run_that_cannot_be_read_is_in_nobodys_way() {
     assert!(given_up.contains("  failed  ") && !given_up.contains("no changes"), "{runs}");
     let refused = env.avfs(&["--json", "recover", &bad]).expect(1).envelope();
     assert_eq!(refused["error"]["code"], json!("scratch.bad_record"));
-    // Runs go on, and it stays for whoever can make sense of it.
+    // Other runs work, and the scratch stays for a version of avfs that can read it.
     env.ok(&[], "true");
     assert_eq!(env.scratches(), [bad]);
 }

@@ -1,5 +1,5 @@
-//! The first import of a large directory: what it costs is told before, how far it is while somebody waits, and a
-//! signal ends it without a loss.
+//! The first import of a large directory: its cost is reported before, its progress while it runs, and a signal ends
+//! it without data loss.
 
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ use crate::limits::notes;
 use crate::person::person_command;
 use crate::support::pause::Pauses;
 
-/// A project with a directory that tools make again; bounds that it exceeds.
+/// A project with a directory that tools can recreate, and limits that it exceeds.
 fn large() -> TestEnv {
     let env = TestEnv::with_project();
     for n in 0..4 {
@@ -21,29 +21,29 @@ fn large() -> TestEnv {
     env
 }
 
-/// How many entries the main fork has.
+/// The number of entries of the main fork.
 fn imported(env: &TestEnv) -> Value {
     env.avfs_result(&["log", "main", "--limit", "1"])["versions"][0]["entries"].clone()
 }
 
 #[test]
-fn the_first_run_in_a_large_directory_tells_what_it_costs_and_the_ways_around() {
+fn the_first_run_in_a_large_directory_reports_its_cost_and_the_alternatives() {
     let env = large();
     let answer = env.shell(&[], "echo ran").expect(0);
-    assert_eq!(answer.text(), "ran\n", "it does not wait for an answer");
-    let told = &answer.stderr;
-    assert!(told.contains(" has 8 files, "), "{told}");
-    assert!(told.contains("echo '/web/node_modules/' >> .avfsignore   (4 files, "), "{told}");
-    assert!(told.contains("--discard") && told.contains("--base live"), "{told}");
-    assert_eq!(told.matches("node_modules").count(), 1, "told once: {told}");
-    // Once it is imported there is nothing to tell.
+    assert_eq!(answer.text(), "ran\n", "the run does not wait for an answer");
+    let warning = &answer.stderr;
+    assert!(warning.contains(" has 8 files, "), "{warning}");
+    assert!(warning.contains("echo '/web/node_modules/' >> .avfsignore   (4 files, "), "{warning}");
+    assert!(warning.contains("--discard") && warning.contains("--base live"), "{warning}");
+    assert_eq!(warning.matches("node_modules").count(), 1, "printed once: {warning}");
+    // After the import nothing is reported.
     let answer = env.shell(&[], "true").expect(0);
     assert!(!answer.stderr.contains("files"), "{answer:?}");
-    // For programs it is a note.
+    // In the envelope it is a note.
     let env = large();
     let envelope = env.json(&["--fork", "f"], "true");
     assert!(notes(&envelope).contains(&"import.large"), "{envelope}");
-    // What is suggested helps, and so does a higher bound.
+    // The suggested line helps, and so does a higher limit.
     let env = large();
     env.put(".avfsignore", b"/web/node_modules/\n");
     assert!(!env.shell(&[], "true").expect(0).stderr.contains("files"));
@@ -61,14 +61,14 @@ fn a_run_that_keeps_nothing_imports_nothing() {
         assert_eq!(envelope["result"]["version_before"], json!(null), "{envelope}");
         assert_eq!(notes(&envelope), [""; 0], "{envelope}");
         assert_eq!(imported(&env), json!(0), "{options:?}");
-        // The next one that keeps something does.
+        // The next run that keeps its changes imports the directory.
         env.ok(&[], "echo x > x");
         assert_ne!(imported(&env), json!(0));
     }
 }
 
 #[test]
-fn a_signal_during_the_import_before_a_command_ends_it() {
+fn a_signal_during_the_import_before_a_command_ends_the_run() {
     for words in
         [&["--json", "--fork", "f"][..], &["--json", "--base", "cached"], &["--json", "--cache", "write"]]
     {
@@ -86,7 +86,7 @@ fn a_signal_during_the_import_before_a_command_ends_it() {
             assert_eq!(envelope["error"]["code"], json!("interrupted"), "{envelope}");
             assert_eq!(env.scratches(), [""; 0]);
             env.assert_sound();
-            // Nothing stands in the way of the next attempt.
+            // The next attempt succeeds.
             let again = env.json(&words[1..], "cat README.md");
             assert_eq!(again["result"]["stdout"], json!("hello\n"), "{again}");
             assert_eq!(env.avfs(&["cat", "main", "README.md"]).expect(0).text(), "hello\n");
@@ -94,7 +94,7 @@ fn a_signal_during_the_import_before_a_command_ends_it() {
     }
 }
 
-/// Waits until avfs-run waits for the import, asks it to end, and lets the import see that.
+/// Waits until avfs-run waits for the import, interrupts it, and lets the import see the interrupt.
 fn interrupt_the_wait(pauses: &Pauses, running: &mut Running) {
     pauses.wait("waits-for-import", &mut running.child);
     running.signal(Signal::INT);
@@ -105,7 +105,7 @@ fn interrupt_the_wait(pauses: &Pauses, running: &mut Running) {
 }
 
 #[test]
-fn a_signal_after_the_command_ends_the_import_and_loses_nothing() {
+fn a_signal_after_the_command_ends_the_import_without_data_loss() {
     for scratch in ["memory", "disk"] {
         let env = TestEnv::with_project();
         let pauses = Pauses::new(&env.at(""));
@@ -129,7 +129,7 @@ fn a_signal_after_the_command_ends_the_import_and_loses_nothing() {
 }
 
 #[test]
-fn somebody_without_a_terminal_gets_a_line_from_time_to_time() {
+fn without_a_terminal_progress_is_printed_in_occasional_lines() {
     let env = TestEnv::with_project();
     let pauses = Pauses::new(&env.at(""));
     pauses.hold("work");
@@ -148,7 +148,7 @@ fn somebody_without_a_terminal_gets_a_line_from_time_to_time() {
 }
 
 #[test]
-fn a_terminal_shows_how_far_the_import_is_and_ctrl_c_ends_it() {
+fn a_terminal_shows_the_progress_of_the_import_and_ctrl_c_ends_it() {
     let env = TestEnv::with_project();
     let pauses = Pauses::new(&env.at(""));
     pauses.hold("work").hold("stopped");

@@ -1,6 +1,6 @@
-//! Hosts that refuse a piece, and disks that are full: what failed is named, and what to do about it.
+//! Hosts that refuse a feature, and full disks: the failure is named, with a remedy.
 //!
-//! Each host is made in a user and a mount namespace of its own, in which the test is root.
+//! Each host is simulated in a separate user and mount namespace, in which the test is root.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::env::{Answer, TestEnv, avfs, runner};
 
-/// A script on a host of its own: `$RUN`, `$AVFS`, `$CACHE` and `$PROJECT` are there.
+/// A script on a simulated host, with the variables `$RUN`, `$AVFS`, `$CACHE` and `$PROJECT`.
 pub fn on_a_host(env: &TestEnv, script: &str) -> Command {
     let mut command = env.clean(Path::new("unshare"));
     command.args(["-Urm", "sh", "-uc", script]);
@@ -35,15 +35,15 @@ pub fn notes(envelope: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn it_runs_on_a_host_in_a_namespace() {
+fn a_run_works_on_a_host_in_a_namespace() {
     let env = TestEnv::with_project();
-    // Control for all others here.
+    // Control for all other tests here.
     let (envelope, code) = envelope(&env, "exec \"$RUN\" --json --shell 'cat README.md; echo x > x'");
     assert_eq!((code, &envelope["result"]["stdout"]), (Some(0), &json!("hello\n")), "{envelope}");
 }
 
 #[test]
-fn a_host_without_user_namespaces_is_told_what_to_allow() {
+fn without_user_namespaces_the_error_names_the_setting_to_change() {
     let env = TestEnv::with_project();
     let (envelope, code) =
         envelope(&env, "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$RUN\" --json -- true");
@@ -54,7 +54,7 @@ fn a_host_without_user_namespaces_is_told_what_to_allow() {
 }
 
 #[test]
-fn a_masked_proc_is_told_with_its_remedy() {
+fn a_masked_proc_is_reported_with_its_remedy() {
     let env = TestEnv::with_project();
     let (envelope, code) =
         envelope(&env, "mount --bind /dev/null /proc/cpuinfo; exec \"$RUN\" --json -- true");
@@ -70,7 +70,7 @@ const ON_OVERLAY: &str = "set -e; mkdir \"$CACHE\"/l \"$CACHE\"/u \"$CACHE\"/w; 
     export XDG_CACHE_HOME=\"$PROJECT\"/../over; ";
 
 #[test]
-fn a_cache_on_an_overlay_takes_memory_or_a_copy() {
+fn a_cache_on_an_overlay_needs_a_memory_scratch_or_a_copy() {
     let env = TestEnv::with_project();
     let line = "--json --shell 'cat README.md; echo x > x'";
     let (disk, code) =
@@ -82,7 +82,7 @@ fn a_cache_on_an_overlay_takes_memory_or_a_copy() {
         ("", "overlay"),
         ("--base cached", "overlay"),
         ("--backend copy", "copy"),
-        // Nobody asked for an overlay: where there is none a copy will do, and the run says so.
+        // No overlay was requested: if overlayfs is not available a copy is used, and a note reports it.
         ("--scratch disk", "copy"),
     ];
     for (options, backend) in ways {
@@ -96,7 +96,7 @@ fn a_cache_on_an_overlay_takes_memory_or_a_copy() {
 }
 
 #[test]
-fn a_workspace_on_an_overlay_can_lie_beneath() {
+fn a_workspace_on_an_overlay_can_be_a_lower_layer() {
     let env = TestEnv::with_project();
     let script = "set -e; mkdir \"$CACHE\"/u \"$CACHE\"/w \"$PROJECT\"/../over; \
         mount -t overlay o -o userxattr,lowerdir=\"$PROJECT\",upperdir=\"$CACHE\"/u,workdir=\"$CACHE\"/w \"$PROJECT\"/../over; \
@@ -107,9 +107,9 @@ fn a_workspace_on_an_overlay_can_lie_beneath() {
 }
 
 #[test]
-fn a_scratch_in_memory_that_is_full_is_told() {
+fn a_full_scratch_in_memory_is_reported() {
     let env = TestEnv::with_project();
-    // A control group that leaves little makes the scratch as small as it gets.
+    // A cgroup with little memory makes the scratch as small as possible.
     let script = "mount -t tmpfs t /sys/fs/cgroup; echo 1000 > /sys/fs/cgroup/memory.max; \
         exec \"$RUN\" --json --scratch memory --shell 'dd if=/dev/zero of=big bs=1M 2>&1 | grep -o \"No space\"; rm README.md'";
     let (envelope, code) = envelope(&env, script);
@@ -120,7 +120,7 @@ fn a_scratch_in_memory_that_is_full_is_told() {
 }
 
 #[test]
-fn a_disk_that_is_full_during_the_run_is_told() {
+fn a_disk_that_fills_up_during_the_run_is_reported() {
     let env = TestEnv::with_project();
     let script = "mount -t tmpfs -o size=16m t \"$CACHE\"; \
         exec \"$RUN\" --json --scratch disk --shell 'head -c 30M /dev/urandom > big; echo $?'";
@@ -131,7 +131,7 @@ fn a_disk_that_is_full_during_the_run_is_told() {
 }
 
 #[test]
-fn inodes_that_run_out_are_told() {
+fn running_out_of_inodes_is_reported() {
     let env = TestEnv::with_project();
     let script = "mount -t tmpfs -o nr_inodes=200 t \"$CACHE\"; exec \"$RUN\" --json --scratch disk \
         --shell 'n=0; while echo x > f-$n; do n=$((n+1)); done 2>/dev/null; test $n -gt 50'";
@@ -142,7 +142,7 @@ fn inodes_that_run_out_are_told() {
 }
 
 #[test]
-fn a_disk_that_is_full_before_the_run_begins_is_an_error() {
+fn a_disk_that_is_full_before_the_run_is_an_error() {
     let env = TestEnv::with_project();
     let script = "mount -t tmpfs -o size=64k t \"$CACHE\"; head -c 1M /dev/zero > \"$CACHE\"/fill; \
         exec \"$RUN\" --json --scratch disk --shell 'echo x > x'";
@@ -152,7 +152,7 @@ fn a_disk_that_is_full_before_the_run_begins_is_an_error() {
 }
 
 #[test]
-fn a_vault_without_room_keeps_the_changes_for_a_recovery() {
+fn if_the_vault_has_no_space_the_changes_are_kept_for_a_recovery() {
     for scratch in ["memory", "disk"] {
         let env = TestEnv::new();
         env.put("file", b"x\n");

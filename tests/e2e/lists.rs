@@ -1,4 +1,4 @@
-//! Lists for batches and replays, and what is told of their items.
+//! Helpers for batches and replays: lists and the results of their items.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use crate::env::{Answer, TestEnv, avfs};
 use crate::schema;
 
-/// A list outside the workspace.
+/// Writes a list outside of the workspace.
 pub fn list(env: &TestEnv, name: &str, text: &str) -> PathBuf {
     let path = env.at(name);
     std::fs::write(&path, text).unwrap();
     path
 }
 
-/// `avfs --json VERB LIST` with more words; its results go to a file.
+/// `avfs --json VERB LIST` with further words; the results are written to a file.
 pub fn start_words<'a>(verb: &'a str, list: &'a Path, results: &'a Path, words: &[&'a str]) -> Vec<&'a str> {
     let (list, results) = (list.to_str().unwrap(), results.to_str().unwrap());
     let mut all = vec!["--json", verb, list, "--results", results];
@@ -22,7 +22,7 @@ pub fn start_words<'a>(verb: &'a str, list: &'a Path, results: &'a Path, words: 
     all
 }
 
-/// What came of a list: the answer, and a line for each item by its number.
+/// The result of a list: the envelope, and one line per item, sorted by number.
 pub struct Came {
     pub code: Option<i32>,
     pub envelope: Value,
@@ -55,7 +55,7 @@ impl Came {
     }
 }
 
-/// The lines of a results file, each held against the schema.
+/// The lines of a results file, each validated against the schema.
 pub fn lines(path: &Path, kind: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -63,14 +63,14 @@ pub fn lines(path: &Path, kind: &str) -> Vec<Value> {
     lines
 }
 
-/// Runs a batch to its end.
+/// Runs a batch until it ends.
 #[track_caller]
 pub fn batch(env: &TestEnv, list: &Path, words: &[&str]) -> Came {
     let answer = env.avfs(&start_words("batch", list, &env.at("results.jsonl"), words));
     Came::of(env, &answer, "BatchItemResult")
 }
 
-/// One that succeeds.
+/// A batch that must succeed.
 #[track_caller]
 pub fn good(env: &TestEnv, list: &Path, words: &[&str]) -> Came {
     let came = batch(env, list, words);
@@ -79,7 +79,7 @@ pub fn good(env: &TestEnv, list: &Path, words: &[&str]) -> Came {
     came
 }
 
-/// What is refused before anything is begun: its code and its message.
+/// The code and the message of a command that is refused before it starts anything.
 #[track_caller]
 pub fn refused(env: &TestEnv, words: &[&str]) -> (String, String) {
     let mut all = vec!["--json"];
@@ -97,14 +97,14 @@ pub fn forks(env: &TestEnv) -> Vec<String> {
     names.map(|fork| fork["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The digests of a version's files: with times, and without.
+/// The digests of a version: with modification times and without.
 pub fn digests(env: &TestEnv, reference: &str) -> (String, String) {
     let shown = env.avfs_result(&["show", reference]);
     let text = |key: &str| shown["version"][key].as_str().unwrap().to_owned();
     (text("root"), text("content"))
 }
 
-/// The runs of the journal that were made for items of a batch, as item and whether it succeeded.
+/// The journaled runs of a batch: the item, and whether the run succeeded.
 pub fn journal(env: &TestEnv, batch: &str) -> Vec<(u64, bool)> {
     let vault = crate::support::sql(&env.vault_file());
     let sql = "SELECT item, state = 'completed' AND exit_code = 0 FROM batch_run JOIN run ON run.id = run \
@@ -114,7 +114,7 @@ pub fn journal(env: &TestEnv, batch: &str) -> Vec<(u64, bool)> {
     rows.unwrap().map(|row| row.unwrap()).map(|(item, well)| (item.unsigned_abs(), well)).collect()
 }
 
-/// Fails unless each item of a batch was run to success exactly once.
+/// Fails unless each item of a batch succeeded exactly once.
 #[track_caller]
 pub fn assert_once_each(env: &TestEnv, batch: &str, items: u64) {
     let well: Vec<u64> =
@@ -122,7 +122,7 @@ pub fn assert_once_each(env: &TestEnv, batch: &str, items: u64) {
     assert_eq!(well, (0..items).collect::<Vec<_>>());
 }
 
-/// Fails unless nothing of the environment is mounted on the host.
+/// Fails if anything in the cache is mounted on the host.
 #[track_caller]
 pub fn assert_nothing_mounted(env: &TestEnv) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();

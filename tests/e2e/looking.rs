@@ -23,28 +23,28 @@ fn git_status_leaves_no_version() {
 }
 
 #[test]
-fn bookkeeping_is_dropped_only_where_nothing_else_changed() {
+fn bookkeeping_is_dropped_only_if_nothing_else_changed() {
     let env = with_repository();
     age(&env, "README.md");
     let touched = |line: &str, options: &[&str]| {
         let words = [&["--fork", "work"][..], options].concat();
         env.json(&words, line)["result"]["version_after"] != json!(null)
     };
-    // The control: a command that may write keeps the refreshed index.
+    // Control: a command that may write keeps the refreshed index.
     assert!(touched("git update-index --refresh; :  > /dev/null", &[]));
     age(&env, "src/main.rs");
-    // A command that is classified read-only, but lets git take its locks.
+    // A command that is classified read-only but allows git to take its locks.
     assert!(!touched("git status --short", &["--env", "GIT_OPTIONAL_LOCKS=1"]));
     assert!(touched("git status --short", &["--env", "GIT_OPTIONAL_LOCKS=1", "--checkpoint", "always"]));
 }
 
 #[test]
-fn a_commit_of_a_fork_applies_onto_an_index_that_was_refreshed() {
+fn a_commit_on_a_fork_applies_over_a_refreshed_index() {
     let env = with_repository();
     let line =
         "git config user.name t; git config user.email t@t; echo more >> README.md; git commit -qam second";
     env.json(&["--fork", "work"], line);
-    // Meanwhile somebody runs git status outside.
+    // Meanwhile another user runs `git status` outside.
     age(&env, "src/main.rs");
     let before = std::fs::read(env.project().join(".git/index")).unwrap();
     git(&env, &["status", "--short"]);
@@ -63,7 +63,7 @@ fn a_commit_of_a_fork_applies_onto_an_index_that_was_refreshed() {
     let refused = env.avfs(&["apply", "work"]).expect(1);
     assert!(refused.stderr.contains(".git/index"), "{refused:?}");
     assert!(!refused.stderr.contains("--exclude"), "{refused:?}");
-    // The way out that the hint names.
+    // The workaround that the hint names.
     let copy = env.project().with_file_name("copy");
     env.avfs(&["export", "work", copy.to_str().unwrap()]).expect(0);
     git(&env, &["rm", "-q", "--cached", "staged"]);

@@ -1,8 +1,8 @@
-//! `avfs-run` as people and scripts meet it: the real binaries, real commands, a real kernel.
+//! End-to-end tests of `avfs-run`: the real binaries, real commands, a real kernel.
 //!
-//! The host's own directory is compared before and after every run: see [`env::TestEnv::answer`].
+//! The host directory is compared before and after every run: see [`env::TestEnv::answer`].
 
-#![expect(clippy::unwrap_used, reason = "a harness that cannot go on should fail its test at once")]
+#![expect(clippy::unwrap_used, reason = "a harness that cannot continue should fail its test at once")]
 
 #[path = "../support/schema.rs"]
 mod schema;

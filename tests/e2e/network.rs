@@ -1,6 +1,6 @@
-//! Networks with a list: what is on it is reached through the proxy, by every manner of asking, and nothing else is.
+//! Networks with an allow list: listed places are reached through the proxy with every protocol, and nothing else is.
 //!
-//! Servers are real ones on the host's loopback, which the sandbox's own loopback is not.
+//! The servers are real ones on the loopback of the host, which differs from the loopback of the sandbox.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::env::{TestEnv, wait_for};
 
-/// Sends each word (bytes as hex) to the proxy and prints all that comes back (as hex). `half` closes the sending half
-/// after it.
+/// Sends each word (bytes in hex) to the proxy and prints the whole answer (in hex). With `half` the client closes
+/// its sending side afterwards.
 const TALK: &str = r#"
 import socket, sys
 for word in sys.argv[3:]:
@@ -29,21 +29,21 @@ for word in sys.argv[3:]:
     print(out.hex())
 "#;
 
-/// A server on the host's loopback, and what its clients have sent to it.
+/// A server on the loopback of the host, and the data that its clients sent.
 struct Server {
     port: u16,
     clients: Arc<Mutex<Vec<Client>>>,
 }
 
-/// One connection, in the order in which they were accepted.
+/// One connection; connections are in the order in which they were accepted.
 struct Client {
     port: u16,
-    /// What it sent, once its connection has ended.
+    /// The data that the client sent, once the connection has ended.
     sent: Option<Vec<u8>>,
 }
 
 impl Server {
-    /// Serves each connection by itself.
+    /// Serves each connection in a separate thread.
     fn new(serve: impl Fn(&mut TcpStream) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -67,7 +67,7 @@ impl Server {
         Self { port, clients }
     }
 
-    /// Answers one HTTP request at once, and takes all that comes until the client has closed.
+    /// Answers one HTTP request at once, then reads until the client closes the connection.
     fn http() -> Self {
         Self::new(|stream| {
             let mut came = Vec::new();
@@ -86,7 +86,7 @@ impl Server {
         })
     }
 
-    /// Takes everything until its end, and only then sends it back.
+    /// Reads until end of file, and only then sends everything back.
     fn echo_at_the_end() -> Self {
         Self::new(|stream| {
             let mut came = Vec::new();
@@ -97,7 +97,7 @@ impl Server {
         })
     }
 
-    /// What each client has sent, once all connections until now have ended.
+    /// The data that each client sent, once all connections so far have ended.
     fn seen(&self) -> Vec<String> {
         // Connections are accepted in order: once this one is, so are all before it.
         let last = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
@@ -124,14 +124,14 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
 }
 
-/// How the client ends what it says.
+/// What the client does after sending its request.
 #[derive(Clone, Copy)]
 enum After {
     Listens,
     ClosesItsHalf,
 }
 
-/// What the proxy says to each of some requests, and the connections that the envelope has.
+/// The answers of the proxy to some requests, and the connections in the envelope.
 #[track_caller]
 fn talk_at(
     env: &TestEnv,
@@ -154,7 +154,7 @@ fn talk_at(
     (said, envelope["result"]["connections"].as_array().unwrap().clone())
 }
 
-/// As [`talk_at`] on the usual address, with each answer and its connection.
+/// Like [`talk_at`] with the usual address; returns each answer with its connection.
 #[track_caller]
 fn talk_all(env: &TestEnv, list: &str, requests: &[String]) -> Vec<(String, Value)> {
     let bytes: Vec<&[u8]> = requests.iter().map(String::as_bytes).collect();
@@ -184,7 +184,7 @@ fn socks(name: &str, port: u16, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_listed_place_is_reached_by_every_manner_of_asking() {
+fn a_listed_place_is_reached_with_http_connect_and_socks() {
     let env = TestEnv::with_project();
     let server = Server::http();
     let port = server.port;
@@ -212,7 +212,7 @@ fn a_listed_place_is_reached_by_every_manner_of_asking() {
             "{said:?}"
         );
     }
-    // What came together with the request for a tunnel went through it, once.
+    // Data sent together with the request for a tunnel went through the tunnel once.
     assert_eq!(
         server.seen()[1..],
         ["GET /y HTTP/1.1\r\n\r\n", "GET /z HTTP/1.1\r\n\r\n", "GET /z HTTP/1.1\r\n\r\n"]
@@ -231,7 +231,7 @@ fn the_record_of_a_run_has_its_connections() {
 }
 
 #[test]
-fn a_name_that_leads_home_needs_the_address_beside_it() {
+fn a_name_that_resolves_to_loopback_needs_the_address_in_the_list_too() {
     let env = TestEnv::with_project();
     let server = Server::http();
     let port = server.port;
@@ -252,7 +252,7 @@ fn a_name_that_leads_home_needs_the_address_beside_it() {
 }
 
 #[test]
-fn odd_ways_to_write_an_address_lead_nowhere() {
+fn unusual_notations_of_an_address_are_refused() {
     let env = TestEnv::with_project();
     let server = Server::http();
     let port = server.port;
@@ -276,7 +276,7 @@ fn odd_ways_to_write_an_address_lead_nowhere() {
     ];
     let requests = hosts.map(|host| format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n"));
     for (host, (said, connection)) in hosts.into_iter().zip(talk_all(&env, &list, &requests)) {
-        // What is no text for a request line is no request.
+        // A request line that is not ASCII is malformed.
         let (status, verdict) =
             if host.is_ascii() { ("HTTP/1.1 403 ", "refused") } else { ("HTTP/1.1 400 ", "failed") };
         assert!(said.starts_with(status), "{host}: {said}");
@@ -286,7 +286,7 @@ fn odd_ways_to_write_an_address_lead_nowhere() {
 }
 
 #[test]
-fn what_is_refused_is_told_to_the_program_and_once_to_its_caller() {
+fn a_refusal_is_reported_to_the_program_and_once_to_the_caller() {
     let env = TestEnv::with_project();
     let request = "GET http://evil.example:8080/ HTTP/1.1\r\n\r\n";
     let (said, _) = talk(&env, "a.example", request);
@@ -307,7 +307,7 @@ fn what_is_refused_is_told_to_the_program_and_once_to_its_caller() {
 }
 
 #[test]
-fn a_server_gets_one_request_and_nothing_behind_it() {
+fn a_server_receives_one_request_and_nothing_after_it() {
     let env = TestEnv::with_project();
     let server = Server::http();
     let port = server.port;
@@ -349,7 +349,7 @@ fn a_server_gets_one_request_and_nothing_behind_it() {
 }
 
 #[test]
-fn a_closed_half_is_passed_on_both_ways() {
+fn a_half_close_is_forwarded_in_both_directions() {
     let env = TestEnv::with_project();
     let server = Server::echo_at_the_end();
     let list = format!("127.0.0.1:{}", server.port);
@@ -369,7 +369,7 @@ fn a_closed_half_is_passed_on_both_ways() {
 }
 
 #[test]
-fn nothing_leads_out_beside_the_proxy() {
+fn the_proxy_is_the_only_way_out() {
     let env = TestEnv::with_project();
     let server = Server::http();
     let direct = format!(
@@ -380,19 +380,19 @@ fn nothing_leads_out_beside_the_proxy() {
     let run =
         |net: &str, script: &str| env.run(&["--net", net, "--", "python3", "-c", script]).expect(0).text();
     assert_eq!(run(&list, &direct).trim(), "111");
-    // Control: with the host's network it is there.
+    // Control: with the host's network the server is reachable.
     assert_eq!(run("host", &direct).trim(), "reached");
     let elsewhere = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
                      try: s.sendto(b'x', ('192.0.2.1', 53)); print('sent')\nexcept OSError as e: print(e.errno)";
     assert_eq!(run(&list, elsewhere).trim(), "101");
-    // The port of the proxy is taken: nobody inside can put himself in its place.
+    // The port of the proxy is in use, so no process inside can impersonate the proxy.
     let takes = "import socket\ns = socket.socket()\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
                  try: s.bind(('127.0.0.1', 61080)); print('taken')\nexcept OSError as e: print(e.errno)";
     assert_eq!(run(&list, takes).trim(), "98");
 }
 
 #[test]
-fn a_connection_that_hangs_does_not_hold_the_run() {
+fn a_hanging_connection_does_not_delay_the_end_of_the_run() {
     let env = TestEnv::with_project();
     // The server never ends its connections.
     let server = Server::new(|_| {
@@ -412,7 +412,7 @@ fn a_connection_that_hangs_does_not_hold_the_run() {
 }
 
 #[test]
-fn many_connections_are_served_and_those_beyond_the_list_are_counted() {
+fn many_connections_are_served_and_those_not_listed_are_counted() {
     let env = TestEnv::with_project();
     let server = Server::echo_at_the_end();
     let script = format!(
@@ -433,9 +433,9 @@ fn many_connections_are_served_and_those_beyond_the_list_are_counted() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_a_failure_and_not_a_refusal() {
+fn an_unreachable_server_is_a_failure_and_not_a_refusal() {
     let env = TestEnv::with_project();
-    // Bound, so that nobody else gets the port, and not listening.
+    // Bound, so that no other process gets the port, and not listening.
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap().port();
@@ -448,7 +448,7 @@ fn a_server_that_is_not_there_is_a_failure_and_not_a_refusal() {
 }
 
 #[test]
-fn the_variables_of_the_proxy_are_set_for_a_list_alone_and_the_users_own_win() {
+fn proxy_variables_are_set_only_with_an_allow_list_and_values_of_the_user_take_precedence() {
     let env = TestEnv::with_project();
     let shown = |options: &[&str]| env.ok(options, "env | grep -i _proxy= | sort");
     assert_eq!(
@@ -461,9 +461,9 @@ fn the_variables_of_the_proxy_are_set_for_a_list_alone_and_the_users_own_win() {
     assert_eq!(none.text(), "");
 }
 
-/// On a host whose names lead where an attacker would have them lead.
+/// On a host whose names resolve to addresses that an attacker would choose.
 #[test]
-fn names_that_lead_to_private_addresses_are_refused_whatever_the_resolver_says() {
+fn names_that_resolve_to_private_addresses_are_refused() {
     let env = TestEnv::with_project();
     let server = Server::http();
     let port = server.port;

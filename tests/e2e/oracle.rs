@@ -1,8 +1,8 @@
-//! The differential oracle: the same commands in the sandbox and in the plain directory, compared to the bit.
+//! The differential oracle: runs the same commands in the sandbox and in a plain directory and compares every bit.
 //!
-//! First the sandboxed runs, each of which must leave the host as it was; then an export of what they made;
-//! then the same lines in the directory itself. Both happen at one path, so that tools that write paths into
-//! their output write the same ones.
+//! First the sandboxed runs, each of which must leave the host unchanged; then an export of their result; then the
+//! same lines in the directory itself. Both happen at the same path, so that tools that write paths into their output
+//! write the same ones.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub struct Way<'a> {
 pub enum Runs {
     /// All lines in one run without a fork.
     One,
-    /// Each line in a run of its own, on one fork.
+    /// Each line in a separate run, on one fork.
     Each,
 }
 
@@ -42,14 +42,14 @@ pub const WAYS: [Way<'static>; 9] = [
     Way { options: &["--fork", "work", "--scratch", "disk"], runs: Runs::Each },
     Way { options: &["--fork", "work", "--backend", "copy"], runs: Runs::Each },
 ];
-/// For work that takes long: the ways that differ most.
+/// The ways that differ most, for tests that take long.
 const FEW: [Way<'static>; 2] = [WAYS[0], WAYS[7]];
 
 /// One comparison.
 pub struct Trial<'a> {
     pub fixture: &'a dyn Fn(&TestEnv),
     pub lines: &'a [String],
-    /// Files whose content names inodes or times of the host: only that they are there counts.
+    /// Files whose content includes inodes or times of the host: only their existence is compared.
     pub of_the_host: &'a [&'a str],
     pub ends: Ends,
 }
@@ -57,14 +57,14 @@ pub struct Trial<'a> {
 /// How the lines end, on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// All of them well; a tool that is missing must not look like agreement.
+    /// All lines succeed; a missing tool must not look like agreement.
     Well,
-    /// It does not matter.
+    /// The exit status does not matter.
     Somehow,
 }
 
 impl Trial<'_> {
-    /// Everything in which the sandboxed side differs from the plain one.
+    /// All differences between the sandboxed side and the plain one.
     pub fn differences(&self, way: Way<'_>) -> Vec<String> {
         let env = TestEnv::new();
         env.avfs(&["init"]).expect(0);
@@ -99,8 +99,8 @@ impl Trial<'_> {
             Runs::Each => self.lines,
         };
         for line in lines {
-            // A line that hangs is killed with everything it has started. Root has no privileges inside, so it must
-            // have none here: they make modes meaningless.
+            // A line that hangs is killed with all processes it has started. Root has no capabilities inside, so it
+            // must have none here: with them modes have no effect.
             let mut command = env.clean(Path::new("timeout"));
             command
                 .args(["--signal=KILL", "240", "setpriv"])
@@ -136,7 +136,7 @@ impl Trial<'_> {
     }
 }
 
-/// A directory without what the clock decides, and without the content of the files `of_the_host`.
+/// The state of a directory without times set by the clock, and without the content of the files `of_the_host`.
 pub fn comparable(dir: &Path, of_the_host: &[&str]) -> Snapshot {
     let mut taken = snapshot::take_without(dir, &[".avfs"]);
     for (path, fact) in &mut taken.facts {
@@ -150,7 +150,7 @@ pub fn comparable(dir: &Path, of_the_host: &[&str]) -> Snapshot {
     taken
 }
 
-/// Gives everything beneath a directory an old time of its own, to the nanosecond.
+/// Gives each path in a directory a distinct old time, with nanoseconds.
 pub fn set_old_times(dir: &Path) {
     let taken = snapshot::take_without(dir, &[".avfs"]);
     for (number, path) in (1..).zip(taken.facts.keys().rev()) {
@@ -161,7 +161,7 @@ pub fn set_old_times(dir: &Path) {
     }
 }
 
-/// A tree with one of everything.
+/// A tree with every kind of file.
 pub fn mixed(env: &TestEnv) {
     for (path, content) in [
         ("a", "one\n"),
@@ -210,7 +210,7 @@ fn content_is_changed_as_in_a_plain_directory() {
 }
 
 #[test]
-fn removing_and_moving_is_as_in_a_plain_directory() {
+fn files_are_removed_and_moved_as_in_a_plain_directory() {
     agree_on(
         &[
             "set -e; rm -rf d; mkdir -p d/e; echo again > d/e/a",
@@ -254,7 +254,7 @@ fn modes_times_links_and_attributes_are_as_in_a_plain_directory() {
 }
 
 #[test]
-fn attributes_that_look_like_marks_of_overlayfs_are_a_users_own() {
+fn attributes_that_look_like_overlayfs_marks_belong_to_the_user() {
     let set = "import os, sys; [os.setxattr(p, n, v.encode()) for p, n, v in zip(*[iter(sys.argv[1:])] * 3)]";
     agree_on(
         &[
@@ -270,7 +270,7 @@ fn attributes_that_look_like_marks_of_overlayfs_are_a_users_own() {
 }
 
 #[test]
-fn odd_names_are_as_in_a_plain_directory() {
+fn unusual_names_work_as_in_a_plain_directory() {
     let long = "n".repeat(255);
     agree_on(
         &[
@@ -317,7 +317,7 @@ fn git_works_as_in_a_plain_directory() {
         "git stash list; git mv a renamed; git commit -qm renamed; git reset -q --hard HEAD~1; git clean -qfdx",
     ];
     let lines = lines.map(|line| format!("{who}{line}"));
-    // The index and what is made from it hold inodes and times.
+    // The index and files derived from it contain inodes and times.
     let of_the_host = [".git/index", ".git/ORIG_HEAD.lock"];
     Trial { fixture: &mixed, lines: &lines, of_the_host: &of_the_host, ends: Ends::Well }.agrees(&FEW);
 }
@@ -340,7 +340,7 @@ fn a_database_is_written_as_in_a_plain_directory() {
     );
 }
 
-/// A package of the python index, as a wheel: an archive with three files of metadata.
+/// A Python package as a wheel: an archive with three metadata files.
 const WHEEL: &str = "import zipfile; w = zipfile.ZipFile('tiny-1.0-py3-none-any.whl', 'w'); \
     put = lambda n, t: w.writestr(zipfile.ZipInfo(n), t); \
     put('tiny/__init__.py', 'answer = 42\\n'); \
@@ -350,7 +350,7 @@ const WHEEL: &str = "import zipfile; w = zipfile.ZipFile('tiny-1.0-py3-none-any.
 
 #[test]
 fn a_python_package_is_installed_as_in_a_plain_directory() {
-    // Compiled files name the time of their source; without them an installation is the same every time.
+    // Compiled files contain the time of their source; without them an installation is the same every time.
     let lines = [
         format!("set -e; python3 -c \"{WHEEL}\""),
         "set -e; if python3 -m pip --version >/dev/null 2>&1; then python3 -m pip install -q --no-index --no-compile \
@@ -408,7 +408,7 @@ fn a_crate_is_built_as_in_a_plain_directory() {
         Way { options: &["--ro", shown], runs: Runs::One },
         Way { options: &["--ro", shown, "--fork", "work"], runs: Runs::Each },
     ];
-    // It holds a digest of the compiler's surroundings.
+    // The file contains a digest of the compiler's environment.
     let of_the_host = ["target/.rustc_info.json"];
     Trial { fixture: &fixture, lines: &lines, of_the_host: &of_the_host, ends: Ends::Well }.agrees(&ways);
 }

@@ -1,4 +1,4 @@
-//! Output where it is needed: the end of what failed, both ends of what is too long, and what is kept for later.
+//! Output of commands: the last lines of a failure, both ends of long output, and output that is kept for later.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::lists::list;
 use crate::person::person;
 
 #[test]
-fn last_lines_of_a_failed_item_are_on_the_console_and_in_the_journal() {
+fn the_last_lines_of_a_failed_item_are_on_the_console_and_in_the_journal() {
     let env = TestEnv::with_project();
     let line = r#"{"id": "noisy", "secrets": ["TOKEN"], "command": "seq 1 50; echo the token is $TOKEN; printf 'bad \\033[31mname\\n' >&2; exit 3"}"#;
     let text = format!("{line}\n{{\"command\": \"echo all is well\"}}\n");
@@ -21,7 +21,7 @@ fn last_lines_of_a_failed_item_are_on_the_console_and_in_the_journal() {
     assert!(console.contains("  stdout: the token is [secret]\n"), "{console}");
     assert!(console.contains("  stderr: bad \\u{1b}[31mname\n"), "{console}");
     assert!(!console.contains("  stdout: all is well"), "{console}");
-    // The item that failed is the newest but one, or the newest: they ran beside each other.
+    // The failed item is the newest run or the one before it: the items ran concurrently.
     let runs = env.avfs_result(&["runs", "list"]);
     let failed = runs["runs"].as_array().unwrap().iter().find(|run| run["exit_code"] == 3).unwrap();
     let id = failed["id"].as_str().unwrap();
@@ -32,7 +32,7 @@ fn last_lines_of_a_failed_item_are_on_the_console_and_in_the_journal() {
     let people = env.avfs(&["runs", "show", id]).expect(0).text();
     assert!(people.contains("stdout     the token is [secret]\n"), "{people}");
     assert!(people.contains("stderr     bad \\u{1b}[31mname\n"), "{people}");
-    // What went well is not written down.
+    // The output of a successful run is not recorded.
     let well = runs["runs"].as_array().unwrap().iter().find(|run| run["exit_code"] == 0).unwrap();
     let shown = env.avfs_result(&["runs", "show", well["id"].as_str().unwrap()]);
     assert_eq!(shown["result"]["last_lines"], Value::Null);
@@ -43,26 +43,26 @@ const NOISY: &str = "mkdir -p node_modules/a build src; seq 1 30 | while read n;
     mkdir sub; echo '*.tmp' > sub/.gitignore; echo x > sub/a.tmp; echo x > sub/b.txt";
 
 #[test]
-fn what_git_ignores_is_listed_last() {
+fn files_ignored_by_git_are_listed_last() {
     let env = TestEnv::with_project();
     env.put(".gitignore", b"node_modules/\n/build\n*.log\n!keep.log\n");
-    let told = env.shell(&[], NOISY).expect(0).stderr;
-    let listed: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("avfs-run:   ")).collect();
+    let summary = env.shell(&[], NOISY).expect(0).stderr;
+    let listed: Vec<&str> = summary.lines().filter_map(|line| line.strip_prefix("avfs-run:   ")).collect();
     let wanted =
         ["M README.md (7 B)", "A src/new.rs (4 B)", "A sub/", "A sub/.gitignore (6 B)", "A sub/b.txt (2 B)"];
-    assert_eq!(listed[..5], wanted, "{told}");
-    assert_eq!(listed[5], "A build/  (ignored by git)", "{told}");
-    assert!(listed[5..10].iter().all(|line| line.ends_with("  (ignored by git)")), "{told}");
-    assert!(told.contains("\navfs-run:   and 31 more\n"), "{told}");
-    // The changes are kept for review, and for how long is said.
+    assert_eq!(listed[..5], wanted, "{summary}");
+    assert_eq!(listed[5], "A build/  (ignored by git)", "{summary}");
+    assert!(listed[5..10].iter().all(|line| line.ends_with("  (ignored by git)")), "{summary}");
+    assert!(summary.contains("\navfs-run:   and 31 more\n"), "{summary}");
+    // The changes are kept for review, and their expiry is reported.
     let envelope = env.json(&[], "echo more > more");
     let until = envelope["result"]["kept_until"].as_str().unwrap();
     assert!(until.ends_with('Z'), "{until}");
-    assert!(told.contains("\navfs-run:   kept until 20"), "{told}");
+    assert!(summary.contains("\navfs-run:   kept until 20"), "{summary}");
     let id = envelope["run_id"].as_str().unwrap();
     assert_eq!(env.avfs_result(&["runs", "show", id])["kept_until"], *until);
     assert!(env.avfs(&["runs", "show", id]).expect(0).text().contains("\nkept until 20"));
-    // On a fork with a name nothing expires, nor where nothing changed.
+    // Nothing expires on a named fork, or if nothing changed.
     assert_eq!(env.json(&["--fork", "f"], "echo x > x")["result"]["kept_until"], Value::Null);
     assert_eq!(env.json(&[], "true")["result"]["kept_until"], Value::Null);
     let shown = env.avfs(&["runs", "show", "last~3"]).expect(0).text();
@@ -71,7 +71,7 @@ fn what_git_ignores_is_listed_last() {
 }
 
 #[test]
-fn a_compact_envelope_has_what_a_model_needs_and_is_bounded() {
+fn a_compact_envelope_contains_the_essentials_and_is_bounded() {
     let env = TestEnv::with_project();
     env.put(".gitignore", b"node_modules/\n/build\n*.log\n");
     let compact = |line: &str| {
@@ -89,7 +89,7 @@ fn a_compact_envelope_has_what_a_model_needs_and_is_bounded() {
     );
     assert_eq!(small["changes"], json!({ "counts": { "added": 1 }, "paths": ["A x (2 B)"] }));
     assert!(small["kept_until"].is_string() && small["fork"].is_string(), "{small}");
-    // Nothing that is empty is there.
+    // Empty fields are omitted.
     let (_, nothing) = compact("true");
     for absent in ["stdout", "stderr", "changes", "signal", "timed_out", "notes", "error", "fork", "left_off"]
     {
@@ -104,7 +104,7 @@ fn a_compact_envelope_has_what_a_model_needs_and_is_bounded() {
         { "path": "trace.log", "changes": 1 },
     ]);
     assert_eq!(noisy["changes"]["ignored"], ignored, "{noisy}");
-    // Much of everything, and all of it has to be escaped.
+    // Large amounts of everything, all of which have to be escaped.
     let many = "mkdir -p a/b c; seq 1 500 | while read n; do echo $n > a/b/$n; echo $n > c/$n; done; \
         long=$(printf 'x%.0s' $(seq 1 200)); seq 1 50 | while read n; do > \"$(printf '\\033\\001')$long$n\"; done; \
         yes \"$(printf '\\033[31m')\" | head -c 100000; yes \"$(printf '\\377')\" | head -c 100000 >&2";
@@ -118,12 +118,12 @@ fn a_compact_envelope_has_what_a_model_needs_and_is_bounded() {
     let marker = format!("\n[{} bytes omitted]\n", omitted["bytes"]);
     assert!(much["stdout"].as_str().unwrap()[at..].starts_with(&marker), "{much}");
     assert!(much["stderr"].as_str().unwrap().starts_with("\\xff\n"), "{much}");
-    // Errors too, of the command line as well.
+    // Errors are compact too, including usage errors.
     let error = env.run(&["--json=compact", "--no-such-option", "ls"]).expect(125).envelope();
     assert_eq!((&error["kind"], &error["error"]["code"]), (&json!("execution.compact"), &json!("usage")));
     let (code, missing) = compact("exec no-such-program");
     assert_eq!((code, missing["exit_code"].as_u64()), (Some(127), Some(127)), "{missing}");
-    // The same under its other name; other verbs have one form.
+    // `avfs run` prints the same; other verbs have only one form.
     let other = env.avfs(&["run", "--json=compact", "--", "echo", "hi"]).expect(0).envelope();
     assert_eq!((&other["kind"], &other["stdout"]), (&json!("execution.compact"), &json!("hi\n")));
     env.avfs(&["--json=compact", "log"]).expect(2);
@@ -136,7 +136,7 @@ fn kept_output_can_be_printed_later() {
     let mut command = env.command(&["--keep-output", "--secret", "TOKEN", "--shell"]);
     command.arg("echo out; printf 'tok %s\\377\\n' $TOKEN; printf 'err \\033[1m\\n' >&2; echo x > x; exit 4");
     let answer = env.answer(command.env("TOKEN", "a-token-of-some-length")).expect(4);
-    // What streams is passed on as it is.
+    // Streamed output is passed on unchanged.
     assert_eq!(answer.stdout, b"out\ntok a-token-of-some-length\xff\n");
     let shown = env.avfs(&["runs", "show", "--output"]).expect(0);
     assert_eq!(shown.stdout, b"out\ntok [secret]\xff\n");
@@ -150,7 +150,7 @@ fn kept_output_can_be_printed_later() {
             .text()
             .contains("\noutput     kept; print it with: avfs runs show ")
     );
-    // It is no remembered result, and goes when the changes do.
+    // Kept output is not a cached result, and is removed with the changes.
     assert_eq!(env.avfs_result(&["cache", "list"])["results"], json!([]));
     env.avfs(&["gc"]).expect(0);
     env.assert_sound();
@@ -159,14 +159,14 @@ fn kept_output_can_be_printed_later() {
     env.avfs(&["gc"]).expect(0);
     let gone = env.avfs(&["--json", "runs", "show", "last", "--output"]).expect(1).envelope();
     assert_eq!(gone["error"]["code"], "output.not_kept");
-    // Only where it was asked for.
+    // Output is kept only on request.
     env.shell(&[], "echo not kept").expect(0);
     env.avfs(&["runs", "show", "--output"]).expect(1);
     env.assert_sound();
 }
 
 #[test]
-fn output_is_kept_with_json_with_the_cache_and_within_a_bound() {
+fn output_is_kept_with_json_and_with_the_cache_and_is_bounded() {
     let env = TestEnv::with_project();
     let kept = |run: &str| env.avfs_result(&["runs", "show", run, "--output"]);
     env.json(&["--keep-output", "--output-max", "100"], "seq 1 1000");
@@ -174,7 +174,7 @@ fn output_is_kept_with_json_with_the_cache_and_within_a_bound() {
     assert!(long["stdout"].as_str().unwrap().starts_with("1\n2\n"), "{long}");
     assert!(long["stdout"].as_str().unwrap().ends_with("\n1000\n"), "{long}");
     assert_eq!(long["stdout_omitted"], json!({ "offset": 50, "bytes": 3793 }));
-    // Of a run that is recalled too; and of one that remembers its result.
+    // Also for a cached run, and for a run that stores its result.
     env.json(&["--cache", "write", "--keep-output"], "echo twice");
     let hit = env.json(&["--cache", "read", "--keep-output"], "echo twice");
     assert_eq!(hit["result"]["cached"], json!(true));
@@ -191,7 +191,7 @@ fn output_is_kept_with_json_with_the_cache_and_within_a_bound() {
 }
 
 #[test]
-fn output_of_one_pipe_or_a_terminal_is_kept_in_order() {
+fn output_to_one_pipe_or_a_terminal_is_kept_in_order() {
     let env = TestEnv::with_project();
     let line = "for n in 1 2 3; do echo out $n; echo err $n >&2; done";
     let mut both = env.clean(std::path::Path::new("/bin/sh"));

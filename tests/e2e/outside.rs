@@ -1,4 +1,4 @@
-//! What a command leaves outside of the workspace: reported before it is dropped.
+//! Files that a command writes outside of the workspace are reported before they are dropped.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn paths(writes: &Value) -> Vec<String> {
 }
 
 #[test]
-fn an_installer_shows_what_it_put_into_the_home() {
+fn files_that_an_installer_puts_into_the_home_are_reported() {
     let env = TestEnv::with_project();
     let line = "echo 'export PATH' > ~/.profile; mkdir -p ~/.local/bin ~/empty; echo tool > ~/.local/bin/tool; \
         echo scratch > /tmp/scratch; echo in > inside";
@@ -25,7 +25,7 @@ fn an_installer_shows_what_it_put_into_the_home() {
     let counts = ["files", "dirs", "bytes", "left_off"].map(|key| writes[key].as_u64().unwrap());
     assert_eq!((counts, &writes["complete"]), ([3, 3, 25, 0], &json!(true)), "{writes}");
     assert_eq!(writes["paths"][0]["size"], 8);
-    // People are told, whether or not the workspace changed, and later too.
+    // The summary reports them, whether or not the workspace changed, and so does `runs show` later.
     let told = env.shell(&[], "echo x > ~/.bashrc").expect(0).stderr;
     let wanted = format!(
         "avfs-run: dropped, outside of the workspace: 1 file (2 B)\navfs-run:   {home}/.bashrc (2 B)\n"
@@ -36,19 +36,19 @@ fn an_installer_shows_what_it_put_into_the_home() {
     assert!(shown.contains(&format!("           {home}/.bashrc\n")), "{shown}");
     let compact = env.shell(&["--json=compact"], "echo x > ~/.bashrc").expect(0).envelope();
     assert_eq!(compact["outside_writes"], json!(["1 files, 2 B", format!("{home}/.bashrc")]));
-    // It is gone for the next run.
+    // The files do not exist in the next run.
     assert_eq!(env.shell(&["-q"], "ls -A ~ /tmp/scratch").code, Some(2));
     env.assert_sound();
 }
 
 #[test]
-fn nothing_is_reported_where_nothing_is_left() {
+fn nothing_is_reported_if_nothing_is_left() {
     let env = TestEnv::with_project();
     assert_eq!(outside(&env, "true"), Value::Null);
     assert_eq!(outside(&env, "echo x > /tmp/x; mkdir ~/d; rm /tmp/x; rmdir ~/d"), Value::Null);
     assert_eq!(outside(&env, "echo x > inside"), Value::Null);
     assert_eq!(env.shell(&[], "true").expect(0).stderr, "");
-    // A command that was killed has left what it left.
+    // Files of a killed command are reported too.
     let killed = env.json(&[], "echo x > /tmp/x; kill -KILL $$");
     assert_eq!(paths(&killed["result"]["outside_writes"]), ["/tmp/x"], "{killed}");
 }
@@ -67,20 +67,20 @@ fn hostile_trees_are_reported_within_bounds() {
     let odd = writes["paths"].as_array().unwrap().iter().find(|one| one["path_base64"].is_string()).unwrap();
     assert_eq!(odd["path"], "/tmp/a\u{1b}[31m\nb\\xff");
     assert!(paths(&writes).contains(&"/tmp/root".to_owned()), "{writes}");
-    let told = env.shell(&[], r#"printf x > "/tmp/$(printf 'a\033[31m\nb')""#).expect(0).stderr;
-    assert!(told.contains("avfs-run:   /tmp/a\\u{1b}[31m\\nb (1 B)\n"), "{told}");
+    let summary = env.shell(&[], r#"printf x > "/tmp/$(printf 'a\033[31m\nb')""#).expect(0).stderr;
+    assert!(summary.contains("avfs-run:   /tmp/a\\u{1b}[31m\\nb (1 B)\n"), "{summary}");
     let mut secret = env.command(&["--json", "--secret", "TOKEN", "--shell", "echo x > /tmp/$TOKEN"]);
     let envelope = env.answer(secret.env("TOKEN", "a-token-of-some-length")).expect(0).envelope();
     assert_eq!(paths(&envelope["result"]["outside_writes"]), ["/tmp/[secret]"]);
 }
 
 #[test]
-fn a_fork_keeps_its_home_and_tmp_where_that_is_asked_for() {
+fn a_fork_keeps_its_home_and_tmp_on_request() {
     let env = TestEnv::with_project();
     let kept = ["-q", "--fork", "one", "--home", "persistent", "--keep-tmp"];
     env.shell(&kept, "mkdir -p ~/.local/bin; echo hi > ~/.local/bin/tool; echo t > /tmp/t").expect(0);
     assert_eq!(env.ok(&kept, "cat ~/.local/bin/tool /tmp/t"), "hi\nt\n");
-    // What is kept is not told as dropped.
+    // Kept files are not reported as dropped.
     let mut words = vec!["--json"];
     words.extend(&kept[1..]);
     let envelope = env.shell(&words, "echo x > ~/x; echo y > /var/tmp/y").expect(0).envelope();
@@ -89,14 +89,14 @@ fn a_fork_keeps_its_home_and_tmp_where_that_is_asked_for() {
         (&envelope["request"]["home"], &envelope["request"]["keep_tmp"]),
         (&json!("persistent"), &json!(true))
     );
-    // One at a time, and only where it is asked for; other forks and the host have nothing of it.
+    // Each option works alone and only on request; other forks and the host do not have the files.
     assert_eq!(env.ok(&["-q", "--fork", "one", "--keep-tmp"], "cat /tmp/t; ls -A ~"), "t\n");
     assert_eq!(env.ok(&["-q", "--fork", "one"], "ls -A ~; ls -A /tmp | grep -v avfs-test || true"), "");
     assert_eq!(env.ok(&["-q", "--fork", "two", "--home", "persistent"], "ls -A ~"), "");
     assert_eq!(std::fs::read_dir(env.at("home")).unwrap().count(), 0);
     let closed = env.at("cache/avfs/forks").metadata().unwrap().permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&closed) & 0o777, 0o700);
-    // It goes with the fork, and a new fork of that name begins with nothing.
+    // They are removed with the fork, and a new fork with the same name starts without them.
     let count = || {
         let vaults = std::fs::read_dir(env.at("cache/avfs/forks")).unwrap();
         vaults.map(|vault| std::fs::read_dir(vault.unwrap().path()).unwrap().count()).sum::<usize>()
@@ -105,7 +105,7 @@ fn a_fork_keeps_its_home_and_tmp_where_that_is_asked_for() {
     env.avfs(&["fork", "delete", "one"]).expect(0);
     assert_eq!(count(), 1);
     assert_eq!(env.ok(&kept, "ls -A ~"), "");
-    // Without a fork there is nobody to keep it.
+    // Without a fork there is no place to keep them.
     let refused = env.json(&["--home", "persistent"], "true");
     assert_eq!(refused["error"]["code"], "request.no_fork");
     let refused = env.json(&["--keep-tmp"], "true");
@@ -114,7 +114,7 @@ fn a_fork_keeps_its_home_and_tmp_where_that_is_asked_for() {
 }
 
 #[test]
-fn an_agent_is_asked_before_a_home_persists() {
+fn an_agent_needs_approval_for_a_persistent_home() {
     let env = TestEnv::with_project();
     for option in [&["--home", "persistent"][..], &["--keep-tmp"]] {
         let options = [&["--policy", "agent", "--fork", "one"], option].concat();

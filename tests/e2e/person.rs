@@ -1,13 +1,13 @@
-//! A person at a terminal, played by a script.
+//! A person at a terminal, simulated by a script.
 //!
-//! Nothing is judged here: what was seen on the screen is the answer.
+//! This module asserts nothing: it returns the content of the screen.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::env::{Answer, TestEnv, runner};
 
-/// Plays the person: runs `avfs-run` in a pseudo terminal of 40 by 100, and does what the script says.
+/// Runs `avfs-run` in a pseudo terminal of 40 rows and 100 columns, and executes the script.
 pub const PERSON: &str = r#"
 import fcntl, os, pty, struct, sys, termios
 script, words = sys.argv[1], sys.argv[2:]
@@ -42,7 +42,7 @@ sys.stdout.buffer.write(seen)
 print(f'\nmodes {"as before" if same else "changed"}, code {os.waitstatus_to_exitcode(status)}')
 "#;
 
-/// The command that plays the person, not yet started.
+/// The command that simulates the person, not started.
 pub fn person_command(env: &TestEnv, script: &str, words: &[&str]) -> Command {
     let mut command = env.clean(Path::new("python3"));
     command.args(["-c", PERSON, script]).arg(runner()).args(words).env("TERM", "xterm");

@@ -1,7 +1,7 @@
-//! A loss of power: what was acknowledged as a version is there afterwards, whatever else of the last writes is.
+//! A power loss: an acknowledged version exists afterwards, regardless of which other recent writes were lost.
 //!
-//! A library beside the commands (`tests/support/durable.c`) copies each file at each sync. The disk after a loss of power
-//! has at least those copies, and of everything written since any part.
+//! A preloaded library (`tests/support/durable.c`) copies each file at each sync. After a power loss the disk
+//! contains at least those copies, and any part of the later writes.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::env::{Answer, Running, TestEnv, avfs};
 
 const FILES: [&str; 2] = ["vault.db", "vault.db-wal"];
-/// What reaches the disk at once.
+/// The unit in which data reaches the disk.
 const BLOCK_BYTES: usize = 4096;
 
 struct Disk {
@@ -21,14 +21,14 @@ struct Disk {
     durable: PathBuf,
 }
 
-/// What a file may hold after a loss of power.
+/// The content of a file after a power loss.
 #[derive(Clone, Copy, Debug)]
 enum Left {
-    /// What was synced, and nothing else.
+    /// Only the synced content.
     Synced,
     /// Everything that was written.
     Written,
-    /// Of what was written since the last sync every other block, beginning with this one.
+    /// Every other block of the data written since the last sync, starting with this one.
     Torn(usize),
 }
 
@@ -42,7 +42,7 @@ impl Disk {
         let mut cc = Command::new("cc");
         cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
         assert!(cc.status().unwrap().success());
-        // As after `avfs init`, which is not the subject.
+        // The state after `avfs init`, which is not under test.
         for name in FILES {
             let _ = std::fs::copy(env.vault_file().with_file_name(name), durable.join(name));
         }
@@ -54,7 +54,7 @@ impl Disk {
         Running::start(&mut command).answer()
     }
 
-    /// The envelope of a run, and how many syncs it waited for.
+    /// The envelope of a run, and the number of syncs it waited for.
     fn run(&self, words: &[&str]) -> (Value, usize) {
         let before = self.syncs().len();
         let mut command = self.env.command(&["--json"]);
@@ -93,7 +93,7 @@ impl Disk {
         }
     }
 
-    /// Opens what is left in every way, and looks for these versions.
+    /// Opens each possible state after a power loss and checks that these versions exist.
     #[track_caller]
     fn assert_kept(&self, versions: &[String]) {
         let ways = [Left::Synced, Left::Written, Left::Torn(0), Left::Torn(1)];
@@ -105,7 +105,7 @@ impl Disk {
             if has_head && head.exists() {
                 std::fs::copy(head, place.join("vault.db-head")).unwrap();
             }
-            // The file itself is written by checkpoints alone, which sync it before the log is given up.
+            // Only checkpoints write the file itself, and they sync it before the log is reset.
             std::fs::write(place.join("vault.db"), self.after_power_loss("vault.db", Left::Synced)).unwrap();
             std::fs::write(place.join("vault.db-wal"), self.after_power_loss("vault.db-wal", log)).unwrap();
             let vault = place.join("vault.db");
@@ -134,9 +134,9 @@ fn version_of(envelope: &Value) -> Option<String> {
 }
 
 #[test]
-fn a_run_waits_for_the_disk_once_if_it_makes_a_version() {
+fn a_run_syncs_once_if_it_creates_a_version_and_never_otherwise() {
     let disk = Disk::new();
-    // The first one imports the directory.
+    // The first run imports the directory.
     disk.run(&["--", "true"]);
     for (words, syncs) in [
         (&["--", "true"][..], 0),
@@ -151,12 +151,12 @@ fn a_run_waits_for_the_disk_once_if_it_makes_a_version() {
         assert_eq!(found, syncs, "{words:?}: {:?}", disk.syncs());
         assert_eq!(usize::from(version_of(&envelope).is_some()), syncs, "{words:?}");
     }
-    // What the directory became is a base for the run: it is on the disk with the version of the run.
+    // The imported state of the directory is the base of the run: it is synced with the version of the run.
     disk.env.put("new", b"1");
     assert_eq!(disk.run(&["--", "true"]).1, 0);
     disk.env.put("newer", b"1");
     assert_eq!(disk.run(&["--", "touch", "x"]).1, 1);
-    // Verbs that only look wait for nothing, and neither do runs after them.
+    // Read-only verbs do not sync, and neither do runs after them.
     let before = disk.syncs().len();
     disk.avfs(&["log"]).expect(0);
     disk.avfs(&["runs", "list"]).expect(0);
@@ -171,7 +171,7 @@ fn a_run_waits_for_the_disk_once_if_it_makes_a_version() {
 }
 
 #[test]
-fn acknowledged_versions_survive_a_loss_of_power() {
+fn acknowledged_versions_survive_a_power_loss() {
     let disk = Disk::new();
     let mut versions = Vec::new();
     let (mut moved, mut log_bytes) = (0, 0);
@@ -198,7 +198,7 @@ fn acknowledged_versions_survive_a_loss_of_power() {
 }
 
 #[test]
-fn items_of_a_batch_are_on_the_disk_when_they_are_acknowledged() {
+fn batch_items_are_synced_before_they_are_acknowledged() {
     let disk = Disk::new();
     disk.run(&["--", "true"]);
     let list: String = (0..24).map(|item| format!("echo {item} > f{item}\n")).collect();

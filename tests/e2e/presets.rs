@@ -1,10 +1,10 @@
-//! Presets add what the tools of a language need, and a job of CI has the variables that say what it builds.
+//! Presets add what the tools of a language need, and CI jobs see the variables that describe the build.
 
 use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 
-/// The request and the decision of a run that does not take place.
+/// The envelope of a dry run.
 #[track_caller]
 fn planned(env: &TestEnv, options: &[&str]) -> Value {
     env.run(&[&["--json", "--dry-run"], options, &["--", "true"]].concat()).expect(0).envelope()
@@ -36,7 +36,7 @@ fn a_preset_keeps_caches_and_adds_hosts_and_variables() {
     assert_eq!(net(&["--preset", "go", "--net", "host"]), "host");
     assert_eq!(net(&["--preset", "go", "--net", "none"]), "none");
     env.run(&["--preset", "cobol", "--", "true"]).expect(125);
-    // In JSON, and as the envelope tells it.
+    // The same in a JSON request.
     let asked = planned(&env, &["--preset", "go"])["request"].take();
     assert_eq!(asked["preset"], json!(["go"]));
     std::fs::write(env.at("request.json"), asked.to_string()).unwrap();
@@ -45,19 +45,19 @@ fn a_preset_keeps_caches_and_adds_hosts_and_variables() {
 }
 
 #[test]
-fn a_program_that_knows_no_proxy_variables_is_told_of_the_proxy() {
+fn a_program_that_ignores_proxy_variables_is_configured_for_the_proxy() {
     let env = TestEnv::with_project();
     let seen = |options: &[&str]| {
         env.ok(&[&["--preset", "java", "-q"], options].concat(), "echo $JAVA_TOOL_OPTIONS")
     };
-    // The proxy listens where `HTTP_PROXY` says.
+    // The proxy listens at the address in `HTTP_PROXY`.
     assert!(seen(&[]).contains("-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=61080 "), "{}", seen(&[]));
     assert_eq!(seen(&["--net", "none"]), "\n");
     assert_eq!(seen(&["--env", "JAVA_TOOL_OPTIONS=mine"]), "mine\n");
 }
 
 #[test]
-fn the_policy_judges_a_preset_as_the_options_it_stands_for() {
+fn the_policy_treats_a_preset_like_the_options_it_adds() {
     let env = TestEnv::with_project();
     env.policy("");
     let rule = |options: &[&str]| planned(&env, options)["decision"]["rule"].as_str().unwrap().to_owned();
@@ -75,7 +75,7 @@ fn the_policy_judges_a_preset_as_the_options_it_stands_for() {
 }
 
 #[test]
-fn settings_choose_presets_and_a_directory_does_not() {
+fn the_user_configuration_can_choose_presets_and_that_of_a_directory_cannot() {
     let env = TestEnv::with_project();
     std::fs::write(env.project().join(".avfs/avfs.toml"), "run.preset = ['go']\n").unwrap();
     let run = env.run(&["--json", "--", "true"]).expect(0).envelope();
@@ -84,7 +84,7 @@ fn settings_choose_presets_and_a_directory_does_not() {
     std::fs::remove_file(env.project().join(".avfs/avfs.toml")).unwrap();
     std::fs::write(env.at("config/avfs/avfs.toml"), "run.preset = ['go']\n").unwrap();
     assert_eq!(planned(&env, &[])["request"]["net"], json!("allow=proxy.golang.org,sum.golang.org"));
-    // A setting that says none means it; an option wins over both.
+    // `none` in the configuration disables the network; an option overrides both.
     std::fs::write(env.at("config/avfs/avfs.toml"), "run.preset = ['go']\nrun.net = 'none'\n").unwrap();
     assert_eq!(planned(&env, &[])["request"]["net"], json!("none"));
     let named = planned(&env, &["--preset", "rust"]);
@@ -99,7 +99,7 @@ fn settings_choose_presets_and_a_directory_does_not() {
 }
 
 #[test]
-fn a_job_of_ci_has_the_variables_that_say_what_it_builds() {
+fn a_ci_job_sees_the_variables_that_describe_the_build() {
     let env = TestEnv::with_project();
     let seen = |ci: &str, options: &[&str]| {
         let words = [options, &["-q", "--shell", "printenv | grep -E '^(GITHUB|CI_)' | sort"]].concat();
@@ -111,9 +111,9 @@ fn a_job_of_ci_has_the_variables_that_say_what_it_builds() {
     assert_eq!(seen("true", &[]), "CI_COMMIT_SHA=def\nGITHUB_SHA=abc\n");
     assert_eq!(seen("false", &[]), "");
     assert_eq!(seen("true", &["--reproducible"]), "");
-    // A result that is remembered is not one of a single job.
+    // A cached result must not depend on a single job.
     assert_eq!(seen("true", &["--cache", "write"]), "");
-    // No request asks for them.
+    // The variables do not count as part of the request.
     let mut agent = env.command(&["--json", "--dry-run", "--policy", "agent", "--", "true"]);
     let agent = env.answer(agent.env("CI", "true").env("GITHUB_SHA", "abc")).envelope();
     assert!(agent["decision"]["action"].as_str().unwrap().starts_with("allow"), "{agent}");
