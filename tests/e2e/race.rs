@@ -1,4 +1,4 @@
-//! `avfs race`: one winner, whose changes are kept; of the others nothing is left but the record.
+//! `avfs race`: one winner, whose changes are kept; of the others only the record remains.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn race(env: &TestEnv, words: &[&str]) -> Value {
     env.avfs_result(&all)
 }
 
-/// The envelope of a race that nobody wins.
+/// The envelope of a race without a winner.
 #[track_caller]
 fn lost(env: &TestEnv, words: &[&str]) -> Value {
     let mut all = vec!["--json", "race"];
@@ -34,7 +34,7 @@ fn states(result: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_first_by_number_is_kept_for_review_and_can_be_applied() {
+fn the_successful_attempt_with_the_lowest_number_is_kept_for_review_and_can_be_applied() {
     let env = TestEnv::with_project();
     env.put("new-on-the-host", b"seen\n");
     let line = "cat new-on-the-host; echo $AVFS_ATTEMPT > made; [ $AVFS_ATTEMPT -gt 1 ]";
@@ -56,13 +56,13 @@ fn the_first_by_number_is_kept_for_review_and_can_be_applied() {
 }
 
 #[test]
-fn the_first_to_succeed_stops_the_others() {
+fn the_first_attempt_to_succeed_stops_the_others() {
     let env = TestEnv::with_project();
     let marker = marker(&env);
     let line = format!("echo $AVFS_ATTEMPT > made; [ $AVFS_ATTEMPT = 2 ] || sleep 1000; : {marker}");
     let result = race(&env, &["-n", "4", "--jobs", "3", "--until-success", "--shell", &line]);
     assert_eq!(states(&result), ["stopped", "won", "stopped", "not_begun"]);
-    wait_for("everybody is dead", || alive(&marker).is_empty());
+    wait_for("all processes are dead", || alive(&marker).is_empty());
     assert_eq!(forks(&env), ["main", result["fork"].as_str().unwrap()]);
     assert_eq!(env.scratches(), [""; 0]);
     let runs = env.avfs_result(&["runs", "list"]);
@@ -72,8 +72,8 @@ fn the_first_to_succeed_stops_the_others() {
     env.assert_sound();
 }
 
-/// A race of two whose second attempt has succeeded, but is held before it answers, while the command of the first
-/// waits for the word `go`.
+/// A race of two whose second attempt has succeeded but is held before it answers, while the command of the first
+/// waits for `go`.
 fn nearly_won(env: &TestEnv, shared: &Shared, scratch: &str) -> (Running, Pauses) {
     let pauses = Pauses::new(&env.at(""));
     pauses.hold("completed#1");
@@ -85,19 +85,22 @@ fn nearly_won(env: &TestEnv, shared: &Shared, scratch: &str) -> (Running, Pauses
     command.args(["--rw", shared.text(), "--env", &set, "--shell", line]);
     let mut running = Running::start(pauses.set(&mut command));
     pauses.wait("completed#1", &mut running.child);
-    // The last point that it passes before its command ends: from here on the number of points stands still.
-    wait_for("the other runs", || pauses.reached().iter().filter(|point| *point == "streams").count() == 2);
+    // The last point that the attempt passes before its command ends: from here on the number of points does not
+    // change.
+    wait_for("the other attempt is running", || {
+        pauses.reached().iter().filter(|point| *point == "streams").count() == 2
+    });
     (running, pauses)
 }
 
-/// Losers are killed at every point that they pass after their command has ended: while what they made is captured,
-/// and after that but before they could answer.
+/// Losers are killed at every point that they pass after their command has ended: during the capture, and after it
+/// but before they answer.
 #[test]
-fn losers_that_were_as_good_as_done_leave_nothing() {
+fn losers_that_had_almost_finished_leave_nothing_behind() {
     for scratch in ["memory", "disk"] {
         let env = TestEnv::with_project();
         let shared = Shared::new(&env);
-        // Both come to their end, to count the points.
+        // Both attempts end, to count the points.
         let (mut running, pauses) = nearly_won(&env, &shared, scratch);
         let before = pauses.reached().len();
         pauses.hold("completed#2");
@@ -142,13 +145,13 @@ fn the_best_score_wins() {
     let line = "echo $((AVFS_ATTEMPT % 3)) > made; [ $AVFS_ATTEMPT != 1 ]";
     let score = "echo the score is; touch not-kept; cat made";
     let highest = race(&env, &["-n", "5", "--score", score, "--shell", line]);
-    // 2 and 5 have the same.
+    // Attempts 2 and 5 have the same score.
     assert_eq!((&highest["winner"], &highest["attempts"][1]["score"]), (&json!(2), &json!(2.0)));
     assert_eq!(highest["attempts"][0]["score"], Value::Null);
     assert_eq!(env.avfs(&["cat", highest["fork"].as_str().unwrap(), "not-kept"]).code, Some(1));
     let lowest = race(&env, &["-n", "5", "--score", score, "--lowest", "--shell", line]);
     assert_eq!(lowest["winner"], 3);
-    // What is no number is out, and said to be.
+    // A score that is not a number disqualifies the attempt, with an error.
     let score = "if [ $AVFS_ATTEMPT = 3 ]; then echo 1; elif [ $AVFS_ATTEMPT = 2 ]; then echo 99; false; else echo best; fi";
     let odd = race(&env, &["-n", "3", "--score", score, "--", "true"]);
     assert_eq!(states(&odd), ["disqualified", "disqualified", "won"]);
@@ -158,7 +161,7 @@ fn the_best_score_wins() {
 }
 
 #[test]
-fn a_winner_can_have_a_fork_of_its_own() {
+fn the_winner_can_be_kept_on_a_named_fork() {
     let env = TestEnv::with_project();
     env.ok(&["--fork", "base"], "echo from here > n");
     let line = "cat n > made; echo $AVFS_ATTEMPT >> made";
@@ -166,7 +169,7 @@ fn a_winner_can_have_a_fork_of_its_own() {
     assert_eq!((&result["fork"], &result["winner"]), (&json!("best"), &json!(1)));
     assert_eq!(forks(&env), ["main", "base", "best"]);
     assert_eq!(env.cat("best", "made"), "from here\n1\n");
-    // A fork like any other: its run is there, it moves on, and it can go.
+    // An ordinary fork: its run is listed, its head moves, and it can be deleted.
     let runs = env.avfs_result(&["runs", "list", "--fork", "best"]);
     assert_eq!(runs["runs"][0]["id"], result["attempts"][0]["run_id"]);
     let checkpoints = env.avfs_result(&["checkpoint", "list", "--fork", "best"]);
@@ -179,7 +182,7 @@ fn a_winner_can_have_a_fork_of_its_own() {
     env.avfs(&["fork", "delete", "--force", "best"]).expect(0);
     env.avfs(&["gc"]).expect(0);
     env.assert_sound();
-    // Who changed nothing stands where it began.
+    // A winner without changes ends at the base.
     let same = race(&env, &["-n", "2", "--fork", "best", "--", "true"]);
     assert_eq!(same["version"], same["base"]);
     assert_eq!(env.cat("best", "README.md"), "hello\n");
@@ -188,12 +191,12 @@ fn a_winner_can_have_a_fork_of_its_own() {
 }
 
 #[test]
-fn nobody_has_to_win() {
+fn a_race_without_a_winner_is_reported() {
     let env = TestEnv::with_project();
     let none = lost(&env, &["-n", "3", "--shell", "echo $AVFS_ATTEMPT > made; false"]);
     assert_eq!(none["error"]["code"], "race.no_winner");
     assert_eq!(none["result"]["winner"], Value::Null);
-    assert_eq!(forks(&env).len(), 4, "they are kept for review");
+    assert_eq!(forks(&env).len(), 4, "the attempts are kept for review");
     let third = none["result"]["attempts"][2]["fork"].as_str().unwrap();
     assert_eq!(env.cat(third, "made"), "3\n");
     let none = lost(&env, &["-n", "3", "--discard-losers", "--shell", "echo 1 > made; false"]);
@@ -244,7 +247,7 @@ fn each_item_of_a_list_is_an_attempt() {
     env.avfs(&["race", "-n", "2", "list"]).expect(2);
 }
 
-/// Two attempts that wait, and one that has ended.
+/// A race with two attempts that wait and one that has ended.
 fn under_way(env: &TestEnv, shared: &Shared, marker: &str) -> Running {
     let set = format!("S={}", shared.text());
     let line = format!(
@@ -255,35 +258,37 @@ fn under_way(env: &TestEnv, shared: &Shared, marker: &str) -> Running {
     let running = Running::start(&mut command);
     let running = shared.wait_for_word(running, "2");
     let running = shared.wait_for_word(running, "3");
-    wait_for("the first is kept and cleared away", || forks(env).len() == 2 && env.scratches().len() == 2);
+    wait_for("the first attempt is captured and its scratch removed", || {
+        forks(env).len() == 2 && env.scratches().len() == 2
+    });
     running
 }
 
 #[test]
-fn an_interruption_keeps_what_had_ended() {
+fn an_interrupted_race_keeps_attempts_that_had_ended() {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let running = under_way(&env, &shared, &marker);
     running.signal(Signal::TERM);
     assert_eq!(running.answer().expect(130).envelope()["error"]["code"], "race.interrupted");
-    wait_for("everybody is dead", || alive(&marker).is_empty());
+    wait_for("all processes are dead", || alive(&marker).is_empty());
     assert_eq!((forks(&env).len(), env.scratches()), (2, vec![]));
     env.assert_sound();
 }
 
 #[test]
-fn a_race_that_is_killed_takes_everybody_with_it() {
+fn killing_a_race_kills_all_its_attempts() {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let running = under_way(&env, &shared, &marker);
     running.signal(Signal::KILL);
     assert_eq!(running.answer().signal, Some(9));
-    wait_for("everybody is dead", || alive(&marker).is_empty());
+    wait_for("all processes are dead", || alive(&marker).is_empty());
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(env.at("cache").to_str().unwrap()), "{mounts}");
     env.assert_sound();
     assert_eq!(env.scratches().len(), 2);
-    // The next start clears away; what had ended is there.
+    // The next run removes the scratches; the attempt that had ended is kept.
     env.ok(&[], "true");
     assert_eq!(env.scratches(), [""; 0]);
     let runs = env.avfs_result(&["runs", "list"]);

@@ -1,4 +1,4 @@
-//! Runs that are recorded: what a list says of them, and that it can be run again.
+//! Recordings: the exported list describes the runs, and can be run again.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::env::TestEnv;
 use crate::person::person;
 use crate::shared::Shared;
 
-/// The list of what is meant, checked as any list is.
+/// Exports a list of the given runs, validated like any list.
 fn export(env: &TestEnv, words: &[&str]) -> (ListFile, Vec<ListItem>) {
     let file = env.at("list.jsonl");
     let all = [&["record", "export", "--output", file.to_str().unwrap()], words].concat();
@@ -31,7 +31,7 @@ fn digest(text: &str) -> Option<String> {
     Some(blake3::hash(text.as_bytes()).to_hex().to_string())
 }
 
-/// Runs with its streams in files.
+/// Runs with stdout and stderr redirected to files.
 #[track_caller]
 fn to_files(env: &TestEnv, options: &[&str], line: &str) -> (String, String) {
     let (out, err) = (env.at("out"), env.at("err"));
@@ -48,7 +48,7 @@ fn a_recorded_session_is_a_list_that_can_be_run_again() {
     env.avfs(&["import"]).expect(0);
     env.avfs(&["record", "start", "session", "--fork", "work"]).expect(0);
     let work = ["--quiet", "--reproducible", "--fork", "work"];
-    env.ok(&work, "echo one > n; echo told; echo aside >&2");
+    env.ok(&work, "echo one > n; echo out; echo aside >&2");
     let mut below = env
         .command(&[&work[..], &["--env", "A=b c", "--shell", "pwd; cat ../n; echo $A > a; exit 3"]].concat());
     let below = env.answer(below.current_dir(env.project().join("src"))).expect(3);
@@ -64,7 +64,7 @@ fn a_recorded_session_is_a_list_that_can_be_run_again() {
     assert_eq!(header.source.as_deref(), Some("session"));
     let [first, second] = &items[..] else { panic!("{items:?}") };
     let expected = |item: &ListItem| item.expected.clone().unwrap();
-    assert_eq!((expected(first).stdout, expected(first).stderr), (digest("told\n"), digest("aside\n")));
+    assert_eq!((expected(first).stdout, expected(first).stderr), (digest("out\n"), digest("aside\n")));
     assert_eq!(expected(first).exit_code, Some(0));
     assert_eq!((expected(second).exit_code, expected(second).stdout), (Some(3), digest(&below.text())));
     assert_eq!(list.needs(1), [0]);
@@ -75,26 +75,26 @@ fn a_recorded_session_is_a_list_that_can_be_run_again() {
     );
     assert!(second.request.fork.is_none() && second.request.vault.is_none());
 
-    // Again, each from what it began with: the same, to the time of every file.
+    // Run each item again from its recorded base: the result is the same, including the time of every file.
     for (number, item) in items.iter().enumerate() {
         let (fork, from) = (format!("again-{number}"), item.start.clone().unwrap().version.unwrap());
         let request = env.at("request.json");
         std::fs::write(&request, avfs_lists::list::request_json(item).unwrap()).unwrap();
         let words = ["--json", "--fork", &fork, "--from", &from, "--request", request.to_str().unwrap()];
-        let told = env.run(&words).envelope();
-        let result = &told["result"];
+        let again = env.run(&words).envelope();
+        let result = &again["result"];
         let expected = expected(item);
-        assert_eq!(result["exit_code"], json!(expected.exit_code), "{told}");
-        assert_eq!(result["stdout_digest"], json!(expected.stdout), "{told}");
-        assert_eq!(result["stderr_digest"], json!(expected.stderr), "{told}");
+        assert_eq!(result["exit_code"], json!(expected.exit_code), "{again}");
+        assert_eq!(result["stdout_digest"], json!(expected.stdout), "{again}");
+        assert_eq!(result["stderr_digest"], json!(expected.stderr), "{again}");
         let version = env.avfs_result(&["show", &fork])["version"].clone();
-        assert_eq!(version["root"], json!(expected.tree), "{told}");
+        assert_eq!(version["root"], json!(expected.tree), "{again}");
     }
     env.assert_sound();
 }
 
 #[test]
-fn digests_of_outputs_are_of_outputs() {
+fn digests_of_output_are_recorded_only_if_the_output_was_captured() {
     let env = TestEnv::with_project();
     let digests = |fork: &str| {
         let (_, items) = export(&env, &[fork]);
@@ -102,13 +102,13 @@ fn digests_of_outputs_are_of_outputs() {
         (expected.stdout, expected.stderr)
     };
     let line = "echo out; echo err >&2";
-    // Nobody kept it, so nobody knows.
+    // The output was not captured, so its digests are unknown.
     to_files(&env, &["--fork", "before"], line);
     assert_eq!(digests("before"), (None, None));
     env.json(&["--fork", "captured"], line);
     assert_eq!(digests("captured"), (digest("out\n"), digest("err\n")));
     env.avfs(&["record", "start"]).expect(0);
-    // In files, in pipes, and where nobody looks.
+    // To files, to pipes, and to /dev/null.
     assert_eq!(to_files(&env, &["--fork", "files"], line), ("out\n".to_owned(), "err\n".to_owned()));
     assert_eq!(digests("files"), (digest("out\n"), digest("err\n")));
     let piped = env.shell(&["--quiet", "--fork", "pipes"], line).expect(0);
@@ -117,7 +117,7 @@ fn digests_of_outputs_are_of_outputs() {
     let mut nowhere = env.command(&["--quiet", "--fork", "nowhere", "--shell", line]);
     assert!(nowhere.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
     assert_eq!(digests("nowhere"), (digest("out\n"), digest("err\n")));
-    // Where both go the same way, in a file or a pipe, their order counts.
+    // If both streams go to the same file or pipe, their order is preserved.
     let turns = "for n in 1 2 3 4 5 6 7 8; do echo out $n; echo err $n >&2; done";
     let in_order: String = (1..=8).map(|n| format!("out {n}\nerr {n}\n")).collect();
     let together = env.at("together");
@@ -136,23 +136,23 @@ fn digests_of_outputs_are_of_outputs() {
 }
 
 #[test]
-fn a_recording_is_in_nobodys_way() {
+fn a_recording_does_not_affect_the_streams() {
     let env = TestEnv::with_project();
     env.avfs(&["record", "start"]).expect(0);
-    // More than is kept: all of it arrives, and of a part there is no digest.
+    // More output than is stored: all of it arrives, and a truncated stream has no digest.
     let much =
         env.shell(&["--quiet", "--fork", "much"], "head -c 15000000 /dev/zero; echo end >&2").expect(0);
     assert_eq!((much.stdout.len(), much.stderr.as_str()), (15_000_000, "end\n"));
     let (_, items) = export(&env, &["much"]);
     let expected = items[0].expected.clone().unwrap();
     assert_eq!((expected.stdout, expected.stderr), (None, digest("end\n")));
-    // A reader that goes away is as without one.
+    // A reader that closes the pipe has the same effect as without a recording.
     let mut gone = env.command(&["--quiet", "--fork", "gone", "--shell", "yes; echo kept > kept"]);
     let mut gone = gone.stdout(Stdio::piped()).spawn().unwrap();
     drop(gone.stdout.take());
     assert_eq!(gone.wait().unwrap().code(), Some(0));
     assert_eq!(env.cat("gone", "kept"), "kept\n");
-    // A reader that does not read holds the command up, and nothing is lost.
+    // A reader that does not read blocks the command, and nothing is lost.
     let shared = Shared::new(&env);
     let mut slow =
         shared.command(&env, &["--quiet", "--fork", "slow"], ": > $S/begun; seq 200000; : > $S/done");
@@ -161,7 +161,7 @@ fn a_recording_is_in_nobodys_way() {
     let mut stdout = slow.stdout.take().unwrap();
     let mut written = [0; 1];
     stdout.read_exact(&mut written).unwrap();
-    assert!(!shared.has("done"), "1.3 MB are more than is buffered");
+    assert!(!shared.has("done"), "the command wrote 1.3 MB, more than is buffered");
     let mut rest = Vec::new();
     stdout.read_to_end(&mut rest).unwrap();
     assert!(rest.ends_with(b"\n200000\n") && rest.len() == 1_288_894, "{} bytes", rest.len());
@@ -169,7 +169,7 @@ fn a_recording_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_terminal_stays_one() {
+fn a_terminal_stays_a_terminal_during_a_recording() {
     let env = TestEnv::with_project();
     env.avfs(&["record", "start"]).expect(0);
     let line = "test -t 0 && test -t 1 && test -t 2 && echo all three";
@@ -181,7 +181,7 @@ fn a_terminal_stays_one() {
 }
 
 #[test]
-fn what_is_secret_is_in_no_list() {
+fn secret_values_are_never_written_to_a_list() {
     let env = TestEnv::with_project();
     let file = env.at("variables");
     std::fs::write(&file, "FROM_FILE=from-a-file\n").unwrap();
@@ -215,7 +215,7 @@ fn what_is_secret_is_in_no_list() {
 }
 
 #[test]
-fn words_that_are_no_text_come_back_exactly() {
+fn arguments_that_are_not_utf8_are_exported_exactly() {
     use std::os::unix::ffi::OsStrExt;
     let env = TestEnv::with_project();
     let odd = std::ffi::OsStr::from_bytes(b"x\xff y");
@@ -227,7 +227,7 @@ fn words_that_are_no_text_come_back_exactly() {
 }
 
 #[test]
-fn versions_that_are_gone_are_told() {
+fn an_export_reports_deleted_versions() {
     let env = TestEnv::with_project();
     let told = env.json(&[], "echo x > x");
     let id = told["result"]["run_id"].as_str().unwrap();
@@ -242,7 +242,7 @@ fn versions_that_are_gone_are_told() {
     let human = env.avfs(&["record", "export", id]).expect(0);
     assert!(human.stderr.contains("1 item has no digests of trees"), "{human:?}");
     assert_eq!(human.text().lines().count(), 2);
-    // What was not kept is not known either.
+    // A discarded tree is not known either.
     let discarded: Value = env.json(&["--discard"], "echo x > x");
     let id = discarded["result"]["run_id"].as_str().unwrap();
     assert_eq!(export(&env, &[id]).1[0].expected.clone().unwrap().tree, None);

@@ -1,11 +1,11 @@
-//! rename(2) of directories that were there before the run.
+//! rename(2) of directories that exist before the run.
 
 use serde_json::json;
 
 use crate::env::TestEnv;
 use crate::oracle::{Ends, Trial, WAYS, mixed};
 
-/// Calls rename(2) itself, without the copies that mv(1) falls back to.
+/// Calls rename(2) directly, without the copy that mv(1) falls back to.
 const RENAME: &str = "python3 -c 'import os, sys; os.rename(*sys.argv[1:])'";
 
 #[test]
@@ -35,7 +35,7 @@ fn renamed_directories_keep_modes_attributes_and_times() {
 }
 
 #[test]
-fn what_rename_refuses_it_refuses_as_in_a_plain_directory() {
+fn rename_fails_with_the_same_errors_as_in_a_plain_directory() {
     let env = TestEnv::new();
     mixed(&env);
     let script = "import os
@@ -66,7 +66,7 @@ fn git_moves_directories() {
 }
 
 #[test]
-fn an_open_file_is_still_the_file_after_its_directory_was_renamed() {
+fn an_open_file_stays_valid_after_its_directory_is_renamed() {
     let env = TestEnv::new();
     env.put("d/log", b"one\n");
     let script = "import os; f = open('d/log', 'a'); os.rename('d', 'e'); f.write('two\\n'); f.close(); \
@@ -75,19 +75,19 @@ fn an_open_file_is_still_the_file_after_its_directory_was_renamed() {
 }
 
 #[test]
-fn where_nobody_hears_of_it_the_kernel_refuses() {
+fn without_seccomp_notifications_the_kernel_refuses_to_rename_directories() {
     let env = TestEnv::new();
     env.put("d/f", b"");
     let line = format!("{RENAME} d e");
     let refused = env.json(&["--seccomp", "off"], &line);
     assert!(refused["result"]["stderr"].as_str().unwrap().contains("Invalid cross-device link"), "{refused}");
-    // It works on a copy, whatever the filter.
+    // With a copy it works regardless of the filter.
     let copied = env.json(&["--seccomp", "off", "--backend", "copy"], &line);
     assert_eq!(copied["result"]["exit_code"], json!(0), "{copied}");
 }
 
 #[test]
-fn a_directory_that_cannot_be_copied_up_stays_whole() {
+fn a_directory_that_cannot_be_copied_up_stays_unchanged() {
     let env = TestEnv::new();
     env.put("d/small", b"1");
     env.put("d/sub/large", &crate::support::noise(3, 3 << 20));
@@ -104,7 +104,7 @@ fn a_directory_that_cannot_be_copied_up_stays_whole() {
 }
 
 #[test]
-fn many_renames_at_once_are_all_done() {
+fn concurrent_renames_all_succeed() {
     let env = TestEnv::new();
     for dir in 0..40 {
         env.put(&format!("d{dir}/in/f"), b"x");

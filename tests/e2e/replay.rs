@@ -1,4 +1,4 @@
-//! `avfs replay`: what was recorded is run again, here or elsewhere, and compared in every bit.
+//! `avfs replay`: recorded runs are run again, here or elsewhere, and compared in every bit.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::lists::{Came, forks, list, refused, start_words};
 use crate::shared::{Shared, ask};
 use crate::support::pause::Pauses;
 
-/// What is meant as a list, in a file.
+/// Exports the given runs as a list to a file.
 #[track_caller]
 fn export(env: &TestEnv, what: &str) -> PathBuf {
     let file = env.at("recorded.jsonl");
@@ -25,7 +25,7 @@ fn replay(env: &TestEnv, what: &Path, words: &[&str]) -> Came {
     Came::of(env, &answer, "ReplayItemResult")
 }
 
-/// The one run of a fork, again.
+/// Replays the only run of a fork.
 #[track_caller]
 fn verdict(env: &TestEnv, what: &str, words: &[&str]) -> (Value, Option<i32>) {
     let came = replay(env, Path::new(what), words);
@@ -40,7 +40,7 @@ fn paths(replay: &Value) -> Vec<&str> {
     replay["changes"].as_array().unwrap().iter().map(|change| change["path"].as_str().unwrap()).collect()
 }
 
-/// A day of work. What git keeps of inodes is kept where no version has it.
+/// A day of work. The git index contains inodes, so it is stored outside of the workspace.
 const SESSION: [&str; 9] = [
     "git init -q -b main . && git add -A && git commit -qm first && git log --format=%H",
     "git read-tree HEAD && git checkout -q -b feature && printf 'int twice(int n) { return 2 * n; }\\n' > twice.c && git add -A && git commit -qm twice",
@@ -53,7 +53,7 @@ const SESSION: [&str; 9] = [
     "git read-tree HEAD; git checkout -q main && git merge -q --no-ff -m merged feature && git log --oneline --graph && ls -R src && rm -r src && mkdir -p empty/dir",
 ];
 
-/// A vault with the session on a fork, recorded.
+/// A vault with the recorded session on a fork.
 fn recorded_session() -> (TestEnv, PathBuf) {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
@@ -79,13 +79,13 @@ fn recorded_session() -> (TestEnv, PathBuf) {
 }
 
 #[test]
-fn a_real_session_is_identical_on_a_fresh_machine() {
+fn a_real_session_replays_identically_on_a_fresh_machine() {
     let (env, list) = recorded_session();
     let fresh = TestEnv::new();
     let (vault, list_there) = (fresh.at("copy.db"), fresh.at("list.jsonl"));
     env.avfs(&[OsStr::new("vault"), OsStr::new("copy"), vault.as_os_str()]).expect(0);
     std::fs::copy(list, &list_there).unwrap();
-    // Nothing of the machine it was recorded on is there.
+    // Nothing of the recording machine is left.
     drop(env);
     let mut trees = Vec::new();
     for jobs in ["1", "3"] {
@@ -108,9 +108,10 @@ fn a_real_session_is_identical_on_a_fresh_machine() {
     assert_eq!(fresh.scratches(), [""; 0]);
 }
 
-/// The base is there, but not what was made of it: each run begins from what the one before it has made again.
+/// The base exists, but not the later versions: each run starts from the version that the replay of the previous run
+/// made.
 #[test]
-fn what_is_not_there_any_more_is_made_again_on_the_way() {
+fn missing_versions_are_recreated_during_a_replay() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let before = TestEnv::new();
@@ -125,7 +126,7 @@ fn what_is_not_there_any_more_is_made_again_on_the_way() {
     let words = ["--vault", vault, "--exact", "--jobs", "3"];
     let came = replay(&before, &list, &words);
     assert_eq!((came.code, came.all("verdict")), (Some(0), vec!["identical"; 3]), "{:#?}", came.items);
-    // A remembered result leaves something to begin from as well.
+    // A cached result also provides a version to start from.
     let mut batch = vec!["--vault", vault];
     batch.extend(["--cache", "write", "--keep-going", "--from", "main"]);
     crate::lists::batch(&before, &list, &batch);
@@ -134,10 +135,10 @@ fn what_is_not_there_any_more_is_made_again_on_the_way() {
     assert_eq!((came.code, came.all("verdict")), (Some(0), vec!["identical"; 3]), "{:#?}", came.items);
     assert_eq!(came.result()["counts"]["cached"], 3, "{:#?}", came.items);
     let runs = before.avfs_result(&["--vault", vault, "runs", "list"])["runs"].as_array().unwrap().len();
-    assert_eq!(runs, known, "nothing was run");
+    assert_eq!(runs, known, "no command ran");
     let names = before.avfs_result(&["--vault", vault, "fork", "list"])["forks"].as_array().unwrap().len();
     assert!(names <= 2 + 3, "{names} forks");
-    // Without its base it cannot be begun, and whose base that is is told.
+    // Without its base a replay cannot start, and the error names the vault of the base.
     let other = TestEnv::with_project();
     let (code, message) = refused(&other, &["replay", list.to_str().unwrap()]);
     assert_eq!(code, "replay.unknown_base");
@@ -150,7 +151,7 @@ fn what_is_not_there_any_more_is_made_again_on_the_way() {
 }
 
 #[test]
-fn what_differs_is_named_and_the_rest_is_compared_all_the_same() {
+fn differences_are_reported_and_the_remaining_items_are_still_compared() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let work = ["--fork", "work"];
@@ -162,7 +163,7 @@ fn what_differs_is_named_and_the_rest_is_compared_all_the_same() {
     let mut seen = Vec::new();
     for jobs in ["1", "3"] {
         let came = replay(&env, &list, &["--jobs", jobs]);
-        // It is told; only who asks for it is failed.
+        // A divergence is reported; it is a failure only with --verify.
         assert_eq!((came.code, &came.result()["verdict"]), (Some(0), &json!("diverged")));
         assert_eq!(
             came.all("verdict"),
@@ -180,7 +181,7 @@ fn what_differs_is_named_and_the_rest_is_compared_all_the_same() {
             came.items[2]["differences"],
             json!([{ "what": "stdout", "text": "differs", "noise": false }])
         );
-        // Both trees of one that diverged are there to be looked at; nothing is left of the others.
+        // Both trees of a diverged item exist for inspection; nothing is left of the others.
         let (old, new) = (first["expected_version"].as_str().unwrap(), first["version"].as_str().unwrap());
         let differ = env.avfs(&["diff", "--name-status", old, new]).expect(0).text();
         assert!(differ.contains("out/stamp") && !differ.contains("out/fixed"), "{differ}");
@@ -213,21 +214,29 @@ fn declared_noise_makes_runs_equivalent() {
     env.avfs(&["import"]).expect(0);
     let line = "mkdir -p out/deep; date +%N | tee out/stamp out/deep/log; echo took $(date +%N) ns >&2";
     env.json(&["--fork", "work", "--cache", "write"], line);
-    let (told, code) = verdict(&env, "work", &["--verify"]);
-    assert_eq!((code, &told["verdict"]), (Some(1), &json!("diverged")));
+    let (replayed, code) = verdict(&env, "work", &["--verify"]);
+    assert_eq!((code, &replayed["verdict"]), (Some(1), &json!("diverged")));
     let noise = ["--verify", "--ignore", "out/**", "--normalise", r"\d+=>N"];
-    let (told, code) = verdict(&env, "work", &noise);
-    assert_eq!((code, &told["verdict"], paths(&told).len()), (Some(0), &json!("equivalent"), 0), "{told}");
+    let (replayed, code) = verdict(&env, "work", &noise);
+    assert_eq!(
+        (code, &replayed["verdict"], paths(&replayed).len()),
+        (Some(0), &json!("equivalent"), 0),
+        "{replayed}"
+    );
     let exact = [&noise[..], &["--exact"]].concat();
-    let (told, code) = verdict(&env, "work", &exact);
-    assert_eq!((code, &told["others"][0]["verdict"]), (Some(1), &json!("equivalent")), "{told}");
+    let (replayed, code) = verdict(&env, "work", &exact);
+    assert_eq!((code, &replayed["others"][0]["verdict"]), (Some(1), &json!("equivalent")), "{replayed}");
     let said = env.avfs(&[&["replay", "work"], &exact[..]].concat()).expect(1).text();
     assert!(said.contains("  equivalent: ") && said.contains("tree: "), "{said}");
-    // Less than all of the noise is not enough.
-    let (told, _) = verdict(&env, "work", &["--ignore", "out/stamp", "--normalise", r"\d+=>N"]);
-    assert_eq!((&told["verdict"], paths(&told)), (&json!("diverged"), vec!["out/deep/log"]), "{told}");
-    let (told, _) = verdict(&env, "work", &["--ignore", "out/**", "--normalise", "took"]);
-    let what = told["first_diverged"]["differences"].as_array().unwrap();
+    // Partially declared noise is not enough.
+    let (replayed, _) = verdict(&env, "work", &["--ignore", "out/stamp", "--normalise", r"\d+=>N"]);
+    assert_eq!(
+        (&replayed["verdict"], paths(&replayed)),
+        (&json!("diverged"), vec!["out/deep/log"]),
+        "{replayed}"
+    );
+    let (replayed, _) = verdict(&env, "work", &["--ignore", "out/**", "--normalise", "took"]);
+    let what = replayed["first_diverged"]["differences"].as_array().unwrap();
     assert_eq!(
         what.iter()
             .filter(|it| it["noise"] == false)
@@ -235,7 +244,7 @@ fn declared_noise_makes_runs_equivalent() {
             .collect::<Vec<_>>(),
         ["stdout", "stderr"]
     );
-    // By the list itself: times are noise only where it says so.
+    // Declared in the list: times are noise only if the list says so.
     let text = std::fs::read_to_string(export(&env, "work")).unwrap();
     for (mtimes, verdict) in [(true, "equivalent"), (false, "diverged")] {
         let declared = json!({ "mtimes": mtimes, "paths": ["out/**"], "output": [{ "pattern": "[0-9]+", "replace": "N" }] });
@@ -264,7 +273,7 @@ fn exit_codes_and_signals_are_compared() {
     assert_eq!(came.all("verdict"), ["diverged", "diverged", "identical"]);
     assert_eq!(came.items[0]["differences"][0]["text"], "exit code 4, not exit code 3");
     assert_eq!(came.items[1]["differences"][0]["text"], "signal 9, not signal 15");
-    // What may not be run is no verdict.
+    // A denied command has no verdict.
     env.policy("[[rule]]\naction = 'deny'\nreason = 'not any more'\n");
     let came = replay(&env, Path::new("work"), &[]);
     assert_eq!((came.code, came.all("verdict")), (Some(1), vec!["error"; 3]));
@@ -318,7 +327,7 @@ fn runs_forks_recordings_and_ranges_are_replayed() {
 }
 
 #[test]
-fn remembered_results_are_compared_without_running() {
+fn cached_results_are_compared_without_running() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     for n in 0..4 {
@@ -327,13 +336,13 @@ fn remembered_results_are_compared_without_running() {
     let known = runs(&env);
     let came = replay(&env, Path::new("work"), &["--cache", "read", "--exact"]);
     assert_eq!((came.code, &came.result()["counts"]["cached"]), (Some(0), &json!(4)), "{:#?}", came.items);
-    assert_eq!(runs(&env), known, "nothing was run");
-    // What is not remembered is run.
+    assert_eq!(runs(&env), known, "no command ran");
+    // Items without a cached result are run.
     env.json(&["--fork", "work"], "echo more >> n");
     let came = replay(&env, Path::new("work"), &["--cache", "read", "--verify"]);
     assert_eq!((came.code, &came.result()["counts"]["cached"]), (Some(0), &json!(4)), "{:#?}", came.items);
     assert_eq!(runs(&env), known + 2);
-    // A remembered result that differs is looked at as any other.
+    // A cached result that differs is examined like any other.
     let text = std::fs::read_to_string(export(&env, "work")).unwrap();
     let lines: Vec<&str> = text.lines().take(2).collect();
     let mut item: Value = serde_json::from_str(lines[1]).unwrap();
@@ -355,7 +364,7 @@ fn remembered_results_are_compared_without_running() {
 }
 
 #[test]
-fn lists_by_hand_are_replayed_in_the_order_of_their_needs() {
+fn handwritten_lists_are_replayed_in_the_order_of_their_needs() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let digest = |text: &str| blake3::hash(text.as_bytes()).to_hex().to_string();
@@ -375,7 +384,7 @@ fn lists_by_hand_are_replayed_in_the_order_of_their_needs() {
             .collect()
     };
     assert_eq!(
-        // Of the one that says what it expects, not everything was recorded.
+        // The item with an expectation does not specify everything, so it is only equivalent.
         (ids("unrecorded"), ids("equivalent"), ids("error")),
         (vec!["a", "b"], vec!["c"], vec!["d"]),
         "{:#?}",
@@ -387,7 +396,7 @@ fn lists_by_hand_are_replayed_in_the_order_of_their_needs() {
         (Some(1), &json!(5), &json!(1)),
         "{counts}"
     );
-    assert_eq!(forks(&env), ["main"], "nothing is left of it");
+    assert_eq!(forks(&env), ["main"], "the replay leaves nothing behind");
     for (text, code, place) in [
         ("{\"avfs_list\": 2, \"something\": 1}\n", "list.newer", "line 1"),
         ("{\"command\": \"true\"}\n{\"command\": }\n", "list.malformed", "line 2"),
@@ -407,9 +416,9 @@ fn lists_by_hand_are_replayed_in_the_order_of_their_needs() {
     env.assert_sound();
 }
 
-/// A run whose base was given up has nowhere to begin; that is not main.
+/// A run whose base was deleted cannot be replayed from another version, such as main.
 #[test]
-fn a_base_that_is_gone_is_not_guessed() {
+fn a_deleted_base_is_not_replaced_by_another_version() {
     let env = TestEnv::with_project();
     env.json(&["--fork", "work"], "echo 1 > n");
     let told = env.json(&["--from", "work"], "cat n; echo 2 >> n");
@@ -420,7 +429,7 @@ fn a_base_that_is_gone_is_not_guessed() {
     env.avfs(&["gc"]).expect(0);
     let (code, message) = refused(&env, &["replay", list.to_str().unwrap()]);
     assert_eq!(code, "replay.unknown_base", "{message}");
-    // It was recorded here: there is no other vault to look for.
+    // It was recorded in this vault, so the error does not refer to another one.
     assert!(message.contains("this vault no longer has"), "{message}");
     let (code, message) = refused(&env, &["replay", &format!("run:{run}")]);
     assert_eq!(code, "replay.unknown_base", "{message}");
@@ -428,7 +437,7 @@ fn a_base_that_is_gone_is_not_guessed() {
 }
 
 #[test]
-fn a_replay_that_is_interrupted_tells_what_it_did_not_come_to() {
+fn an_interrupted_replay_reports_the_items_it_did_not_run() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let path = list(&env, "list.txt", ": > $S/begun; sleep infinity\ntrue\n");

@@ -1,4 +1,4 @@
-//! Runs that come out the same again: the same tree, whenever and wherever they are run.
+//! Reproducible runs: the same tree at any time and in any place.
 
 use std::process::Command;
 
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 use crate::env::TestEnv;
 use crate::support::snapshot;
 
-/// Leaves something of every kind, and tells what it sees of where it runs.
+/// Leaves a file of every kind, and prints what it can see of its environment.
 const LINE: &str = "hostname; umask; env | sort; touch x; mkdir d; ln -s a b; mkfifo p; echo y > d/f; ln d/f d/g; \
                     echo z >> README.md; rm src/data.bin; mkdir closed; touch closed/in; chmod 0 closed; date > /dev/null";
 /// 1980-01-01T00:00:00Z.
 const EPOCH: i64 = 315_532_800;
 
-/// Each way in which what a command writes is kept before it is a version.
+/// The ways in which writes of a command are stored before they become a version.
 const WAYS: [&[&str]; 3] = [&["--scratch", "memory"], &["--scratch", "disk"], &["--backend", "copy"]];
 
 fn with<'a>(some: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [some, more].concat()
 }
 
-/// The digest of a version's tree, times included.
+/// The digest of the tree of a version, including times.
 fn tree(env: &TestEnv, reference: &str) -> String {
     env.avfs_result(&["show", reference])["version"]["root"].as_str().unwrap().to_owned()
 }
@@ -37,19 +37,19 @@ fn has_faketime() -> bool {
 }
 
 #[test]
-fn the_same_line_leaves_the_same_tree() {
+fn the_same_line_produces_the_same_tree() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let (mut trees, mut outputs) = (Vec::new(), Vec::new());
     for (number, way) in WAYS.iter().enumerate() {
         for again in ["one", "two"] {
             let fork = format!("{again}-{number}");
-            let told = env.json(&with(way, &["--reproducible", "--fork", &fork]), LINE);
-            assert_eq!((&told["result"]["exit_code"], &told["success"]), (&json!(0), &json!(true)), "{told}");
+            let ran = env.json(&with(way, &["--reproducible", "--fork", &fork]), LINE);
+            assert_eq!((&ran["result"]["exit_code"], &ran["success"]), (&json!(0), &json!(true)), "{ran}");
             let held = if has_faketime() { "files+programs" } else { "files" };
-            assert_eq!(told["enforcement"]["clock"], json!(held));
+            assert_eq!(ran["enforcement"]["clock"], json!(held));
             trees.push(tree(&env, &fork));
-            outputs.push(told["result"]["stdout"].as_str().unwrap().to_owned());
+            outputs.push(ran["result"]["stdout"].as_str().unwrap().to_owned());
         }
     }
     assert!(trees.iter().all(|tree| *tree == trees[0]), "{trees:?}");
@@ -61,7 +61,7 @@ fn the_same_line_leaves_the_same_tree() {
     {
         assert!(seen.lines().any(|seen| seen == line), "{line}: {seen}");
     }
-    // The control: without it the times tell when it was.
+    // Control: without the option the times differ.
     env.json(&["--fork", "plain-1"], LINE);
     env.json(&["--fork", "plain-2"], LINE);
     assert_ne!(tree(&env, "plain-1"), tree(&env, "plain-2"));
@@ -69,10 +69,10 @@ fn the_same_line_leaves_the_same_tree() {
 }
 
 #[test]
-fn what_was_written_has_the_time_and_nothing_else() {
+fn only_files_the_command_wrote_get_the_fixed_time() {
     for way in WAYS {
         let env = TestEnv::with_project();
-        // Written a moment ago: that it is new does not make it the command's.
+        // Recently written: a new file of the user is not one that the command wrote.
         env.put("fresh", b"fresh\n");
         env.put("dir/old", b"old\n");
         env.avfs(&["import"]).expect(0);
@@ -107,21 +107,21 @@ fn the_next_run_sees_the_fixed_times() {
         env.ok(&options, "touch x; mkdir d; ln -s a b");
         let first = tree(&env, "w");
         assert_eq!(env.ok(&options, "stat -c %Y . x d b"), "315532800\n".repeat(4), "{way:?}");
-        assert_eq!(tree(&env, "w"), first, "looking changed something with {way:?}");
-        // The same again is nothing new.
+        assert_eq!(tree(&env, "w"), first, "a read-only line changed something with {way:?}");
+        // The same change again makes no version.
         let again = env.json(&options, "touch x");
         assert_eq!(again["result"]["landing"], json!("nothing"), "{again}");
     }
 }
 
 #[test]
-fn a_time_of_ones_own() {
+fn the_fixed_clock_can_be_set_to_a_given_time() {
     let env = TestEnv::with_project();
     let line = "echo $SOURCE_DATE_EPOCH; touch x; hostname";
     let told = env.json(&["--clock-fixed=2020-02-03T04:05:06Z", "--fork", "w"], line);
     let seen = told["result"]["stdout"].as_str().unwrap().to_owned();
     assert_eq!(seen.lines().next(), Some("1580702706"));
-    // It is a clock, and nothing else.
+    // The option sets only the clock.
     assert_ne!(seen.lines().nth(1), Some("avfs"));
     assert_eq!(
         (&told["request"]["clock_fixed"], &told["request"]["reproducible"]),
@@ -139,16 +139,16 @@ fn a_time_of_ones_own() {
 }
 
 #[test]
-fn programs_see_the_time_where_the_host_can_show_it() {
+fn programs_see_the_fixed_time_if_the_host_supports_it() {
     let env = TestEnv::with_project();
-    let told = env.json(&["--reproducible"], "date +%s");
-    let seen: i64 = told["result"]["stdout"].as_str().unwrap().trim().parse().unwrap();
-    // What is said to hold, holds.
-    assert_eq!(told["enforcement"]["clock"] == json!("files+programs"), seen == EPOCH, "{told}");
+    let ran = env.json(&["--reproducible"], "date +%s");
+    let seen: i64 = ran["result"]["stdout"].as_str().unwrap().trim().parse().unwrap();
+    // The reported enforcement matches the observed time.
+    assert_eq!(ran["enforcement"]["clock"] == json!("files+programs"), seen == EPOCH, "{ran}");
 }
 
 #[test]
-fn a_request_that_was_told_comes_out_the_same_for_somebody_else() {
+fn a_request_from_an_envelope_has_the_same_result_for_another_user() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let told = env.json(&["--reproducible", "--env", "A=b", "--fork", "one"], LINE);
@@ -161,14 +161,14 @@ fn a_request_that_was_told_comes_out_the_same_for_somebody_else() {
         .env("LANG", "de_DE.UTF-8")
         .env("TZ", "Asia/Tokyo")
         .env("SOURCE_DATE_EPOCH", "5")
-        .env("USER", "somebody");
+        .env("USER", "another");
     let again = env.answer(&mut command).expect(0).envelope();
     assert_eq!(again["result"]["stdout"], told["result"]["stdout"]);
     assert_eq!(tree(&env, "two"), tree(&env, "one"));
 }
 
 #[test]
-fn a_recovery_fixes_the_times_too() {
+fn a_recovery_sets_the_fixed_times_too() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let line = "touch x; mkdir d";
