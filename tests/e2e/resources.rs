@@ -1,6 +1,6 @@
-//! Commands that want more than they may have: what holds them, what is said about it, and what is left behind.
+//! Commands that exceed their limits: the mechanism that enforces a limit, the report, and the remaining state.
 //!
-//! Each has a control: without the limit the same command gets what it wants.
+//! Each test has a control: without the limit the same command succeeds.
 
 use std::path::PathBuf;
 
@@ -12,15 +12,15 @@ use crate::limits::{envelope, notes, on_a_host};
 use crate::shared::{Shared, alive, marker};
 use crate::support::pause::Pauses;
 
-/// A host whose control groups are out of reach.
+/// A host without access to cgroups.
 const NO_GROUPS: &str = "mount -t tmpfs t /sys/fs/cgroup; ";
 
-/// Fills so many MiB.
+/// Allocates this many MiB.
 fn fill(mib: u32) -> String {
     format!("x = [bytearray(b'x' * (1 << 20)) for _ in range({mib})]; print('had it')")
 }
 
-/// Fills so many MiB and holds them until it is killed.
+/// Allocates this many MiB and holds them until it is killed.
 fn fill_and_hold(mib: u32) -> String {
     format!("{}; import signal; signal.pause()", fill(mib))
 }
@@ -33,7 +33,7 @@ fn python(env: &TestEnv, options: &[&str], script: &str) -> Value {
     env.run(&words).envelope()
 }
 
-/// What kept a limit.
+/// The mechanism that enforced a limit.
 #[track_caller]
 fn mechanism<'e>(envelope: &'e Value, limit: &str) -> &'e str {
     let limits = envelope["enforcement"]["limits"].as_array().unwrap_or_else(|| panic!("{envelope}"));
@@ -48,7 +48,7 @@ fn assert_stopped_by(envelope: &Value, limit: &str) {
     assert_eq!((&envelope["success"], &result["timed_out"]), (&json!(false), &json!(false)), "{envelope}");
 }
 
-/// Control groups of runners that are alive or were killed.
+/// The cgroups of runners that are alive or were killed.
 fn groups() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![PathBuf::from("/sys/fs/cgroup")];
@@ -64,7 +64,7 @@ fn groups() -> Vec<PathBuf> {
     found
 }
 
-/// The groups of a runner. Those from `before` it started belong to an earlier one that had its number.
+/// The cgroups of a runner. Those in `before` belong to an earlier process with the same PID.
 fn groups_of(runner: u32, before: &[PathBuf]) -> Vec<PathBuf> {
     let name = format!("avfs-{runner}-");
     let is_its = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(&name);
@@ -85,7 +85,7 @@ fn without_limits_nothing_is_set() {
 }
 
 #[test]
-fn a_memory_bomb_is_stopped_and_told() {
+fn a_memory_bomb_is_stopped_and_reported() {
     let env = TestEnv::with_project();
     let control = python(&env, &[], &fill(300));
     assert_eq!(control["result"]["stdout"], json!("had it\n"), "{control}");
@@ -95,18 +95,18 @@ fn a_memory_bomb_is_stopped_and_told() {
     let bomb = python(&env, &["--memory", "200M"], &script);
     assert_stopped_by(&bomb, "memory");
     assert_eq!(bomb["result"]["signal"], json!(9));
-    let told = env.run(&["--memory", "200M", "--", "python3", "-c", &script]).expect(137);
+    let answer = env.run(&["--memory", "200M", "--", "python3", "-c", &script]).expect(137);
     let line = "the command was stopped: it used more than 200.0 MiB of memory (--memory)";
-    assert!(told.stderr.contains(line), "{told:?}");
+    assert!(answer.stderr.contains(line), "{answer:?}");
     let listed = env.avfs_result(&["runs", "list"]);
     let id = listed["runs"][0]["id"].as_str().unwrap();
     assert_eq!(env.avfs_result(&["runs", "show", id])["result"]["stopped_by"], json!("memory"));
 }
 
 #[test]
-fn the_memory_of_many_processes_is_one() {
+fn the_memory_limit_covers_all_processes_together() {
     let env = TestEnv::with_project();
-    // All of them hold their memory until each has either filled it or died.
+    // All processes hold their memory until each has either allocated it or died.
     let script = |hold: &str| {
         format!(
             "import os, signal
@@ -130,7 +130,7 @@ print('all lived' if not any(ended) else 'some died')"
     assert_eq!(control["result"]["stdout"], json!("all lived\n"), "{control}");
     let bomb = python(&env, &["--memory", "200M"], &script("True"));
     match mechanism(&bomb, "memory") {
-        // The kernel kills one after the other; the rest may go on.
+        // The kernel kills one process after the other; the rest may continue.
         "cgroup1" | "cgroup2" => {
             assert_eq!(notes(&bomb), ["limit.reached"], "{bomb}");
             assert_eq!(bomb["result"]["stdout"], json!("some died\n"), "{bomb}");
@@ -140,7 +140,7 @@ print('all lived' if not any(ended) else 'some died')"
 }
 
 #[test]
-fn memory_is_watched_where_there_are_no_groups() {
+fn memory_is_watched_where_cgroups_are_unavailable() {
     let env = TestEnv::with_project();
     let line = |script: &str| {
         format!("{NO_GROUPS} exec \"$RUN\" --json --rw $S --env S --memory 200M -- python3 -c \"{script}\"")
@@ -172,7 +172,7 @@ print('fine')";
     let running = Running::start(pauses.set(&mut command).env("S", shared.text()));
     let mut running = shared.wait_for_word(running, "ready");
     let checks = || pauses.reached().iter().filter(|point| *point == "memory-checked").count();
-    // The first one may have begun earlier.
+    // The first check may have started earlier.
     let enough = checks() + 2;
     wait_for("the memory is checked", || checks() >= enough || running.has_ended());
     shared.put("go");
@@ -181,7 +181,7 @@ print('fine')";
 }
 
 #[test]
-fn memory_is_watched_after_the_first_thread_has_exited() {
+fn memory_is_watched_after_the_main_thread_has_exited() {
     let env = TestEnv::with_project();
     let run = |options: &str, take: &str, then: &str| {
         let script = format!(
@@ -220,24 +220,24 @@ fn forked(envelope: &Value) -> u64 {
 }
 
 #[test]
-fn a_fork_bomb_comes_to_its_end() {
+fn a_fork_bomb_is_stopped_by_the_process_limit() {
     let env = TestEnv::with_project();
     assert_eq!(forked(&python(&env, &[], FORKS)), 400);
     let bomb = python(&env, &["--pids", "40"], FORKS);
-    // The command itself is one of them.
+    // The command itself counts too.
     assert_eq!(forked(&bomb), 39, "{bomb}");
     if mechanism(&bomb, "pids").starts_with("cgroup") {
         assert_eq!(notes(&bomb), ["limit.reached"], "{bomb}");
     }
     let script = format!("{NO_GROUPS} exec \"$RUN\" --json --pids 40 -- python3 -c \"{FORKS}\"");
     let (alone, _) = envelope(&env, &script);
-    // In this namespace the caller is root, whom only the numbers themselves bound.
+    // In this namespace the caller is root, for whom only the range of PIDs is a limit.
     assert_eq!(mechanism(&alone, "pids"), "pid_max");
     assert!((39..=340).contains(&forked(&alone)), "{alone}");
 }
 
 #[test]
-fn what_is_written_is_bounded_in_memory_and_on_disk() {
+fn writes_are_limited_in_memory_and_on_disk() {
     let env = TestEnv::with_project();
     let write = "head -c 30M /dev/zero > big; exec sleep infinity";
     let control = env.json(&["--scratch", "disk"], "head -c 30M /dev/zero > big; wc -c < big");
@@ -259,7 +259,7 @@ fn what_is_written_is_bounded_in_memory_and_on_disk() {
 }
 
 #[test]
-fn what_is_hidden_from_a_walk_counts_too() {
+fn deleted_and_inaccessible_files_count_too() {
     let env = TestEnv::with_project();
     let options = ["--disk", "20M", "--scratch", "disk"];
     let nameless = "import os, signal
@@ -274,7 +274,7 @@ for n in range(8):
     open(str(n) + '/f', 'wb').write(b'x' * (5 << 20))
     os.chmod(str(n), 0)
 signal.pause()";
-    // Nobody else frees space on this file system, and without capabilities the directories are closed to root too.
+    // Nothing else frees space on this file system, and without capabilities root cannot open the directories either.
     let alone = "mount -t tmpfs t \"$CACHE\"; exec unshare -U --map-user=1000 --map-group=1000";
     let options = options.join(" ");
     let (closed, _) =
@@ -283,9 +283,9 @@ signal.pause()";
     env.assert_sound();
 }
 
-/// A file system in memory of size 0 has no limit.
+/// For a tmpfs a size of 0 means no limit.
 #[test]
-fn a_limit_of_nothing_is_refused() {
+fn a_limit_of_zero_is_refused() {
     let env = TestEnv::with_project();
     for option in ["--disk", "--files", "--memory", "--pids", "--file-size"] {
         let refused = env.shell(&[option, "0", "--scratch", "memory"], "echo ran").expect(125);
@@ -315,7 +315,7 @@ fn files_are_counted_in_memory_and_on_disk() {
     let disk =
         env.json(&["--files", "100", "--scratch", "disk"], &format!("{}; exec sleep infinity", make(500)));
     assert_stopped_by(&disk, "files");
-    // Deeper than any path can name.
+    // Deeper than PATH_MAX.
     let deep = "import os, signal
 for _ in range(150): os.mkdir('d' * 40); os.chdir('d' * 40)
 signal.pause()";
@@ -345,7 +345,7 @@ for dir in ['/tmp', '/var/tmp', '/dev/shm']:
 }
 
 #[test]
-fn one_file_is_bounded() {
+fn the_size_of_one_file_is_limited() {
     let env = TestEnv::with_project();
     env.put("large", &[7; 300_000]);
     let limit = ["--file-size", "100000"];
@@ -363,15 +363,15 @@ fn one_file_is_bounded() {
     assert_stopped_by(&stopped.envelope(), "file_size");
     let shell = env.json(&limit, "head -c 300000 /dev/zero > f");
     assert_stopped_by(&shell, "file_size");
-    // Pipes are no files, and what ignores the signal gets an error.
+    // Pipes are not files, and a command that ignores the signal gets an error.
     assert_eq!(env.ok(&limit, "head -c 300000 /dev/zero | wc -c"), "300000\n");
-    // A larger file of the workspace would have to be copied first.
+    // A change to a larger file of the workspace would copy it first.
     assert_stopped_by(&env.json(&limit, "chmod 700 large"), "file_size");
     assert_eq!(env.ok(&limit, "wc -c < large; chmod 700 README.md"), "300000\n");
 }
 
 #[test]
-fn the_size_of_a_file_does_not_hold_for_what_the_sandbox_makes() {
+fn the_file_size_limit_does_not_apply_to_files_of_the_sandbox() {
     let env = TestEnv::with_project();
     let key = env.at("key");
     std::fs::write(&key, "0123456789abcdef".repeat(768)).unwrap();
@@ -385,7 +385,7 @@ fn the_size_of_a_file_does_not_hold_for_what_the_sandbox_makes() {
 }
 
 #[test]
-fn processors_are_shared_out() {
+fn the_number_of_processors_is_limited() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let line =
@@ -409,11 +409,11 @@ fn processors_are_shared_out() {
         "cgroup2" => assert_eq!(seen, ["100000 100000\n"]),
         other => panic!("{other}"),
     }
-    assert_eq!(groups_of(pid, &before), [""; 0].map(PathBuf::from), "a group is left behind");
+    assert_eq!(groups_of(pid, &before), [""; 0].map(PathBuf::from), "a cgroup is left behind");
 }
 
 #[test]
-fn processors_that_were_not_given_cannot_be_taken() {
+fn a_command_cannot_use_processors_it_was_not_given() {
     let env = TestEnv::with_project();
     let take = "import os; before = os.sched_getaffinity(0); os.sched_setaffinity(0, range(64)); \
                 print(before <= os.sched_getaffinity(0))";
@@ -429,7 +429,7 @@ fn processors_that_were_not_given_cannot_be_taken() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_with_its_remedy() {
+fn an_unenforceable_limit_is_refused_with_a_remedy() {
     let env = TestEnv::with_project();
     let line = "exec \"$RUN\" --json --cpus 0.5 --pids 50";
     let (refused, code) = envelope(&env, &format!("{NO_GROUPS} {line} -- true"));
@@ -440,7 +440,7 @@ fn what_cannot_be_kept_is_refused_with_its_remedy() {
     let (degraded, code) = envelope(&env, &format!("{NO_GROUPS} {line} --allow-degraded -- true"));
     assert_eq!((code, &degraded["enforcement"]["degraded"]), (Some(0), &json!(["limit.cpus"])), "{degraded}");
     assert_eq!(mechanism(&degraded, "pids"), "pid_max");
-    // A limit of the policy's is not the request's to give up.
+    // A request cannot give up a limit of the policy.
     env.policy("doubt = 'allow_with_checkpoint'\n[caps]\ncpus = 0.5\n");
     let (refused, code) =
         envelope(&env, &format!("{NO_GROUPS} exec \"$RUN\" --json --allow-degraded -- true"));
@@ -448,7 +448,7 @@ fn what_cannot_be_kept_is_refused_with_its_remedy() {
 }
 
 #[test]
-fn a_killed_runner_leaves_nobody_and_its_groups_are_swept() {
+fn a_killed_runner_leaves_no_processes_and_its_cgroups_are_removed() {
     let env = TestEnv::with_project();
     let marker = marker(&env);
     let shared = Shared::new(&env);
@@ -460,10 +460,10 @@ fn a_killed_runner_leaves_nobody_and_its_groups_are_swept() {
     let made = groups_of(pid, &before);
     running.signal(Signal::KILL);
     running.answer();
-    wait_for("everybody is dead", || alive(&marker).is_empty());
-    // Until then no group can be removed.
+    wait_for("all processes are dead", || alive(&marker).is_empty());
+    // A cgroup cannot be removed before it is empty.
     let is_empty = |dir: &PathBuf| std::fs::read(dir.join("cgroup.procs")).is_ok_and(|pids| pids.is_empty());
-    wait_for("the groups are empty", || {
+    wait_for("the cgroups are empty", || {
         groups_of(pid, &before).iter().all(|dir| is_empty(dir) || !dir.exists())
     });
     let next = env.json(&limits, "true");
@@ -473,7 +473,7 @@ fn a_killed_runner_leaves_nobody_and_its_groups_are_swept() {
 }
 
 #[test]
-fn a_policy_lowers_what_is_asked_for() {
+fn a_policy_lowers_requested_limits() {
     let env = TestEnv::with_project();
     env.policy(
         "doubt = 'allow_with_checkpoint'\n[[rule]]\naction = 'allow_with_checkpoint'\n\
@@ -482,7 +482,7 @@ fn a_policy_lowers_what_is_asked_for() {
     let lowered = env.json(&["--file-size", "1M", "--pids", "50"], "ulimit -f; head -c 300000 /dev/zero > f");
     assert_stopped_by(&lowered, "file_size");
     assert_eq!(notes(&lowered), ["limit.capped"], "{lowered}");
-    assert_eq!(lowered["request"]["file_size"], json!(1 << 20), "the request is told as it came");
+    assert_eq!(lowered["request"]["file_size"], json!(1 << 20), "the envelope contains the original request");
     let unasked = env.json(&[], "true");
     assert_eq!(notes(&unasked), ["limit.capped", "limit.capped"], "{unasked}");
     let kept: Vec<&str> = ["pids", "file_size"].into_iter().map(|limit| mechanism(&unasked, limit)).collect();
@@ -493,7 +493,7 @@ fn a_policy_lowers_what_is_asked_for() {
 }
 
 #[test]
-fn settings_ask_for_limits_too() {
+fn limits_can_be_set_in_the_configuration() {
     let env = TestEnv::with_project();
     std::fs::write(env.at("config/avfs/avfs.toml"), "[run]\nfile_size = '4KiB'\npids = 70\n").unwrap();
     let set = env.json(&[], "ulimit -f");

