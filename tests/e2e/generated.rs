@@ -16,9 +16,9 @@ const MODES: [&str; 5] = ["700", "755", "750", "1777", "711"];
 
 /// Precedes the lines of each shell.
 ///
-/// A copy of a directory into itself depends on the order of its entries, and a copy over a fifo waits for a reader. The
-/// kernel resolves the paths: unlike realpath(1) it fails on a link that leads through itself. The limit of processor
-/// time ends any line after some seconds, on both sides.
+/// A copy of a directory into itself depends on the order of its entries, and a copy over a fifo waits for a reader.
+/// The kernel resolves the paths: unlike realpath(1) it fails on a link that leads through itself. The limit of
+/// processor time ends any line after some seconds, on both sides.
 const SETUP: &str = r#"ulimit -t 20
 into_itself() {
     [ -d "$1" ] && [ ! -h "$1" ] || return

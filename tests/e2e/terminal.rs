@@ -1,4 +1,4 @@
-//! With a terminal outside the command has one of its own inside.
+//! If the caller has a terminal, the command gets a separate terminal inside the sandbox.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use crate::support::pause::Pauses;
 
 #[test]
-fn the_command_has_a_terminal_of_its_own() {
+fn the_command_has_its_own_terminal() {
     let env = TestEnv::with_project();
     let line = "test -t 0 && test -t 1 && test -t 2 && echo all three; tty; ls $(tty); echo ctty > /dev/tty; stty size";
     let answer = person(&env, "", &["-q", "--shell", line]);
@@ -18,18 +18,18 @@ fn the_command_has_a_terminal_of_its_own() {
 }
 
 #[test]
-fn a_terminal_has_its_size_before_the_command_begins() {
+fn a_terminal_has_its_size_before_the_command_starts() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let pauses = Pauses::new(&env.at(""));
     pauses.hold("streams");
-    // Not renamed: the supervisor, which is held, hears of that.
+    // A link instead of a rename, because a rename notifies the supervisor, which is held.
     let line = format!("stty size > {0}/part; ln {0}/part {0}/size", shared.text());
     let words = ["-q", "--rw", shared.text(), "--shell", &line];
     let running = Running::start(pauses.set(&mut person_command(&env, "", &words)));
     // avfs-run has not yet touched the terminal that the command uses.
     let mut running = shared.wait_for_word(running, "size");
-    // It may come there after the command has written the size; it did not come past it.
+    // It may reach the point after the command has written the size, but cannot pass it.
     pauses.wait("streams", &mut running.child);
     assert_eq!(std::fs::read_to_string(env.at("shared/size")).unwrap(), "40 100\n");
     pauses.release("streams");
@@ -37,7 +37,7 @@ fn a_terminal_has_its_size_before_the_command_begins() {
 }
 
 #[test]
-fn a_terminal_is_given_only_where_there_is_one() {
+fn a_terminal_is_provided_only_if_the_caller_has_one() {
     let env = TestEnv::with_project();
     assert_eq!(env.shell(&[], "tty").expect(1).text(), "not a tty\n");
     // Output to a file, input from a person.
@@ -54,13 +54,13 @@ fn a_terminal_is_given_only_where_there_is_one() {
     ]);
     env.answer(command.env("OUT", env.at("out"))).expect(0);
     assert_eq!(std::fs::read_to_string(env.at("out")).unwrap(), "in\nnot out\n");
-    // Captured output has no screen.
+    // Captured output is not a terminal.
     let answer = person(&env, "", &["--json", "--shell", "test -t 0 || test -t 1 || echo none"]);
     assert!(answer.text().contains(r#""stdout":"none\n""#), "{answer:?}");
 }
 
 #[test]
-fn what_is_typed_reaches_the_command() {
+fn typed_input_reaches_the_command() {
     let env = TestEnv::with_project();
     let script = "wait_for(b'ready'); send(b'typed\\n'); wait_for(b'got typed'); send(b'\\x04')";
     let answer =
@@ -70,7 +70,7 @@ fn what_is_typed_reaches_the_command() {
 }
 
 #[test]
-fn an_interrupt_from_the_keyboard_reaches_the_foreground() {
+fn an_interrupt_from_the_keyboard_reaches_the_foreground_process() {
     let env = TestEnv::with_project();
     let script = "wait_for(b'ready'); send(b'\\x03')";
     let program = r#"
@@ -82,13 +82,13 @@ print('interrupted')
 "#;
     let answer = person(&env, script, &["-q", "--", "python3", "-c", program]);
     assert!(answer.text().contains("interrupted"), "{answer:?}");
-    // Who does not listen dies of it, and the terminal is as before.
+    // A process without a handler is killed, and the terminal is restored.
     let answer = person(&env, script, &["-q", "--shell", "echo ready; exec sleep infinity"]);
     assert!(answer.text().ends_with("modes as before, code 130\n"), "{answer:?}");
 }
 
 #[test]
-fn a_new_size_reaches_the_command() {
+fn a_resize_reaches_the_command() {
     let env = TestEnv::with_project();
     let program = r#"
 import os, signal
@@ -103,7 +103,7 @@ print('resized', flush=True)
 }
 
 #[test]
-fn a_new_size_is_one_signal() {
+fn a_resize_is_a_single_signal() {
     let env = TestEnv::with_project();
     let program = r#"
 import os, signal
@@ -112,7 +112,7 @@ print('ready', flush=True)
 for count in range(1, 4):
     signal.sigwait({signal.SIGWINCH})
     print('size', count, os.get_terminal_size().lines, flush=True)
-# Whoever is last in the queue of signals shows that no other is in it.
+# This signal is last in the queue: if it is the only pending one, no other was sent.
 os.kill(os.getpid(), signal.SIGUSR1)
 print('then', sorted(signal.sigpending()), flush=True)
 "#;
@@ -122,8 +122,8 @@ print('then', sorted(signal.sigpending()), flush=True)
     assert!(answer.text().contains("then [<Signals.SIGUSR1: 10>]"), "{answer:?}");
 }
 
-/// A shell with job control that starts one job, and continues it in the foreground each time it has stopped and a line
-/// was typed.
+/// A shell with job control that starts one job, and continues it in the foreground each time it has stopped and a
+/// line was typed.
 const JOB_CONTROL: &str = r#"
 import os, signal, sys, termios
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -185,9 +185,9 @@ sys.exit(len(signal.sigpending()))
     assert!(text.ends_with("modes as before, code 0\n"), "{text}");
 }
 
-/// Where no shell could continue it, ^Z stops nothing for good.
+/// If no shell can continue the command, ^Z does not stop it permanently.
 #[test]
-fn a_command_that_nobody_could_resume_goes_on() {
+fn a_command_that_no_shell_can_resume_continues() {
     let env = TestEnv::with_project();
     let script =
         "wait_for(b'ready'); send(b'\\x1a'); wait_for(b'continued'); send(b'x\\n'); wait_for(b'got x')";
@@ -204,7 +204,7 @@ print('got', input(), flush=True)
 }
 
 #[test]
-fn a_command_that_spoils_the_terminal_spoils_its_own() {
+fn a_command_that_changes_terminal_modes_does_not_affect_the_callers_terminal() {
     let env = TestEnv::with_project();
     for line in ["stty raw -echo", "stty raw -echo; kill -9 $$", "stty -isig; exit 3"] {
         let answer = person(&env, "", &["-q", "--shell", line]);

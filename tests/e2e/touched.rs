@@ -1,4 +1,4 @@
-//! Runs with `--base touched`: no scan, and a vault that knows exactly the paths that the run changed.
+//! Runs with `--base touched`: no scan, and a vault that contains exactly the paths that the run changed.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::shared::Shared;
 use crate::support::pause::Pauses;
 use crate::support::{many_files, settle, snapshot};
 
-/// Waits for the test before it goes on with the rest of the line.
+/// Waits for the test before the rest of the line is executed.
 const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
 
-/// Changes, removals, renames and kinds that become others.
+/// Changes, removals, renames and changes of the file type.
 const MIXED: &str = "echo more >> README.md; rm -r many/d001; echo new > many/d000/new; mkdir -p a/b; echo 1 > a/b/c; \
                      mv src/main.rs src/moved.rs; rm link; mkdir link; echo in > link/in; rm -r other; echo file > other; \
                      chmod 600 src/data.bin; mv many/d002 renamed; touch ignored.log";
@@ -36,12 +36,12 @@ fn code(envelope: &Value) -> &str {
 }
 
 #[test]
-fn diff_apply_and_unapply_are_those_of_a_full_run() {
+fn diff_apply_and_unapply_are_the_same_as_for_a_full_run() {
     for scratch in ["memory", "disk"] {
         let env = project();
         let run = |base| env.json(&["--base", base, "--scratch", scratch], MIXED);
         let touched = run("touched");
-        // Nothing was imported: the main fork is as empty as it was.
+        // Nothing was imported: the main fork is still empty.
         assert_eq!(env.avfs_result(&["log"])["versions"].as_array().unwrap().len(), 1);
         let full = run("live");
         assert_eq!(touched["enforcement"]["base"], json!("touched"), "{touched}");
@@ -81,7 +81,7 @@ fn the_directory_is_not_scanned() {
 }
 
 #[test]
-fn a_run_that_changes_nothing_leaves_only_its_record() {
+fn a_run_without_changes_leaves_only_its_record() {
     let env = project();
     for line in ["true", "cat README.md", "touch x; rm x", "echo x > only.log"] {
         let envelope = env.json(&["--base", "touched"], line);
@@ -111,7 +111,7 @@ fn the_kind_of_base_is_stated() {
 }
 
 #[test]
-fn what_needs_the_whole_directory_is_refused() {
+fn operations_that_need_the_whole_directory_are_refused() {
     let env = project();
     let envelope = env.json(&["--base", "touched"], "echo x > src/x");
     let id = run_id(&envelope);
@@ -149,7 +149,7 @@ fn what_needs_the_whole_directory_is_refused() {
     let replayed = env.avfs(&["--json", "replay", &run]);
     assert_ne!(replayed.code, Some(0));
     assert!(format!("{replayed:?}").contains("version.partial"), "{replayed:?}");
-    // What was refused has changed nothing.
+    // The refused operations have changed nothing.
     env.avfs(&["apply", id]).expect(0);
     assert_eq!(std::fs::read_to_string(env.project().join("src/x")).unwrap(), "x\n");
     env.assert_sound();
@@ -167,7 +167,7 @@ fn options_that_need_the_whole_directory_are_refused() {
         assert_eq!(code(&envelope), "request.touched_base", "{options:?}: {envelope}");
         assert!(envelope["error"]["message"].as_str().unwrap().contains(options[0]), "{envelope}");
     }
-    // By the setting it holds where it can.
+    // The setting in the configuration applies where it is possible.
     std::fs::create_dir_all(env.at("config/avfs")).unwrap();
     std::fs::write(env.at("config/avfs/avfs.toml"), "[run]\nbase = 'touched'\n").unwrap();
     let base = |options: &[&str]| env.json(options, "true")["enforcement"]["base"].take();
@@ -194,7 +194,7 @@ fn undo_and_discard_take_the_changes_back() {
 }
 
 #[test]
-fn a_touched_path_that_others_change_is_noted_and_not_overwritten() {
+fn concurrent_changes_to_a_touched_path_are_noted_and_not_overwritten() {
     for (line, theirs, is_noted) in [
         ("echo mine > README.md", "README.md", true),
         ("rm -r other", "other/deep/file", true),
@@ -221,7 +221,7 @@ fn a_touched_path_that_others_change_is_noted_and_not_overwritten() {
 }
 
 #[test]
-fn others_that_touch_the_root_make_no_change_of_the_run() {
+fn concurrent_changes_in_the_root_are_not_changes_of_the_run() {
     let env = project();
     let shared = Shared::new(&env);
     let running = shared.start(&env, &["--json", "--base", "touched"], MEET);
@@ -234,7 +234,7 @@ fn others_that_touch_the_root_make_no_change_of_the_run() {
 }
 
 #[test]
-fn all_names_of_a_linked_file_have_what_was_written() {
+fn a_write_to_a_hard_link_changes_all_its_names() {
     for scratch in ["memory", "disk"] {
         let env = project();
         std::fs::create_dir(env.project().join("far")).unwrap();
@@ -258,7 +258,7 @@ fn all_names_of_a_linked_file_have_what_was_written() {
 }
 
 #[test]
-fn links_in_places_of_the_host_lead_to_what_was_touched() {
+fn symlinks_at_paths_that_the_host_executes_are_followed_to_touched_files() {
     let env = project();
     env.put("scripts/hook", b"#!/bin/sh\n");
     env.put("rules/style.md", b"be brief\n");
@@ -275,13 +275,13 @@ fn links_in_places_of_the_host_lead_to_what_was_touched() {
 }
 
 #[test]
-fn what_the_command_closed_is_captured() {
+fn files_without_permissions_are_captured() {
     for scratch in ["memory", "disk"] {
         let env = project();
         let line = "mkdir src/closed; echo 1 > src/closed/in; rm many/d000/f00001; chmod 000 README.md src/closed many/d000";
         let run = |base| env.json(&["--base", base, "--scratch", scratch], line);
         let (touched, full) = (run("touched"), run("live"));
-        // A directory's size and digest are those of what the version holds of it.
+        // The size and digest of a directory cover only the entries that the version contains.
         let outline = |of: &Value| -> Vec<Value> {
             let changes = of["result"]["changes"].as_array().unwrap().iter();
             changes
@@ -294,7 +294,7 @@ fn what_the_command_closed_is_captured() {
 }
 
 #[test]
-fn changes_outlive_a_vault_that_was_moved_away() {
+fn changes_survive_if_the_vault_is_moved_away() {
     for scratch in ["memory", "disk"] {
         let env = project();
         let shared = Shared::new(&env);
@@ -322,7 +322,7 @@ fn changes_outlive_a_vault_that_was_moved_away() {
 }
 
 #[test]
-fn apply_at_once_and_a_copy_of_the_vault_work() {
+fn immediate_apply_and_a_copy_of_the_vault_work() {
     let env = project();
     let mut command =
         env.command(&["--base", "touched", "--apply", "--shell", "echo x > src/x; rm README.md"]);

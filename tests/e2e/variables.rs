@@ -1,10 +1,10 @@
-//! Variables that a command does not get are named, and several are passed on with a pattern.
+//! Variables that are withheld from a command are named, and a pattern passes several variables.
 
 use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 
-/// The notes of one code, of a run with these variables outside.
+/// The notes with this code of a run with these variables outside.
 fn notes(env: &TestEnv, code: &str, words: &[&str]) -> Vec<String> {
     let mut command = env.command(&[&["--json"], words].concat());
     command.env("DATABASE", "db-7").env("NPM_TOKEN", "hush").env("OTHER", "x");
@@ -18,7 +18,7 @@ fn notes(env: &TestEnv, code: &str, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_variable_that_the_text_uses_and_does_not_get_is_named() {
+fn a_withheld_variable_that_the_command_line_uses_is_named() {
     let env = TestEnv::with_project();
     let withheld = |words: &[&str]| notes(&env, "env.withheld", words);
     let told = "DATABASE is set on the host but not passed to the command; pass it with --env DATABASE";
@@ -31,10 +31,10 @@ fn a_variable_that_the_text_uses_and_does_not_get_is_named() {
     ] {
         assert_eq!(withheld(words), [told], "{words:?}");
     }
-    // What looks like a credential is passed on as a secret.
-    let told = withheld(&["--shell", "echo $NPM_TOKEN $NOWHERE_SET"]);
-    assert_eq!(told.len(), 1);
-    assert!(told[0].ends_with("; pass it with --secret NPM_TOKEN"), "{told:?}");
+    // A variable that looks like a credential is suggested as a secret.
+    let text = withheld(&["--shell", "echo $NPM_TOKEN $NOWHERE_SET"]);
+    assert_eq!(text.len(), 1);
+    assert!(text[0].ends_with("; pass it with --secret NPM_TOKEN"), "{text:?}");
     for words in [
         &["--shell", "DATABASE=mine; echo $DATABASE"][..],
         &["--shell", "for DATABASE in a b; do echo $DATABASE; done"],
@@ -48,14 +48,14 @@ fn a_variable_that_the_text_uses_and_does_not_get_is_named() {
     ] {
         assert_eq!(withheld(words), [""; 0], "{words:?}");
     }
-    // As a person sees it.
+    // The same in the output for people.
     let mut command = env.command(&["--shell", "echo $DATABASE"]);
     let seen = env.answer(command.env("DATABASE", "db-7")).stderr;
     assert!(seen.contains("pass it with --env DATABASE") && !seen.contains("db-7"), "{seen}");
 }
 
 #[test]
-fn a_pattern_passes_all_that_begin_so_but_no_credential() {
+fn a_pattern_passes_all_variables_with_the_prefix_except_credentials() {
     let env = TestEnv::with_project();
     let outside = [
         ("APP_MODE", "fast"),
@@ -73,14 +73,14 @@ fn a_pattern_passes_all_that_begin_so_but_no_credential() {
     assert_eq!(seen(&[]), "");
     std::fs::write(env.at("config/avfs/avfs.toml"), "run.env = ['APP_M*']\n").unwrap();
     assert_eq!(seen(&[]), "APP_MODE=fast\n");
-    // In full it is named, and goes in.
+    // A credential is passed if its full name is given.
     assert_eq!(seen(&["--env", "APP_TOKEN"]), "APP_MODE=fast\nAPP_TOKEN=hush\n");
     assert_eq!(notes(&env, "env.missing", &["--env", "NONE_*", "--", "true"]).len(), 1);
     for bad in ["*", "A*B", "*A"] {
         let refused = env.run(&["--json", "--env", bad, "--", "true"]).expect(125).envelope();
         assert_eq!(refused["error"]["code"], json!("request.bad_env"), "{bad}");
     }
-    // To the policy each of them is a variable that the request takes.
+    // For the policy each of them is a variable that the request asks for.
     let words = ["--json", "--dry-run", "--policy", "agent", "--env", "APP_*", "--", "true"];
     let decided: Value = env.answer(env.command(&words).envs(outside)).envelope()["decision"].take();
     assert_eq!(decided["rule"], json!("profile.agent.secrets"), "{decided}");
