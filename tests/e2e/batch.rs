@@ -31,7 +31,7 @@ fn each_item_of_a_chain_starts_from_the_version_of_the_previous_item() {
     assert_eq!((&named.result()["fork"], &named.result()["base"]), (&json!("mine"), &json!(from)));
     let more = crate::lists::list(&env, "more.txt", "cat d/n\n");
     assert_eq!(good(&env, &more, &["--fork", "mine"]).text("1", "stdout"), "seen\ntwo\n");
-    assert!(!env.project().join("d").exists(), "the host directory is unchanged");
+    assert!(!env.project().join("d").exists(), "the host directory was changed");
     env.assert_sound();
 }
 

@@ -8,7 +8,7 @@ use crate::env::TestEnv;
 use crate::lists::{digests, good, list};
 use crate::support::{Dice, is_long};
 
-/// Items of one list.
+/// The number of items in a list.
 const ITEMS: usize = 8;
 
 struct Item {

@@ -1,4 +1,4 @@
-//! Commands that misbehave: they do not end, ignore signals, leave processes behind, or kill others.
+//! Commands that misbehave: they do not end, ignore signals, flood or close their streams, or leave processes behind.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ pub fn with_repository() -> TestEnv {
     env
 }
 
-/// Runs git on the host in another directory than the project.
+/// Runs git on the host in a directory other than the project.
 fn git_in(env: &TestEnv, dir: &Path, words: &[&str]) {
     git(env, &[&["-C", dir.to_str().unwrap()], words].concat());
 }

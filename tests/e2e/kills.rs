@@ -472,7 +472,7 @@ fn a_run_with_an_unreadable_record_does_not_block_others() {
     assert!(given_up.contains("  failed  ") && !given_up.contains("no changes"), "{runs}");
     let refused = env.avfs(&["--json", "recover", &bad]).expect(1).envelope();
     assert_eq!(refused["error"]["code"], json!("scratch.bad_record"));
-    // Other runs work, and the scratch stays for a version of avfs that can read it.
+    // Other runs work, and the unreadable scratch stays for inspection.
     env.ok(&[], "true");
     assert_eq!(env.scratches(), [bad]);
 }

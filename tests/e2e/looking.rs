@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::env::TestEnv;
 use crate::git::{git, with_repository};
 
-/// Makes a file older than the index has it, so that git refreshes the index.
+/// Makes a file older than its entry in the index, so that git refreshes the index.
 fn age(env: &TestEnv, path: &str) {
     let file = std::fs::File::options().write(true).open(env.project().join(path)).unwrap();
     file.set_times(std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH)).unwrap();

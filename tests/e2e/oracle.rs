@@ -13,7 +13,7 @@ use crate::support;
 use crate::support::snapshot;
 use crate::support::snapshot::Snapshot;
 
-/// Times after this one were set by the clock during a test; those before it were chosen.
+/// Later times were set by the clock during a test; earlier ones were chosen by the test.
 const NOW_SECONDS: i64 = 1_700_000_000;
 
 /// How the sandboxed side is run.

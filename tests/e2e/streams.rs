@@ -23,7 +23,7 @@ fn every_kind_of_input_reaches_the_command() {
     file.read_exact(&mut [0; 1000]).unwrap();
     let answer = env.answer(env.command(&["--", "cat"]).stdin(file)).expect(0);
     assert_eq!(answer.stdout, &bytes[1000..]);
-    // Nothing.
+    // No input.
     assert_eq!(env.run(&["--", "cat"]).expect(0).stdout, b"");
     // Capturing the output does not affect the input.
     let answer = env.fed(&["--json", "--", "wc", "-c"], &bytes).expect(0).envelope();
