@@ -139,7 +139,7 @@ fn what_is_wrong_with_a_file_is_named_with_its_line_and_key() {
             "policy.toml:2: unknown key rule.acton; did you mean rule.action?",
         ),
         ("[[rule]]\n\naction = 1\n", "policy.wrong_type", "policy.toml:3: rule.action takes a string"),
-        ("[caps]\nnet = 'all'\n", "policy.bad_value", "policy.toml:2: caps.net: \"all\""),
+        ("[caps]\nnet = 'all'\n", "policy.bad_value", "policy.toml:2: caps.net: invalid value \"all\""),
         ("[[rule]\n", "policy.syntax", "policy.toml:1: "),
         ("[[rule]]\nname = 'x'\n", "policy.missing_key", "policy.toml:1: the rule lacks the key action"),
         (

@@ -121,9 +121,12 @@ fn errors_of_the_runner_exit_with_125_and_are_printed_as_text_or_json() {
         assert!(answer.stderr.starts_with("error: "), "{answer:?}");
     }
     let lacking = env.run(&["--json"]).expect(125).envelope();
-    for told in [env.run::<&str>(&[]).stderr, lacking["error"].to_string()] {
-        assert!(told.contains("missing COMMAND") && told.contains("avfs-run -- make"), "{told}");
-        assert!(!told.contains("--probe"), "{told}");
+    for shown_text in [env.run::<&str>(&[]).stderr, lacking["error"].to_string()] {
+        assert!(
+            shown_text.contains("missing COMMAND") && shown_text.contains("avfs-run -- make"),
+            "{shown_text}"
+        );
+        assert!(!shown_text.contains("--probe"), "{shown_text}");
     }
     assert!(env.run(&["--help"]).expect(0).text().contains("Usage: avfs-run"));
     assert!(env.run(&["--version"]).expect(0).text().starts_with("avfs-run "));
@@ -469,6 +472,6 @@ fn a_nested_run_names_the_option_it_needs() {
     let env = TestEnv::with_project();
     let runner = crate::env::runner();
     let dir = runner.parent().unwrap().to_str().unwrap();
-    let told = env.run(&["--ro", dir, "--", runner.to_str().unwrap(), "--", "true"]).expect(121);
-    assert!(told.stderr.contains("another avfs-run, which needs --allow-userns"), "{told:?}");
+    let shown_text = env.run(&["--ro", dir, "--", runner.to_str().unwrap(), "--", "true"]).expect(121);
+    assert!(shown_text.stderr.contains("another avfs-run, which needs --allow-userns"), "{shown_text:?}");
 }

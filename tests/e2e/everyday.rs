@@ -113,9 +113,9 @@ fn a_full_screen_program_without_a_terminal_is_denied_at_once() {
         assert_eq!(refused["decision"]["rule"], json!("builtin.no_terminal"), "{line}");
         assert!(refused["error"]["hint"].as_str().unwrap().starts_with("run it on a terminal"), "{refused}");
     }
-    let told = env.run(&["--", "vim", "f"]).expect(122).stderr;
+    let printed = env.run(&["--", "vim", "f"]).expect(122).stderr;
     let reason = "avfs-run: denied: `vim` is a full-screen program, and there is no terminal\nhint: ";
-    assert!(told.starts_with(reason), "{told}");
+    assert!(printed.starts_with(reason), "{printed}");
     for line in [
         "vim -es f",
         "vim -e -s f",

@@ -191,8 +191,8 @@ fn a_timeout_sends_sigterm_then_sigkill_and_keeps_the_changes() {
     let paths: Vec<&Value> =
         result["changes"].as_array().unwrap().iter().map(|change| &change["path"]).collect();
     assert_eq!(paths, ["begun", "bye"]);
-    let told = env.run(&["--timeout", "1ms", "--grace", "1ms", "--", "sleep", "infinity"]).expect(124);
-    assert!(told.stderr.contains("the command timed out"), "{told:?}");
+    let printed = env.run(&["--timeout", "1ms", "--grace", "1ms", "--", "sleep", "infinity"]).expect(124);
+    assert!(printed.stderr.contains("the command timed out"), "{printed:?}");
     env.shell(&["--timeout", "none"], "true").expect(0);
 }
 

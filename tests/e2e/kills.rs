@@ -151,7 +151,7 @@ fn the_next_run_completes_an_interrupted_capture() {
     let id = failed["run_id"].as_str().unwrap();
     let note = notes.iter().find(|note| note["code"] == "run.recovered").unwrap_or_else(|| panic!("{next}"));
     let text = note["text"].as_str().unwrap();
-    assert!(text.contains(id) && text.contains("on fork f now"), "{text}");
+    assert!(text.contains(id) && text.contains("now on fork f"), "{text}");
     assert_eq!(env.avfs_result(&["recover", "--list"])["runs"], json!([]));
     assert_eq!(env.scratches(), [""; 0]);
     assert_eq!(run_states(&env), ["completed", "completed", "completed"]);

@@ -289,7 +289,7 @@ fn a_limit_of_zero_is_refused() {
     let env = TestEnv::with_project();
     for option in ["--disk", "--files", "--memory", "--pids", "--file-size"] {
         let refused = env.shell(&[option, "0", "--scratch", "memory"], "echo ran").expect(125);
-        assert!(refused.stderr.contains("leaves nothing"), "{option}: {refused:?}");
+        assert!(refused.stderr.contains("expected more than 0"), "{option}: {refused:?}");
         assert_eq!(refused.text(), "");
     }
     let request = json!({ "command": ["true"], "disk": 0 }).to_string();

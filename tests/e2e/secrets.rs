@@ -93,7 +93,7 @@ fn a_secret_is_a_read_only_file() {
                 for what in 'echo x > /run/secrets/TOKEN' ': > /run/secrets/new' 'rm -f /run/secrets/KEY' \
                     'chmod 777 /run/secrets' 'mv /run/secrets/KEY /run/secrets/K'; do (eval $what) 2>/dev/null && echo done: $what; done; \
                 grep -c ' /run/secrets ro[, ].* tmpfs ' /proc/self/mountinfo";
-    let told = format!(
+    let printed = format!(
         "{VALUE}\n{KEY}/run/secrets/TOKEN /run/secrets/KEY unset\n500 /run/secrets\n400 /run/secrets/KEY\n\
          400 /run/secrets/TOKEN\nmine\n1\n"
     );
@@ -117,7 +117,7 @@ fn a_secret_is_a_read_only_file() {
             assert!(answer.stderr.contains("cannot write the secrets to /run/secrets"), "{answer:?}");
             continue;
         }
-        assert_eq!(answer.expect(0).text(), told, "{options:?}");
+        assert_eq!(answer.expect(0).text(), printed, "{options:?}");
     }
     // An unset secret is an error.
     for secret in ["NONE", "NONE=file"] {
@@ -230,10 +230,12 @@ fn a_secret_value_is_stored_nowhere() {
         let left = left_out(&envelope);
         assert_eq!(left.len(), 9 + 9 + 3, "{options:?}: {left:#?}");
         assert!(left.iter().any(|(path, _)| path == "leaks/name-[secret]"), "{left:#?}");
-        let told = |path: &str, name: &str| {
+        let printed = |path: &str, name: &str| {
             left.contains(&(path.to_owned(), format!("holds the value of the secret {name}")))
         };
-        assert!(told("leaks/0-0", "TOKEN") && told("leaks/1-0", "KEY") && told("README.md", "TOKEN"));
+        assert!(
+            printed("leaks/0-0", "TOKEN") && printed("leaks/1-0", "KEY") && printed("README.md", "TOKEN")
+        );
         // Other new files are kept, and existing files are unchanged.
         assert_eq!(env.cat(&run_ref, "kept"), "kept");
         assert_eq!(env.cat(&run_ref, "README.md"), "hello\n");
@@ -304,8 +306,8 @@ fn files_that_contain_secrets_are_reported_and_not_applied() {
         .env("TOKEN", "abc")
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&short.stderr).into_owned();
-    assert!(told.contains("TOKEN is too short to search for in files"), "{told}");
+    let printed = String::from_utf8_lossy(&short.stderr).into_owned();
+    assert!(printed.contains("TOKEN is too short to search for in files"), "{printed}");
 }
 
 #[test]
@@ -428,12 +430,12 @@ fn paths_that_the_host_would_execute_are_reported() {
     env.put(".git/config", b"[core]\n");
     let line = "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo y >> .git/config; echo z > .bashrc; echo n > n";
     let human = env.shell(&[], line).expect(0);
-    for told in [
+    for printed in [
         "executed on the host once applied: .git/hooks/pre-commit (a git hook)",
         "executed on the host once applied: .git/config (git's settings, which can name programs)",
         "executed on the host once applied: .bashrc (a shell startup file)",
     ] {
-        assert!(human.stderr.contains(told), "{human:?}");
+        assert!(human.stderr.contains(printed), "{human:?}");
     }
     let envelope = env.json(&[], line);
     let paths = |value: &Value| -> Vec<String> {
@@ -450,12 +452,12 @@ fn paths_that_the_host_would_execute_are_reported() {
     assert!(applied.stderr.contains(".git/hooks/pre-commit (a git hook)"), "{applied:?}");
     // Files with instructions are distinguished, and so is a symlink at a path that agents read.
     let envelope = env.json(&[], "echo obey > AGENTS.md; mkdir shared; ln -s shared .claude");
-    let told = |envelope: &Value| -> Vec<String> {
+    let printed = |envelope: &Value| -> Vec<String> {
         let all = envelope["result"]["runs_on_host"].as_array().unwrap().iter();
         all.map(|one| format!("{} {}", one["path"].as_str().unwrap(), one["kind"].as_str().unwrap()))
             .collect()
     };
-    assert_eq!(told(&envelope), [".claude executed", "AGENTS.md read_by_agents"]);
+    assert_eq!(printed(&envelope), [".claude executed", "AGENTS.md read_by_agents"]);
     let human = env.shell(&[], "echo obey > AGENTS.md").expect(0);
     let line = "read by agents on the host once applied: AGENTS.md (instructions that agents follow)";
     assert!(human.stderr.contains(line), "{human:?}");
@@ -469,20 +471,20 @@ fn paths_that_the_host_would_execute_are_reported() {
 fn changes_behind_an_existing_symlink_are_reported() {
     let env = TestEnv::with_project();
     let line = "mkdir -p tools/hooks && echo x > tools/hooks/pre-commit && echo y > tools/other";
-    let told = |envelope: &Value| -> Vec<(String, String, String)> {
+    let printed = |envelope: &Value| -> Vec<(String, String, String)> {
         let all = envelope["runs_on_host"].as_array().unwrap().iter();
         let text = |one: &Value| one.as_str().unwrap().to_owned();
         all.map(|one| (text(&one["path"]), text(&one["why"]), text(&one["link"]["path"]))).collect()
     };
     // Control: without a symlink nothing executes it.
-    assert_eq!(told(&env.json(&[], line)["result"]), []);
+    assert_eq!(printed(&env.json(&[], line)["result"]), []);
     env.put(".git/HEAD", b"ref: refs/heads/main\n");
     std::os::unix::fs::symlink("../tools/hooks", env.project().join(".git/hooks")).unwrap();
     let envelope = env.json(&[], line);
     let hook = [("tools/hooks/pre-commit".to_owned(), "a git hook".to_owned(), ".git/hooks".to_owned())];
-    assert_eq!(told(&envelope["result"]), hook);
+    assert_eq!(printed(&envelope["result"]), hook);
     let run = format!("run:{}", envelope["run_id"].as_str().unwrap());
-    assert_eq!(told(&env.avfs_result(&["apply", &run, "--dry-run"])), hook);
+    assert_eq!(printed(&env.avfs_result(&["apply", &run, "--dry-run"])), hook);
     let human = env.shell(&[], line).expect(0);
     let text = "executed on the host once applied: tools/hooks/pre-commit (a git hook, through the symlink .git/hooks)";
     assert!(human.stderr.contains(text), "{human:?}");

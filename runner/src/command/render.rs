@@ -113,10 +113,10 @@ fn refused_connections(result: &ExecutionResult) -> Vec<String> {
     let mut places: Vec<String> = Vec::new();
     for connection in &result.connections.list {
         let ConnectionVerdict::Refused(reason) = &connection.verdict else { continue };
-        let told = format!("{}:{} was refused: {reason}", connection.host, connection.port);
-        match refused.iter_mut().find(|(other, _)| *other == told) {
+        let refusal = format!("{}:{} was refused: {reason}", connection.host, connection.port);
+        match refused.iter_mut().find(|(other, _)| *other == refusal) {
             Some((_, times)) => *times += 1,
-            None => refused.push((told, 1)),
+            None => refused.push((refusal, 1)),
         }
         let host = Host::parse(connection.host.as_bytes()).ok();
         let place = connection.address.map(|it| Host::Address(it.to_canonical())).or(host);
@@ -126,9 +126,9 @@ fn refused_connections(result: &ExecutionResult) -> Vec<String> {
         }
     }
     let times = |times: usize| if times > 1 { format!(" ({times} times)") } else { String::new() };
-    let told = refused.iter().take(REFUSED_SHOWN);
+    let shown = refused.iter().take(REFUSED_SHOWN);
     let mut lines: Vec<String> =
-        told.map(|(told, count)| format!("network: {told}{}", times(*count))).collect();
+        shown.map(|(refusal, count)| format!("network: {refusal}{}", times(*count))).collect();
     let more = refused.len().saturating_sub(REFUSED_SHOWN);
     if more > 0 {
         lines.push(format!("network: {more} more were refused"));
@@ -194,12 +194,12 @@ fn counts(counts: &ChangeCounts) -> String {
         (counts.type_changed, "with a changed type"),
         (counts.time, "with a changed time"),
     ];
-    let told: Vec<String> = kinds
+    let counts: Vec<String> = kinds
         .into_iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    if told.is_empty() { "only times changed".to_owned() } else { told.join(", ") }
+    if counts.is_empty() { "only times changed".to_owned() } else { counts.join(", ") }
 }
 
 fn one_line(change: &Change) -> String {

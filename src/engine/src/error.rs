@@ -147,7 +147,10 @@ mod tests {
             lost: Box::new(lost),
             source: Box::new(VaultError::NotRecording),
         };
-        let told = error.to_string();
-        assert!(told.ends_with("(cannot copy to /scratch/upper: d/f: No space left on device)"), "{told}");
+        let printed = error.to_string();
+        assert!(
+            printed.ends_with("(cannot copy to /scratch/upper: d/f: No space left on device)"),
+            "{printed}"
+        );
     }
 }

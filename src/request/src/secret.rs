@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_value_given_as_a_path_is_not_shown() {
         let error = parse("KEY=hunter2-hunter2").unwrap().choice(Path::new("/nowhere")).unwrap_err();
-        let told = format!("{error} {error:?}");
-        assert!(told.contains("KEY") && !told.contains("hunter2"), "{told}");
+        let printed = format!("{error} {error:?}");
+        assert!(printed.contains("KEY") && !printed.contains("hunter2"), "{printed}");
     }
 }

@@ -421,7 +421,7 @@ fn cycle(from: &TreePath, to: &TreePath) -> String {
     if from == to {
         return format!("source and target are the same: {from}");
     }
-    format!("{to} is inside {from}: a directory cannot be moved or copied into itself")
+    format!("{to} is inside {from}: nothing can be moved or copied into itself")
 }
 
 impl Diagnose for VaultError {

@@ -185,10 +185,10 @@ mod tests {
         let above = WarnAbove { files: Some(10), bytes: None };
         let exclude = ["*.log".to_owned()];
         let announcement = |above| first_look(dir.path(), &exclude, above).announcement;
-        let told = announcement(above).unwrap().join("\n");
-        assert!(told.contains(" has 11 files, "), "{told}");
-        assert!(told.contains("echo '/app/node_modules/' >> .avfsignore   (5 files, "), "{told}");
-        assert!(!told.contains("it's"), "{told}");
+        let printed = announcement(above).unwrap().join("\n");
+        assert!(printed.contains(" has 11 files, "), "{printed}");
+        assert!(printed.contains("echo '/app/node_modules/' >> .avfsignore   (5 files, "), "{printed}");
+        assert!(!printed.contains("it's"), "{printed}");
         put(dir.path(), ".avfsignore", 0);
         std::fs::write(dir.path().join(".avfsignore"), "/app/node_modules/\n").unwrap();
         assert_eq!(announcement(above), None);

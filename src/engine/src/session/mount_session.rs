@@ -343,8 +343,7 @@ impl MountSession {
     /// Records how the command ended: from here on the upper is complete and can be recovered.
     pub fn write_outcome(&self, outcome: &str) -> Result<(), SessionError> {
         let (path, unfinished) = (self.dir.join(OUTCOME), self.dir.join(OUTCOME_UNFINISHED));
-        over_what_is_there(&unfinished, outcome.as_bytes())
-            .map_err(SessionError::host("write", &unfinished))?;
+        overwrite(&unfinished, outcome.as_bytes()).map_err(SessionError::host("write", &unfinished))?;
         pause::point("outcome");
         std::fs::rename(&unfinished, &path).map_err(SessionError::host("write", &path))
     }
@@ -454,7 +453,7 @@ impl MountSession {
 }
 
 /// Overwrites a file without releasing its disk space.
-fn over_what_is_there(path: &Path, content: &[u8]) -> std::io::Result<()> {
+fn overwrite(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
     file.write_all(content)?;
     file.set_len(content.len() as u64)

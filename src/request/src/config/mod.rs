@@ -112,7 +112,7 @@ macro_rules! settings {
 
             /// True if a directory's file may only tighten the user's value.
             #[must_use]
-            pub fn is_held_to(key: &str) -> bool {
+            pub fn can_only_tighten(key: &str) -> bool {
                 match key {
                     $($key => {
                         let may: DirectoryMay<$type> = $may;
@@ -438,7 +438,7 @@ mod tests {
         for (key, value) in wider {
             let own = Config::default().with(Path::new("user"), user).unwrap();
             let (_, refused) = own.with_directory(Path::new("dir"), &format!("{key} = {value}")).unwrap();
-            assert_eq!(refused == [key], Config::is_held_to(key), "{key}");
+            assert_eq!(refused == [key], Config::can_only_tighten(key), "{key}");
             assert!(refused.is_empty() || refused == [key], "{key}: {refused:?}");
         }
     }

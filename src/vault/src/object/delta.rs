@@ -15,7 +15,7 @@ pub fn delta(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Edits
     for Change { path, after, .. } in diff(pages, before, after)? {
         let edit = match after {
             // It was removed with a parent directory.
-            None if lies_in_gone(&edits, &path) => continue,
+            None if is_in_deleted(&edits, &path) => continue,
             None => Edit::Remove,
             Some(side) => match (side.node, side.dir_meta) {
                 (Node::Dir(_), Some(meta)) => Edit::Dir(meta),
@@ -27,7 +27,7 @@ pub fn delta(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Edits
     Ok(edits)
 }
 
-fn lies_in_gone(edits: &Edits, path: &TreePath) -> bool {
+fn is_in_deleted(edits: &Edits, path: &TreePath) -> bool {
     let mut path = path.clone();
     while let Some((parent, _)) = path.split() {
         if matches!(edits.get(&parent), Some(Edit::Remove | Edit::Put(_))) {

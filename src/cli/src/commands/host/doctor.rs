@@ -72,7 +72,7 @@ pub fn run(ctx: &CommandContext, args: &DoctorArgs) -> Outcome {
 
 fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
     let DenialObject { layer, by, name, calls, all_but, which, answer, told, why, relax } = denial;
-    let told = if *told { ", and is reported" } else { "" };
+    let reported = if *told { ", and is reported" } else { "" };
     out.line(format_args!(""))?;
     out.line(format_args!("{} ({layer}: {})", out.paint(Tone::Changed, name), by.join(", ")))?;
     let which = which.map(|which| format!(" {which}")).unwrap_or_default();
@@ -82,7 +82,7 @@ fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
     if !all_but.is_empty() {
         out.line(format_args!("  calls:  all except {}", all_but.join(", ")))?;
     }
-    out.line(format_args!("  gets:   {answer}{told}"))?;
+    out.line(format_args!("  gets:   {answer}{reported}"))?;
     out.line(format_args!("  why:    {why}"))?;
     out.line(format_args!("  allow:  {relax}"))
 }

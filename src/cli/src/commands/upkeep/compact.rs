@@ -11,7 +11,8 @@ use crate::ui::Outcome;
 
 /// Return unused space of the vault file to the disk
 ///
-/// Also merges the write-ahead log into the vault, so that it is one file again. Deletes nothing. `avfs gc` deletes unreferenced data, and compacts too.
+/// Also merges the write-ahead log into the vault, so that it is one file again. Deletes nothing. `avfs gc` deletes
+/// unreferenced data, and compacts too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -332,7 +332,7 @@ impl<'a> Shared<'a> {
         path: impl FnOnce() -> TreePath,
     ) -> std::io::Result<(xattr::Xattrs, Shows)> {
         let mut unkept = None;
-        let xattrs = xattr::read_noting(file, |name| unkept = unkept.or_else(|| what_is_lost_with(name)))?;
+        let xattrs = xattr::read_noting(file, |name| unkept = unkept.or_else(|| lost_with(name)))?;
         if let Some(what) = unkept {
             if what == ACCESS_LIST && self.mapped.lacks_listed(file) {
                 self.foreign_lists.store(true, Ordering::Relaxed);
@@ -572,7 +572,7 @@ impl<'a> Shared<'a> {
 const ACCESS_LIST: &str = "access list";
 
 /// The name in messages of an attribute that cannot be kept; `None` for attributes that the system sets automatically.
-fn what_is_lost_with(name: &[u8]) -> Option<&'static str> {
+fn lost_with(name: &[u8]) -> Option<&'static str> {
     match name {
         b"system.posix_acl_access" | b"system.posix_acl_default" => Some(ACCESS_LIST),
         b"security.capability" => Some("capabilities"),

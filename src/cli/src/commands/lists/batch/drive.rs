@@ -89,16 +89,16 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
         cache: args.cache,
         resumed: 0,
     };
-    drive.take_what_was_done()?;
+    drive.take_finished_items()?;
     drive.prepare_chain()?;
     let interrupted = lists::run(&mut drive, &signals)?;
-    drive.tell_the_rest()?;
+    drive.report_the_rest()?;
     drive.finish(args, begun.elapsed(), interrupted)
 }
 
 impl Drive<'_> {
     /// Takes over items that succeeded before; they are not run again.
-    fn take_what_was_done(&mut self) -> Result<(), Failure> {
+    fn take_finished_items(&mut self) -> Result<(), Failure> {
         let (plan, vault) = (self.plan, self.vault);
         if plan.resumed {
             finish_captures(self.ctx, vault, &plan.record.id, |_| true)?;
@@ -362,7 +362,7 @@ impl Drive<'_> {
     }
 
     /// Adds the items that were never started.
-    fn tell_the_rest(&mut self) -> Result<(), Failure> {
+    fn report_the_rest(&mut self) -> Result<(), Failure> {
         for item in 0..self.plan.items() {
             let (state, reason) = match self.work.schedule.standing(item) {
                 Standing::Succeeded | Standing::Failed => continue,
