@@ -1,5 +1,5 @@
-//! What `avfs batch` and `avfs replay` answer and write line by line, as scripts have seen it: what is in a golden file
-//! stays so for ever. Fields may be added beside what is there.
+//! The answers of `avfs batch` and `avfs replay`, whole and line by line, as scripts depend on them: the content of
+//! a golden file never changes. Fields may be added.
 
 use serde_json::{Value, json};
 
@@ -126,13 +126,13 @@ fn replay() -> Replay {
     }
 }
 
-/// An answer of a verb that says no.
+/// A failed answer of a verb.
 fn no(kind: &str, code: &str, result: Value) -> Value {
     let error = json!({ "code": code, "message": "m", "hint": "h" });
     json!({ "schema_version": 1, "kind": kind, "success": false, "result": result, "error": error })
 }
 
-/// Everything by name, and the definition it has in the schema.
+/// Every answer by name, with its definition in the schema.
 fn answers() -> Vec<(&'static str, &'static str, Value)> {
     let value = |answer: &BatchAnswer| serde_json::to_value(answer).unwrap();
     let ran = value(&BatchAnswer::Ran(Box::new(batch())));
@@ -150,7 +150,7 @@ fn answers() -> Vec<(&'static str, &'static str, Value)> {
 }
 
 #[test]
-fn answers_stay_what_they_were() {
+fn answers_match_their_golden_files() {
     for (name, definition, now) in answers() {
         let then = golden_in("answers", name, &now);
         assert_kept(&then, &now, name);
@@ -159,7 +159,7 @@ fn answers_stay_what_they_were() {
 }
 
 #[test]
-fn states_and_verdicts_keep_their_words() {
+fn names_of_states_and_verdicts_are_stable() {
     let words: Vec<Value> = [
         ItemState::Succeeded,
         ItemState::Failed,

@@ -1,4 +1,4 @@
-//! Owner, group, access list and attributes of the files that an apply replaces.
+//! Owner, group, ACL and extended attributes of the files that an apply replaces.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -13,7 +13,7 @@ const LIST: &str = "system.posix_acl_access";
 /// A group that [`USER`] is not in.
 const OTHER_GROUP: u32 = USER + 1;
 
-/// An access list: user::rw- user:1000:rwx group::r-- mask::rwx other::r--
+/// An ACL: user::rw- user:1000:rwx group::r-- mask::rwx other::r--
 fn access_list() -> Vec<u8> {
     let entry = |tag: u16, rights: u16, id: u32| {
         [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
@@ -37,8 +37,8 @@ fn identity(path: &Path) -> (u32, u32, u32, String) {
 }
 
 #[test]
-fn an_apply_keeps_access_lists_and_flags() {
-    let test = "cli::apply_owner::an_apply_keeps_access_lists_and_flags";
+fn apply_keeps_acls_and_flags() {
+    let test = "cli::apply_owner::apply_keeps_acls_and_flags";
     let env = TestEnv::with_project();
     let file = env.project().join("README.md");
     if rustix::fs::setxattr(&file, LIST, &access_list(), XattrFlags::empty()).is_err() {
@@ -57,7 +57,7 @@ fn an_apply_keeps_access_lists_and_flags() {
     env.ok(&["apply", "fix"]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
     assert_eq!(attribute(&file, LIST), access_list());
-    assert_eq!(flags(), before, "the flags of the file system's own (extents) included");
+    assert_eq!(flags(), before, "including the file system's own flags (extents)");
     env.ok(&["unapply", "fix"]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "hello\n");
     assert_eq!(attribute(&file, LIST), access_list());
@@ -65,8 +65,8 @@ fn an_apply_keeps_access_lists_and_flags() {
 }
 
 #[test]
-fn root_applies_without_taking_files_over() {
-    let test = "cli::apply_owner::root_applies_without_taking_files_over";
+fn apply_by_root_keeps_the_owners_of_files() {
+    let test = "cli::apply_owner::apply_by_root_keeps_the_owners_of_files";
     if !support::is_root() {
         return support::skip(test, "only root gives files away");
     }
@@ -92,10 +92,10 @@ fn root_applies_without_taking_files_over() {
     assert!(!at("src/new").exists());
 }
 
-/// Replaced, these files would be the caller's: they are named, and nothing is written.
+/// Replacing these files would change their owner or group: they are named, and nothing is written.
 #[test]
-fn files_of_others_are_refused_by_name() {
-    let test = "cli::apply_owner::files_of_others_are_refused_by_name";
+fn apply_names_files_whose_owner_it_cannot_keep() {
+    let test = "cli::apply_owner::apply_names_files_whose_owner_it_cannot_keep";
     if !support::is_root() {
         return support::skip(test, "only root gives files away");
     }

@@ -1,4 +1,4 @@
-//! The audit log: what can be asked of it, and an export that can be held against the vault.
+//! The audit log: queries, and an export that can be compared with the vault.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn exported(env: &TestEnv, words: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn rows_are_found_by_run_fork_action_and_time() {
+fn rows_can_be_filtered_by_run_fork_action_and_time() {
     let env = TestEnv::with_project();
     land(&env, 1, &Changes::default().put("a", "a"));
     land(&env, 2, &Changes::default().put("b", "b"));
@@ -46,15 +46,15 @@ fn rows_are_found_by_run_fork_action_and_time() {
 }
 
 #[test]
-fn an_export_is_the_chain_line_by_line() {
+fn export_writes_the_chain_line_by_line() {
     let env = TestEnv::with_project();
     let first = exported(&env, &[]);
     assert_eq!(first[0]["previous"], json!("0".repeat(64)));
     assert!(first.windows(2).all(|pair| pair[1]["previous"] == pair[0]["digest"]), "{first:?}");
     env.ok(&["mkdir", "d"]);
     let second = exported(&env, &[]);
-    assert_eq!(second[..first.len()], first, "an older export is where a newer one begins");
-    // From a time on: what it is chained to comes with it.
+    assert_eq!(second[..first.len()], first, "an older export is a prefix of a newer one");
+    // From a time on: each row has the digest it is chained to.
     let since = second.last().unwrap()["at"].as_str().unwrap();
     let last = exported(&env, &["--since", since]);
     assert_eq!(last, second[second.len() - 1..]);
@@ -64,9 +64,9 @@ fn an_export_is_the_chain_line_by_line() {
     assert_eq!(env.result(&["audit", "export"])["rows"], json!(second));
 }
 
-/// Rows that the log tells of are compared with it.
+/// Forks and checkpoints are compared with the log.
 #[test]
-fn forks_and_checkpoints_that_were_moved_by_hand_are_found() {
+fn manual_edits_of_forks_and_checkpoints_are_detected() {
     for (edit, told) in [
         ("UPDATE fork SET head = base WHERE name = 'side'", "the head of fork side does not match the log"),
         ("DELETE FROM fork WHERE name = 'side'", "fork side is in the log, but not in the vault"),
@@ -96,7 +96,7 @@ fn forks_and_checkpoints_that_were_moved_by_hand_are_found() {
 }
 
 #[test]
-fn rows_that_were_slipped_in_are_found() {
+fn inserted_rows_are_detected() {
     for (edit, told) in [
         (
             "INSERT INTO audit SELECT 0, at, 'mallory', 'fork.delete', 'x', before, after, '', digest FROM audit WHERE seq = 1",
@@ -139,9 +139,9 @@ fn rows_that_were_slipped_in_are_found() {
     }
 }
 
-/// What a gc would take next is in the log.
+/// The versions that the next gc removes are in the log.
 #[test]
-fn a_version_that_was_pruned_by_hand_is_found() {
+fn manually_pruned_version_is_detected() {
     let env = TestEnv::with_project();
     for n in ["1", "2", "3", "4"] {
         env.ok(&["write", "x", "--text", n]);
@@ -149,8 +149,8 @@ fn a_version_that_was_pruned_by_hand_is_found() {
     env.ok(&["prune", "--keep-last", "3"]);
     env.ok(&["quota", "set", "--versions", "100"]);
     for action in ["vault.prune", "quota.set"] {
-        let told = env.result(&["audit", "list", "--action", action]);
-        assert!(told["rows"][0]["after"].is_string(), "{told}");
+        let reported = env.result(&["audit", "list", "--action", action]);
+        assert!(reported["rows"][0]["after"].is_string(), "{reported}");
     }
     env.ok(&["fork", "create", "gone", "--from", "main~1"]);
     env.ok(&["fork", "delete", "gone"]);
@@ -166,9 +166,9 @@ fn a_version_that_was_pruned_by_hand_is_found() {
         assert!(sql.execute(&edit, []).unwrap() > 0, "{edit}");
         for words in [&["audit", "verify"][..], &["fsck"]] {
             let answer = env.run(words);
-            let told = answer.stdout.contains("is marked as pruned")
+            let reported = answer.stdout.contains("is marked as pruned")
                 || answer.stderr.contains("is marked as pruned");
-            assert!(answer.code == 1 && told, "{edit}: {answer:?}");
+            assert!(answer.code == 1 && reported, "{edit}: {answer:?}");
         }
         sql.execute_batch(
             "UPDATE version SET pruned_at = (SELECT pruned_at FROM was WHERE was.id = version.id)",

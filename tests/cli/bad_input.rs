@@ -1,4 +1,4 @@
-//! What is wrong is refused: one sentence, a hint, a stable code, a non-zero exit, and the vault as it was.
+//! Invalid input is refused: one sentence, a hint, a stable code, a non-zero exit status, and an unchanged vault.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -11,17 +11,17 @@ use crate::support::pause::Pauses;
 use crate::support::{skip, sql};
 
 #[test]
-fn a_missing_vault() {
+fn missing_vault_is_refused() {
     let env = TestEnv::new();
     env.refused(&["log"], 1, "vault.not_found");
     env.refused(&["log", "--vault", "nowhere"], 1, "vault.not_found");
     env.refused(&["log", "--vault", "./nowhere.db"], 1, "vault.not_found");
-    assert!(!env.project().join("nowhere.db").exists(), "looking for a vault does not make one");
+    assert!(!env.project().join("nowhere.db").exists(), "looking for a vault does not create one");
     assert!(!env.project().join(".avfs").exists());
 }
 
 #[test]
-fn a_foreign_file() {
+fn foreign_file_is_refused_as_a_vault() {
     let env = TestEnv::new();
     env.put("notes.txt", b"these are notes, not a vault\n");
     env.put("empty.db", b"");
@@ -39,7 +39,7 @@ fn a_foreign_file() {
 }
 
 #[test]
-fn a_newer_vault() {
+fn vault_of_a_newer_format_is_refused() {
     let env = TestEnv::with_project();
     sql(&env.vault_file()).pragma_update(None, "user_version", 999).unwrap();
     let refusal = env.refused(&["import"], 1, "vault.newer");
@@ -50,7 +50,7 @@ fn a_newer_vault() {
 }
 
 #[test]
-fn a_vault_where_something_else_is() {
+fn init_refuses_to_replace_other_files() {
     let env = TestEnv::with_project();
     env.put("notes.db", b"these are notes, not a vault\n");
     env.put("empty.db", b"");
@@ -64,7 +64,7 @@ fn a_vault_where_something_else_is() {
     let whole = std::fs::read(env.vault_file()).unwrap();
     env.put("cut.db", &whole[..whole.len() / 2]);
     env.refused(&["init", "--vault", "cut.db"], 1, "vault.corrupt");
-    // What cannot be read is not deleted, but it can be told how.
+    // A corrupt vault is not deleted, but the hint shows how to delete it.
     env.put("cut.db-lock", b"");
     let refusal = env.refused(&["vault", "delete", "cut.db", "--yes"], 1, "vault.corrupt");
     let hint = refusal["error"]["hint"].as_str().unwrap();
@@ -72,20 +72,20 @@ fn a_vault_where_something_else_is() {
 }
 
 #[test]
-fn a_vault_that_is_there_already() {
+fn init_of_an_existing_vault_changes_nothing() {
     let env = TestEnv::with_project();
     let before = env.state();
     let again = env.result(&["init"]);
     assert_eq!(again["made"], json!(false));
     assert_eq!(env.state(), before);
-    // One that belongs to another directory is not this one's.
+    // A vault that is bound to another directory is refused.
     std::fs::create_dir(env.at("elsewhere")).unwrap();
     let vault = env.project().join(".avfs/vault.db");
     env.refused(&["--vault", vault.to_str().unwrap(), "init", "../elsewhere"], 1, "vault.exists");
 }
 
 #[test]
-fn names_that_are_none() {
+fn invalid_names_and_paths_are_refused() {
     let env = TestEnv::with_project();
     let before = env.state();
     let long = "x".repeat(300);
@@ -102,7 +102,7 @@ fn names_that_are_none() {
 }
 
 #[test]
-fn references_that_lead_nowhere() {
+fn unknown_references_are_refused() {
     let env = TestEnv::with_project();
     let before = env.state();
     env.refused(&["ls", "nope"], 1, "ref.unknown");
@@ -122,11 +122,11 @@ fn references_that_lead_nowhere() {
 }
 
 #[test]
-fn an_ambiguous_reference() {
+fn ambiguous_reference_is_refused() {
     use avfs_vault::version::Draft;
     let env = TestEnv::with_project();
     let vault = support::open_vault(&env.vault_file());
-    // Among so many digests some two begin with the same four digits.
+    // Among so many digests two share their first four digits.
     let root = support::root(&vault, "main");
     vault
         .transact(|transaction| {
@@ -153,7 +153,7 @@ fn an_ambiguous_reference() {
 }
 
 #[test]
-fn paths_that_do_not_fit() {
+fn edits_of_unsuitable_paths_are_refused() {
     let env = TestEnv::with_project();
     let before = env.state();
     env.refused(&["mv", "src", "src/deeper"], 1, "path.cycle");
@@ -170,14 +170,14 @@ fn paths_that_do_not_fit() {
     assert_eq!(env.state(), before);
 }
 
-/// What a hint says to call next is a command that does something.
+/// The command in a hint can be run.
 #[test]
-fn hints_for_paths_lead_on() {
+fn commands_in_path_hints_work() {
     let env = TestEnv::with_project();
     let hint = |words: &[&str], code: &str| {
         let mut refusal = env.refused(words, 1, code);
-        let told = refusal["error"]["message"].take();
-        (told.as_str().unwrap().to_owned(), refusal["error"]["hint"].as_str().unwrap().to_owned())
+        let reported = refusal["error"]["message"].take();
+        (reported.as_str().unwrap().to_owned(), refusal["error"]["hint"].as_str().unwrap().to_owned())
     };
     for (words, code) in [
         (&["cat", "main", "nope"][..], "path.not_found"),
@@ -196,16 +196,16 @@ fn hints_for_paths_lead_on() {
         &["mv", "README.md", "."],
         &["cp", "src/main.rs", "src"],
     ] {
-        let (told, _) = hint(words, "path.cycle");
-        assert!(told.starts_with("source and target are the same: "), "{told}");
+        let (reported, _) = hint(words, "path.cycle");
+        assert!(reported.starts_with("source and target are the same: "), "{reported}");
     }
-    let (told, _) = hint(&["mv", "README.md", "README.md/x"], "path.cycle");
-    assert!(!told.contains("directory"), "{told}");
+    let (reported, _) = hint(&["mv", "README.md", "README.md/x"], "path.cycle");
+    assert!(!reported.contains("directory"), "{reported}");
     assert!(hint(&["cp", "-r", ".", "x"], "path.cycle").1.contains("name the entries in it"));
 }
 
 #[test]
-fn directories_that_cannot_be_imported_or_exported_to() {
+fn invalid_import_and_export_directories_are_refused() {
     let env = TestEnv::with_project();
     let before = env.state();
     env.refused(&["import", "nope"], 1, "import.no_directory");
@@ -221,7 +221,7 @@ fn directories_that_cannot_be_imported_or_exported_to() {
 }
 
 #[test]
-fn words_that_are_no_command() {
+fn unknown_commands_and_options_are_usage_errors() {
     let env = TestEnv::with_project();
     for words in [&["nonsense"][..], &["fork"], &["fork", "create"], &["log", "--nonsense"], &["prune"]] {
         let human = env.run(words);
@@ -236,7 +236,7 @@ fn words_that_are_no_command() {
 }
 
 #[test]
-fn an_unbound_vault_asks_for_a_directory() {
+fn import_into_an_unbound_vault_requires_a_directory() {
     let env = TestEnv::new();
     drop(support::create_real_vault(&env.project().join("v.db")));
     env.refused(&["import", "--vault", "v.db"], 1, "vault.unbound");
@@ -246,9 +246,9 @@ fn an_unbound_vault_asks_for_a_directory() {
 }
 
 #[test]
-fn what_vanishes_during_an_import() {
+fn path_that_vanishes_during_an_import_is_reported() {
     let env = TestEnv::with_project();
-    // The directory is listed, and nothing in it is opened yet.
+    // The directory is listed, but no file in it is open yet.
     let import = |gone: &str, words: &[&str]| -> Value {
         let pauses = Pauses::new(&env.at(""));
         pauses.hold("work#1");
@@ -278,9 +278,9 @@ fn what_vanishes_during_an_import() {
 }
 
 #[test]
-fn a_file_without_permission() {
+fn missing_permissions_are_reported() {
     if support::is_root() {
-        return skip("cli::a_file_without_permission", "root ignores modes");
+        return skip("cli::missing_permissions_are_reported", "root ignores modes");
     }
     let env = TestEnv::with_project();
     let before = env.state();
@@ -305,7 +305,7 @@ fn a_file_without_permission() {
 }
 
 #[test]
-fn an_ignore_file_of_any_length_is_refused() {
+fn oversized_ignore_file_is_refused() {
     let env = TestEnv::with_project();
     std::fs::File::create(env.project().join("src/.avfsignore")).unwrap().set_len(3 << 30).unwrap();
     let refusal = env.refused(&["import"], 1, "import.bad_ignore_file");
@@ -313,7 +313,7 @@ fn an_ignore_file_of_any_length_is_refused() {
 }
 
 #[test]
-fn hints_fit_what_was_asked() {
+fn hints_match_the_failed_command() {
     let env = TestEnv::with_project();
     let hint = |refusal: Value| refusal["error"]["hint"].as_str().unwrap().to_owned();
     assert!(hint(env.refused(&["fork", "delete", "nope"], 1, "fork.not_found")).contains("avfs fork list"));
@@ -329,7 +329,7 @@ fn hints_fit_what_was_asked() {
 }
 
 #[test]
-fn a_part_of_the_workspace_becomes_the_whole_and_says_so() {
+fn importing_a_subdirectory_prints_a_note() {
     let env = TestEnv::with_project();
     let note = "note: main now has only the content of";
     let whole = env.run(&["import", "."]);
@@ -342,9 +342,9 @@ fn a_part_of_the_workspace_becomes_the_whole_and_says_so() {
     assert!(part.code == 0 && part.stderr.contains(note), "{part:?}");
 }
 
-/// Pasted, it must not do to another vault what was refused of this one.
+/// A pasted hint must not act on another vault than the refused command.
 #[test]
-fn hints_are_for_the_vault_that_was_named() {
+fn hints_repeat_the_vault_option() {
     let env = TestEnv::with_project();
     std::fs::create_dir(env.at("other one")).unwrap();
     let other = env.at("other one").to_str().unwrap().to_owned();
@@ -358,7 +358,7 @@ fn hints_are_for_the_vault_that_was_named() {
     assert!(answer.code == 1 && answer.stderr.contains(&named), "{answer:?}");
     let answer = told(&["--json", "--vault", &other]);
     assert!(answer.stdout.contains(&named), "{answer:?}");
-    // Where no vault was named none is.
+    // Without --vault the hint has no --vault.
     env.ok(&["fork", "create", "fix"]);
     env.ok(&["checkpoint", "save", "good", "--fork", "fix"]);
     let answer = told(&[]);

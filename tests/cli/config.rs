@@ -1,4 +1,4 @@
-//! Settings: which file wins, where each value comes from, and what is wrong with a file.
+//! Settings: precedence of files, the origin of each value, and errors in a file.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn values(shown: &Value, key: &str) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn the_directory_wins_over_the_user_and_lists_are_appended() {
+fn directory_settings_override_user_settings_and_lists_are_appended() {
     let env = TestEnv::with_project();
     let defaults = env.result(&["config", "show"]);
     assert_eq!(values(&defaults, "run.timeout"), [("300s".to_owned(), None)]);
@@ -45,7 +45,7 @@ fn the_directory_wins_over_the_user_and_lists_are_appended() {
     let text = env.ok(&["config", "show", "--origin"]);
     assert!(text.contains("run.grace = \"5s\"  (default)\n"), "{text}");
     assert!(text.contains("/.avfs/avfs.toml:2)\n"), "{text}");
-    // Where there is no vault the user's settings are all there is.
+    // Without a vault only the user's settings apply.
     let elsewhere = env.avfs(&["config", "show", "--json"]).current_dir(env.at("home")).output().unwrap();
     let shown: Value = serde_json::from_slice(&elsewhere.stdout).unwrap();
     assert_eq!(values(&shown["result"], "run.timeout"), [("600s".to_owned(), user(2))]);
@@ -56,7 +56,7 @@ fn the_directory_wins_over_the_user_and_lists_are_appended() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_file_line_and_key() {
+fn config_errors_name_file_line_and_key() {
     let env = TestEnv::with_project();
     for (text, code, part) in [
         (
@@ -75,7 +75,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
 }
 
 #[test]
-fn a_variable_wins_over_every_file() {
+fn environment_variable_overrides_every_file() {
     let env = TestEnv::with_project();
     put(&env, PROJECT, "[run]\ntimeout = '5s'\n");
     let show = |name: &str, value: &str| {
@@ -96,7 +96,7 @@ fn a_variable_wins_over_every_file() {
 }
 
 #[test]
-fn the_contract_says_what_a_directory_may_do_with_each_key() {
+fn contract_documents_what_a_directory_may_do_with_each_key() {
     use avfs_request::config::Config;
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CONTRACT.md")).unwrap();

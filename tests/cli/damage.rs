@@ -1,4 +1,4 @@
-//! Vaults that are not what they should be: told of what it concerns, kept apart from what is whole, healed.
+//! Damaged vaults: damage is reported with the affected paths, does not affect other content, and can be repaired.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support;
 use crate::support::sql;
 
 #[test]
-fn a_corrupt_vault() {
+fn corrupt_vault_is_refused_and_left_unchanged() {
     let env = TestEnv::with_project();
     let mut bytes = std::fs::read(env.vault_file()).unwrap();
     bytes.iter_mut().skip(100).for_each(|byte| *byte ^= 0x55);
@@ -21,7 +21,7 @@ fn a_corrupt_vault() {
 }
 
 #[test]
-fn damage_to_content_is_found_and_never_passed_on() {
+fn damaged_content_is_reported_and_never_output() {
     let env = TestEnv::with_project();
     sql(&env.vault_file()).execute("UPDATE blob SET data = zeroblob(length(data))", []).unwrap();
     env.refused(&["cat", "main", "README.md"], 1, "object.damaged");
@@ -32,9 +32,9 @@ fn damage_to_content_is_found_and_never_passed_on() {
     assert_eq!(report["result"]["findings"][0]["code"], json!("damaged"));
 }
 
-/// A long history is shown while it is read: what comes before the damage is seen.
+/// A long history is printed while it is read, so the versions before the damage are shown.
 #[test]
-fn log_shows_versions_up_to_one_that_is_missing() {
+fn log_shows_versions_up_to_a_missing_one() {
     let env = TestEnv::with_project();
     env.ok(&["write", "note", "--text", "one"]);
     let shown = env.run(&["log"]);
@@ -46,9 +46,9 @@ fn log_shows_versions_up_to_one_that_is_missing() {
     assert_eq!(env.json(&["log"])["error"]["code"], json!("object.missing"));
 }
 
-/// Who knows what is damaged can go on without it.
+/// A user who knows the damaged path can continue without it.
 #[test]
-fn damage_is_told_of_the_file_it_is_in() {
+fn damage_is_reported_with_the_path_of_the_file() {
     let env = TestEnv::new();
     let noise = support::noise(1, 5000);
     env.put("whole", b"whole\n");
@@ -71,13 +71,13 @@ fn damage_is_told_of_the_file_it_is_in() {
     assert_eq!(std::fs::read(env.at("out/whole")).unwrap(), b"whole\n");
 }
 
-/// Who has the content at hand puts it right, and is told.
+/// An import that reads the content stores it again, and reports that.
 #[test]
-fn damage_is_mended_by_an_import_that_reads_the_content() {
+fn import_repairs_damage_if_it_reads_the_content() {
     let env = TestEnv::with_project();
     let hurt = "UPDATE blob SET data = zeroblob(length(data))";
     let blobs = sql(&env.vault_file()).execute(hurt, []).unwrap();
-    // As if it had been checked out anew: no stamp is what it was.
+    // As after a new checkout: without the cache no stamp matches, and every file is read.
     let readme = std::fs::read(env.at("project/README.md")).unwrap();
     std::fs::remove_dir_all(env.at("home/.cache")).unwrap();
     let result = env.json(&["import"])["result"].clone();
@@ -85,14 +85,14 @@ fn damage_is_mended_by_an_import_that_reads_the_content() {
     assert_eq!(env.ok(&["cat", "main", "README.md"]).as_bytes(), readme);
     sql(&env.vault_file()).execute(hurt, []).unwrap();
     std::fs::remove_dir_all(env.at("home/.cache")).unwrap();
-    let told = env.run(&["import"]).stderr;
-    assert!(told.contains(&format!("stored again: {blobs} blobs; check for more damage")), "{told}");
+    let reported = env.run(&["import"]).stderr;
+    assert!(reported.contains(&format!("stored again: {blobs} blobs; check for more damage")), "{reported}");
     env.ok(&["fsck"]);
 }
 
-/// A version that was made is told, whatever is wrong with the one before it.
+/// A new version is reported even if its parent is damaged.
 #[test]
-fn an_import_onto_a_damaged_version_is_told() {
+fn import_onto_a_damaged_version_is_reported() {
     let env = TestEnv::with_project();
     let gone =
         "DELETE FROM tree WHERE digest = (SELECT root FROM version WHERE digest = (SELECT head FROM fork))";
@@ -108,9 +108,9 @@ fn an_import_onto_a_damaged_version_is_told() {
     assert_eq!(env.ok(&["cat", "main", "second"]), "x\n");
 }
 
-/// A list of chunks is content too, and that it is whole again is in the log.
+/// Chunk lists are content too, and their repair is in the audit log.
 #[test]
-fn what_is_mended_is_counted_and_logged() {
+fn repairs_are_counted_and_logged() {
     let env = TestEnv::with_project();
     env.put("large", &support::noise(3, 3 << 20));
     env.ok(&["import"]);
@@ -124,9 +124,9 @@ fn what_is_mended_is_counted_and_logged() {
     env.ok(&["fsck"]);
 }
 
-/// In a table whose pages are out of order who reads on from the last row would never come to an end.
+/// If the pages of a table are out of order, reading on from the last row would never end.
 #[test]
-fn a_table_that_is_out_of_order_ends_a_gc() {
+fn gc_stops_at_a_table_that_is_out_of_order() {
     let env = TestEnv::new();
     support::many_files(&env.project(), 400);
     env.ok(&["init", "--import"]);
@@ -141,8 +141,8 @@ fn a_table_that_is_out_of_order_ends_a_gc() {
     };
     let mut bytes = std::fs::read(env.vault_file()).unwrap();
     let root = (usize::try_from(page).unwrap() - 1) * size;
-    assert_eq!(bytes[root], 5, "the root of the table is no inner page");
-    // The first two cells begin with the number of the page beneath them.
+    assert_eq!(bytes[root], 5, "the root of the table is not an interior page");
+    // The first two cells start with the number of their child page.
     let cell = |bytes: &[u8], n: usize| {
         let at = root + 12 + 2 * n;
         root + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
@@ -156,9 +156,9 @@ fn a_table_that_is_out_of_order_ends_a_gc() {
     assert_eq!(env.json(&["fsck"])["error"]["code"], json!("fsck.findings"));
 }
 
-/// A page of the file that is damaged concerns what lies in it, not the rest.
+/// A damaged page of the file affects only the content in it.
 #[test]
-fn a_damaged_page_is_told_with_everything_else() {
+fn damaged_page_affects_only_its_content() {
     let env = TestEnv::new();
     for n in 0..60_u64 {
         env.put(&format!("f{n}"), &support::noise(n, 6000));
@@ -180,9 +180,9 @@ fn a_damaged_page_is_told_with_everything_else() {
     assert_eq!(std::fs::read_dir(env.at("rest")).unwrap().count(), 60 - left_out);
 }
 
-/// What is whole is saved, and what a directory still has is put back.
+/// Intact content is exported, and content that a directory still has is restored.
 #[test]
-fn damage_is_left_out_and_healed() {
+fn export_omits_damage_and_fsck_heals_it() {
     let env = TestEnv::new();
     env.put("whole", b"whole\n");
     env.put("src/deep/hurt", &support::noise(1, 5000));
@@ -199,12 +199,12 @@ fn damage_is_left_out_and_healed() {
     assert!(left.iter().all(|one| one["code"] == json!("object.damaged")), "{left:?}");
     assert_eq!(std::fs::read(env.at("rest/whole")).unwrap(), b"whole\n");
     assert!(!env.at("rest/large").exists() && env.at("rest/src/deep").is_dir());
-    let told = env.run(&["export", "--keep-going", "main", "../rest-2"]);
-    assert_eq!(told.code, 1);
-    assert!(told.stdout.contains("left out or inexact: src/deep/hurt: "), "{told:?}");
+    let reported = env.run(&["export", "--keep-going", "main", "../rest-2"]);
+    assert_eq!(reported.code, 1);
+    assert!(reported.stdout.contains("left out or inexact: src/deep/hurt: "), "{reported:?}");
 
     env.refused(&["fsck", "--heal", "nowhere"], 1, "import.no_directory");
-    // A directory that has nothing of it changes nothing.
+    // A directory without the damaged content changes nothing.
     env.put("elsewhere/file", b"something else");
     let report = env.json(&["fsck", "--heal", "elsewhere"]);
     assert_eq!(report["error"]["code"], json!("fsck.findings"));
@@ -222,7 +222,7 @@ fn damage_is_left_out_and_healed() {
 }
 
 #[test]
-fn a_vault_that_is_not_of_the_format_it_says() {
+fn vault_with_a_wrong_format_number_is_refused() {
     let env = TestEnv::with_project();
     let say = |format: i64| sql(&env.vault_file()).pragma_update(None, "user_version", format).unwrap();
     for format in [-1, 0, 1, 2, 3, 4] {
@@ -243,7 +243,7 @@ fn a_vault_that_is_not_of_the_format_it_says() {
 }
 
 #[test]
-fn a_table_that_is_gone_is_damage() {
+fn missing_table_is_reported_as_damage() {
     let env = TestEnv::with_project();
     sql(&env.vault_file()).execute_batch("DROP TABLE checkpoint").unwrap();
     env.refused(&["checkpoint", "list"], 1, "vault.corrupt");
@@ -251,6 +251,6 @@ fn a_table_that_is_gone_is_damage() {
     assert_eq!(report["error"]["code"], json!("fsck.findings"));
     let findings = report["result"]["findings"].to_string();
     assert!(findings.contains("no such table: checkpoint"), "{findings}");
-    // The rest is checked all the same.
+    // The rest is still checked.
     assert!(report["result"]["blobs"].as_u64() > Some(0), "{report}");
 }

@@ -1,4 +1,4 @@
-//! A home, a project directory and the real binary, with nothing of the tester's own environment.
+//! A home, a project directory and the real binary, isolated from the tester's environment.
 
 use std::borrow::BorrowMut;
 use std::ffi::OsStr;
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 use crate::schema;
 use crate::support::{Scratch, command_line, slow_disk};
 
-/// Somebody without privileges and without an account, and their group.
+/// The uid and gid of an unprivileged user without an account.
 pub const USER: u32 = 54_321;
 
 pub struct TestEnv {
     scratch: Scratch,
 }
 
-/// What a command left behind.
+/// The result of a command.
 pub struct Answer {
-    /// The command line, for whoever reads a failure.
+    /// The command line, shown when a test fails.
     pub command: String,
-    /// The exit code, or the number of the signal that ended it, negative.
+    /// The exit code, or the negated number of the signal that killed the process.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -95,7 +95,7 @@ impl TestEnv {
         std::fs::write(path, content).unwrap();
     }
 
-    /// The environment of a command: nothing of the tester's but where programs are.
+    /// A command with a clean environment: only `PATH` is inherited from the tester.
     pub fn clean(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -120,14 +120,14 @@ impl TestEnv {
         Answer::of(self.avfs(words))
     }
 
-    /// Gives everything to [`USER`], who then can use it as their own.
+    /// Makes [`USER`] the owner of everything.
     pub fn give_away(&self) {
         for entry in walkdir::WalkDir::new(self.scratch.path()).into_iter().flatten() {
             std::os::unix::fs::lchown(entry.path(), Some(USER), Some(USER)).unwrap();
         }
     }
 
-    /// As [`USER`], who has no other group.
+    /// Runs a command as [`USER`], without supplementary groups.
     pub fn run_as_user(&self, words: &[&str]) -> Answer {
         let mut command = self.clean(Path::new("setpriv"));
         let user = USER.to_string();
@@ -165,12 +165,12 @@ impl TestEnv {
         value["result"].take()
     }
 
-    /// Fails unless the command is refused in both forms, with this code, a sentence and a hint.
+    /// Fails unless the command is refused, as text and in JSON, with this code, one sentence and a hint.
     #[track_caller]
     pub fn refused<S: AsRef<OsStr>>(&self, words: &[S], exit: i32, code: &str) -> Value {
         let human = self.run(words);
         assert_eq!(human.code, exit, "{human:?}");
-        assert_eq!(human.stdout, "", "an error is no data");
+        assert_eq!(human.stdout, "", "an error writes nothing to stdout");
         assert!(human.stderr.starts_with("error: "), "{human:?}");
         let value = self.json(words);
         assert_eq!(value["error"]["code"], json!(code), "{value}");
@@ -181,7 +181,7 @@ impl TestEnv {
         value
     }
 
-    /// Everything that a refused command must leave as it was.
+    /// Everything that a refused command must leave unchanged.
     #[track_caller]
     pub fn state(&self) -> Value {
         let audit = self.result(&["audit", "verify"]);

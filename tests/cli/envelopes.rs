@@ -1,5 +1,5 @@
-//! The envelope of every way a request can come out, as scripts have seen it: what is in a golden file stays so for
-//! ever. Fields may be added beside what is there.
+//! The envelope of every outcome of a request, as scripts depend on it: the content of a golden file never changes.
+//! Fields may be added.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -208,7 +208,7 @@ fn executed(action: Action, outcome: Result<Outcome, ExecuteError>) -> Execution
     avfs_present::execution(object, &executed, &Avfs::default())
 }
 
-/// Every way out, by name.
+/// Every outcome, by name.
 fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
     let ran = |exit, timed_out| Ok(Outcome::Ran(Box::new(result(exit, timed_out))));
     let denied = |denial| executed(Action::Deny, Ok(Outcome::Denied(denial)));
@@ -256,10 +256,10 @@ fn golden(kind: &str, name: &str) -> PathBuf {
     dir.join(format!("{name}.json"))
 }
 
-/// What is in a golden file.
+/// The content of a golden file.
 pub fn golden_in(kind: &str, name: &str, now: &Value) -> Value {
     let file = golden(kind, name);
-    // A new one gets its file where somebody asks for it; one that is there is never written again.
+    // A new golden file is written only on request; an existing one is never rewritten.
     if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() && !file.exists() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, format!("{now:#}\n")).unwrap();
@@ -268,7 +268,7 @@ pub fn golden_in(kind: &str, name: &str, now: &Value) -> Value {
     serde_json::from_str(&then).unwrap()
 }
 
-/// Fails unless everything that was there is still there, and the same.
+/// Fails unless everything in `then` is in `now`, with the same value.
 pub fn assert_kept(then: &Value, now: &Value, at: &str) {
     match (then, now) {
         (Value::Object(then), Value::Object(now)) => {
@@ -283,12 +283,12 @@ pub fn assert_kept(then: &Value, now: &Value, at: &str) {
                 assert_kept(then, now, &format!("{at}[{number}]"));
             }
         }
-        (then, now) => assert_eq!(then, now, "{at} means something else now"),
+        (then, now) => assert_eq!(then, now, "{at} has changed"),
     }
 }
 
 #[test]
-fn envelopes_stay_what_they_were() {
+fn envelopes_match_their_golden_files() {
     for (name, envelope) in envelopes() {
         let now = serde_json::to_value(&envelope).unwrap();
         let then = golden_in("envelopes", name, &now);
@@ -298,16 +298,16 @@ fn envelopes_stay_what_they_were() {
 }
 
 #[test]
-fn every_golden_envelope_is_still_made() {
+fn every_golden_envelope_is_still_produced() {
     let names: Vec<&str> = envelopes().into_iter().map(|(name, _)| name).collect();
     for entry in std::fs::read_dir(golden("envelopes", "x").parent().unwrap()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(names.contains(&name.trim_end_matches(".json")), "{name} is made by nobody");
+        assert!(names.contains(&name.trim_end_matches(".json")), "no envelope corresponds to {name}");
     }
 }
 
 #[test]
-fn no_envelope_holds_a_secret() {
+fn no_envelope_contains_a_secret() {
     for (name, envelope) in envelopes() {
         let text = serde_json::to_string(&envelope).unwrap();
         assert!(!text.contains("hush-hush"), "{name}");
@@ -315,7 +315,7 @@ fn no_envelope_holds_a_secret() {
 }
 
 #[test]
-fn what_was_asked_for_can_be_asked_for_again() {
+fn recorded_request_can_be_parsed_again() {
     let object = RequestObject::of(&request(), Some(Path::new("/v.db")));
     let text = serde_json::to_vec(&object).unwrap();
     let file = RunSpec::parse(&text).unwrap();

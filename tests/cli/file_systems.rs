@@ -1,4 +1,4 @@
-//! Hosts that refuse: read-only, full, without attributes or locks, with a lease on a file.
+//! Restricted hosts: read-only, full, without attributes or locks, or with a lease on a file.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::support;
 use crate::support::pause::Pauses;
 use crate::support::skip;
 
-/// Runs a shell script with mounts of its own; nothing where the kernel does not allow that.
+/// Runs a shell script in its own mount namespace. `None` if the kernel does not allow it.
 pub fn with_mounts(env: &TestEnv, test: &str, script: &str) -> Option<Answer> {
     let mut command = env.clean(Path::new("unshare"));
     command.args(["-Urm", "sh", "-ec", "exit 0"]);
@@ -30,7 +30,7 @@ fn answers(answer: &Answer) -> Vec<Value> {
 }
 
 #[test]
-fn a_read_only_vault() {
+fn read_only_vault_can_only_be_read() {
     let env = TestEnv::with_project();
     let before = env.state();
     let script = "
@@ -41,11 +41,11 @@ fn a_read_only_vault() {
         $AVFS import --json
         $AVFS gc --json
         exit 0";
-    let Some(answer) = with_mounts(&env, "cli::a_read_only_vault", script) else { return };
+    let Some(answer) = with_mounts(&env, "cli::read_only_vault_can_only_be_read", script) else { return };
     assert_eq!(answer.code, 0, "{answer:?}");
     let answers = answers(&answer);
     assert_eq!(answers.len(), 5, "{answer:?}");
-    assert_eq!(answers[0]["success"], json!(true), "reading goes on: {}", answers[0]);
+    assert_eq!(answers[0]["success"], json!(true), "reading still works: {}", answers[0]);
     assert_eq!(answers[1]["result"]["files"][0]["content"], json!("hello\n"));
     for refused in &answers[2..] {
         assert_eq!(refused["error"]["code"], json!("vault.read_only"), "{refused}");
@@ -55,7 +55,7 @@ fn a_read_only_vault() {
 }
 
 #[test]
-fn a_full_disk() {
+fn full_disk_leaves_nothing_behind() {
     let env = TestEnv::new();
     env.put("large.bin", &support::noise(7, 12 << 20));
     std::fs::create_dir(env.at("small")).unwrap();
@@ -71,33 +71,33 @@ fn a_full_disk() {
         $AVFS export main $SCRATCH/small/out --vault $SCRATCH/home/roomy.db --json
         ls -A $SCRATCH/small | grep -v '^v.db' | sed 's/.*/\"&\"/'
         exit 0";
-    let Some(answer) = with_mounts(&env, "cli::a_full_disk", script) else { return };
+    let Some(answer) = with_mounts(&env, "cli::full_disk_leaves_nothing_behind", script) else { return };
     assert_eq!(answer.code, 0, "{answer:?}");
     let answers = answers(&answer);
     assert_eq!(answers.len(), 7, "something was left behind: {answer:?}");
     let [_, before, import, after, fsck, roomy, export] = &answers[..] else { unreachable!() };
     assert_eq!(import["error"]["code"], json!("vault.disk_full"), "{import}");
     assert!(import["error"]["hint"].is_string());
-    assert_eq!(before["result"], after["result"], "the vault is as it was");
+    assert_eq!(before["result"], after["result"], "the vault is unchanged");
     assert_eq!(fsck["success"], json!(true), "{fsck}");
     assert_eq!(roomy["success"], json!(true), "{roomy}");
     assert_eq!(export["error"]["code"], json!("export.disk_full"), "{export}");
 }
 
-/// What is there can be read, and saved to another disk.
+/// Existing content can be read and exported to another disk.
 #[test]
-fn a_disk_without_any_room() {
+fn full_disk_vault_can_be_exported() {
     let env = TestEnv::new();
     let script = format!("mount -t tmpfs -o size=4m none $SCRATCH/small || exit 9\n{FILL}\n{ON_A_FULL_DISK}");
     make_ready_for_a_full_disk(&env);
-    let Some(answer) = with_mounts(&env, "cli::a_disk_without_any_room", &script) else { return };
+    let Some(answer) = with_mounts(&env, "cli::full_disk_vault_can_be_exported", &script) else { return };
     check_a_full_disk(&env, &answer);
 }
 
-/// Where a page of memory has several blocks, the kernel tells of a full disk by a signal.
+/// If a page of memory spans several blocks, the kernel reports a full disk with a signal.
 #[test]
-fn a_disk_of_small_blocks_without_any_room() {
-    const NAME: &str = "cli::a_disk_of_small_blocks_without_any_room";
+fn vault_on_a_full_disk_with_small_blocks_can_be_exported() {
+    const NAME: &str = "cli::vault_on_a_full_disk_with_small_blocks_can_be_exported";
     if !support::is_root() {
         return skip(NAME, "only root mounts disks");
     }
@@ -148,16 +148,16 @@ fn check_a_full_disk(env: &TestEnv, answer: &Answer) {
         assert_eq!(read["success"], json!(true), "{read}");
     }
     assert_eq!(std::fs::read(env.at("out/a")).unwrap(), b"precious\n");
-    // A gc that finds nothing to remove needs no room.
+    // A gc that removes nothing needs no space.
     for refused in [&answers[7], &answers[8], &answers[10]] {
         assert_eq!(refused["error"]["code"], json!("vault.disk_full"), "{refused}");
     }
     assert_eq!(answers[11]["success"], json!(true), "{}", answers[11]);
 }
 
-/// What the destination cannot hold is found before anything there is replaced.
+/// Attributes that the destination cannot store are found before anything there is replaced.
 #[test]
-fn a_destination_without_attributes() {
+fn export_requires_xattr_support() {
     let env = TestEnv::new();
     env.put("t", b"theirs\n");
     env.put("d/e/f", b"x");
@@ -172,18 +172,18 @@ fn a_destination_without_attributes() {
         test \"$(cat $SCRATCH/plain/out/t)\" = mine || exit 8
         test \"$(ls -A $SCRATCH/plain/out)\" = t || exit 7
         exit 0";
-    let Some(answer) = with_mounts(&env, "cli::a_destination_without_attributes", script) else { return };
+    let Some(answer) = with_mounts(&env, "cli::export_requires_xattr_support", script) else { return };
     assert_eq!(answer.code, 0, "{answer:?}");
     let [refused] = &answers(&answer)[..] else { panic!("{answer:?}") };
     assert_eq!(refused["error"]["code"], json!("export.io"), "{refused}");
 }
 
 #[test]
-fn a_file_system_without_locks() {
+fn file_system_without_locks_is_refused() {
     let env = TestEnv::with_project();
     let before = env.state();
     let refused = |calls: &str, error: &str, words: &[&str]| {
-        // The kernel is made to answer as a file system without locks does.
+        // strace makes the kernel answer like a file system without locks.
         let mut traced = env.clean(Path::new("strace"));
         let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error={error}"));
         traced.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
@@ -208,23 +208,23 @@ fn a_file_system_without_locks() {
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("other.db")), "{left:?}");
 }
 
-/// What is called as the lock is not waited for, whatever it is.
+/// Opening the lock file does not block, regardless of its type.
 #[test]
-fn a_pipe_in_the_place_of_the_lock() {
+fn fifo_at_the_lock_path_does_not_block() {
     let env = TestEnv::with_project();
     let lock = env.project().join(".avfs/vault.db-lock");
     std::fs::remove_file(&lock).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    // Far more than it takes: only a command that waits for the pipe is ended.
+    // Far more than the command needs: only a command that blocks on the FIFO is killed.
     let mut patient = env.clean(Path::new("timeout"));
     let answer = Answer::of(patient.arg("300").arg(binary()).arg("log"));
     assert_eq!(answer.code, 0, "{answer:?}");
 }
 
-/// A file server may hold a lease on a file. The kernel asks it to give the lease back; an import waits for that, a
+/// A file server may hold a lease on a file. The kernel asks it to release the lease; an import waits for that, a
 /// bounded number of times.
 #[test]
-fn a_file_that_somebody_has_a_lease_on() {
+fn import_waits_for_a_lease_to_be_released() {
     const HOLD: &str = "\
 import fcntl, os, signal, sys
 gives_back = sys.argv[2] == 'polite'
@@ -270,9 +270,9 @@ sys.stdin.read()
     assert_eq!(env.ok(&["cat", "main", "leased"]), "x\n");
 }
 
-/// As with a bad sector: reading the memory of a process at address 0 fails with an input/output error.
+/// Simulates a bad sector: reading the memory of a process at address 0 fails with EIO.
 #[test]
-fn a_file_that_the_disk_cannot_read() {
+fn unreadable_file_is_reported_and_its_old_content_is_kept() {
     let env = TestEnv::with_project();
     env.put("old", b"as it was\n");
     env.ok(&["import"]);
@@ -287,7 +287,7 @@ fn a_file_that_the_disk_cannot_read() {
         : > .avfsignore && touch -d 1999-01-01 .avfsignore && mount --bind /proc/$$/mem .avfsignore || exit 9
         $AVFS import --keep-going --json
         exit 0";
-    let test = "cli::a_file_that_the_disk_cannot_read";
+    let test = "cli::unreadable_file_is_reported_and_its_old_content_is_kept";
     let Some(answer) = with_mounts(&env, test, script) else { return };
     assert_eq!(answer.code, 0, "{answer:?}");
     let answers = answers(&answer);
@@ -300,9 +300,13 @@ fn a_file_that_the_disk_cannot_read() {
     troubles.sort_by_key(|(path, _)| path.to_string());
     let unreadable = json!("unreadable");
     assert_eq!(troubles, [(&json!("new"), &unreadable), (&json!("old"), &unreadable)], "{}", answers[2]);
-    assert_eq!(env.ok(&["cat", "main", "old", "late"]), "as it was\nx\n", "what cannot be read is not gone");
+    assert_eq!(
+        env.ok(&["cat", "main", "old", "late"]),
+        "as it was\nx\n",
+        "an unreadable file is not removed"
+    );
     env.refused(&["cat", "main", "new"], 1, "path.not_found");
-    // What it leaves out would be kept otherwise.
+    // An unreadable ignore file is an error: without its rules, ignored files would be imported.
     assert_eq!(answers[3]["error"]["code"], json!("import.io"), "{}", answers[3]);
     assert_ne!(env.state(), before);
 }

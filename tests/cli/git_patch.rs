@@ -1,4 +1,4 @@
-//! `avfs diff --patch` against git: what `git apply` makes of the old files by the patch are the new ones.
+//! `avfs diff --patch` with git: `git apply` turns the old files into the new ones.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::env::{Answer, TestEnv};
 use crate::support::usual_or_long;
 
-/// What git keeps of an entry.
+/// The parts of an entry that git stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kept {
     File { content: Vec<u8>, executable: bool },
@@ -22,7 +22,7 @@ enum Kept {
 
 type Tree = BTreeMap<Vec<u8>, Kept>;
 
-/// Names that headers of patches have trouble with, and some that meet each other as file and as directory.
+/// Names that are difficult in patch headers, and names that are both a file and a directory of another name.
 const NAMES: [&[u8]; 17] = [
     b"a",
     b"b",
@@ -45,7 +45,7 @@ const NAMES: [&[u8]; 17] = [
 
 const TARGETS: [&[u8]; 4] = [b"a", b"../out", b"no\nline", b"\xff"];
 
-/// A path that neither is a directory of another entry nor lies beneath one that is no directory.
+/// Whether the path is neither a parent directory of another entry nor inside one.
 fn fits(tree: &Tree, path: &[u8]) -> bool {
     let beneath = |dir: &[u8], path: &[u8]| path.starts_with(dir) && path.get(dir.len()) == Some(&b'/');
     !tree.keys().any(|other| beneath(other, path) || beneath(path, other))
@@ -146,7 +146,7 @@ fn trees() -> impl Strategy<Value = (Tree, Tree)> {
     })
 }
 
-/// Makes a directory hold exactly these; the vault's own directory stays.
+/// Replaces the content of a directory with the tree; the vault directory stays.
 fn write(dir: &Path, tree: &Tree) {
     std::fs::create_dir_all(dir).unwrap();
     for entry in std::fs::read_dir(dir).unwrap().flatten().filter(|entry| entry.file_name() != ".avfs") {
@@ -168,7 +168,7 @@ fn write(dir: &Path, tree: &Tree) {
     }
 }
 
-/// The files and links that are there: git knows no directories.
+/// The files and links of a directory: git does not track directories.
 fn read(dir: &Path) -> Tree {
     let walk = walkdir::WalkDir::new(dir).into_iter().map(Result::unwrap);
     let files = walk.filter(|entry| !entry.file_type().is_dir()).map(|entry| {
@@ -220,7 +220,7 @@ fn assert_applies(before: &Tree, after: &Tree) {
     let applied = git_apply(&env, &patch, &[]);
     assert_eq!(applied.code, 0, "{applied:?}\n{}", context());
     assert_eq!(&read(&env.at("copy")), after, "{}", context());
-    // The one in JSON is text, and as exact.
+    // The patch in JSON is text, and equally exact.
     write(&env.at("copy"), before);
     let text = env.result(&["diff", "main~1", "main", "--patch"])["patch"].take();
     let applied = git_apply(&env, text.as_str().unwrap().as_bytes(), &[]);
@@ -235,7 +235,7 @@ proptest! {
         ..Config::default()
     })]
     #[test]
-    fn git_apply_makes_the_new_version_of_the_old_one((before, after) in trees()) {
+    fn git_apply_turns_the_old_version_into_the_new_one((before, after) in trees()) {
         assert_applies(&before, &after);
     }
 }
@@ -248,9 +248,9 @@ fn executable(content: &[u8]) -> Kept {
     Kept::File { content: content.to_vec(), executable: true }
 }
 
-/// One of everything that a patch of lines alone cannot say.
+/// One of each change that a patch of lines alone cannot express.
 #[test]
-fn a_patch_has_modes_empty_files_renames_links_and_binary_content() {
+fn patch_has_modes_empty_files_renames_links_and_binary_content() {
     let tree = |entries: &[(&str, Kept)]| -> Tree {
         entries.iter().map(|(name, kept)| (name.as_bytes().to_vec(), kept.clone())).collect()
     };
@@ -277,7 +277,7 @@ fn a_patch_has_modes_empty_files_renames_links_and_binary_content() {
     assert_applies(&before, &after);
     let env = versions(&before, &after);
     let patch = String::from_utf8(patch_of(&env)).unwrap();
-    // In the other direction git forgets modes of what was deleted, and nothing else.
+    // Applied in reverse, git loses the modes of deleted files, and nothing else.
     assert_eq!(git_apply(&env, patch.as_bytes(), &[]).code, 0);
     let reverted = git_apply(&env, patch.as_bytes(), &["-R"]);
     assert_eq!(reverted.code, 0, "{reverted:?}");
@@ -294,9 +294,9 @@ fn a_patch_has_modes_empty_files_renames_links_and_binary_content() {
     }
 }
 
-/// What git has no place for is said, and does not keep it from the rest.
+/// Changes that git cannot express are reported and do not affect the rest.
 #[test]
-fn what_git_cannot_express_stands_in_comments() {
+fn changes_git_cannot_express_are_comments() {
     let env = TestEnv::new();
     env.put("file", b"1\n");
     env.put(".git/config", b"[core]\n");
@@ -326,9 +326,9 @@ fn what_git_cannot_express_stands_in_comments() {
     assert_eq!(std::fs::read(env.at("copy/file")).unwrap(), b"2\n");
 }
 
-/// A patch that is cut must not be taken for all of it, neither by the caller nor by git.
+/// A truncated patch must not pass as complete, neither to the caller nor to git.
 #[test]
-fn a_patch_beyond_the_limit_is_a_failure() {
+fn patch_beyond_the_limit_is_an_error() {
     let large = Tree::from([(b"large".to_vec(), file(&b"line\n".repeat(400)))]);
     let env = versions(&Tree::new(), &large);
     for (limit, stdout) in [("1K", "Files /dev/null and b/large differ\n"), ("20", "")] {

@@ -1,8 +1,8 @@
-//! Help, manual pages and completions: every verb has them.
+//! Every verb has help, a manual page and completions.
 
 use crate::env::{Answer, TestEnv, binary};
 
-/// Every verb as the words that call it, from the names of the manual pages.
+/// The words of every verb, from the names of the manual pages.
 fn verbs(env: &TestEnv) -> Vec<Vec<String>> {
     let dir = env.at("man");
     let written = env.result(&["man".as_ref(), "--dir".as_ref(), dir.as_os_str()]);
@@ -36,12 +36,12 @@ fn every_verb_has_a_manual_page() {
         words.extend(verb);
         let page = env.ok(&words);
         assert!(page.contains(".SH NAME") && page.contains(".SH EXAMPLES\n  "), "{words:?}: {page}");
-        assert!(!page.contains("help(1)"), "{words:?} names a page that is not there");
+        assert!(!page.contains("help(1)"), "{words:?} refers to a page that does not exist");
     }
     env.refused(&["man", "nonsense"], 1, "man.unknown_verb");
 }
 
-/// Without the letters that tell a typesetter what to do.
+/// Removes roff escapes.
 fn plain(line: &str) -> String {
     [("\\fB", ""), ("\\fR", ""), ("\\-", "-"), ("\\&", "")]
         .iter()
@@ -49,7 +49,7 @@ fn plain(line: &str) -> String {
 }
 
 #[test]
-fn a_manual_page_and_the_help_agree_on_how_a_verb_is_called() {
+fn manual_page_and_help_show_the_same_synopsis() {
     let env = TestEnv::new();
     // The help of `avfs run` is that of avfs-run.
     for verb in verbs(&env).into_iter().filter(|verb| *verb != ["run"]) {
@@ -67,7 +67,7 @@ fn a_manual_page_and_the_help_agree_on_how_a_verb_is_called() {
 }
 
 #[test]
-fn completions_are_made_for_each_shell() {
+fn completions_are_generated_for_each_shell() {
     let env = TestEnv::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = env.ok(&["completions", shell]);
@@ -77,7 +77,7 @@ fn completions_are_made_for_each_shell() {
     }
 }
 
-/// The examples in the help of a verb, each as far as the `avfs` in it goes.
+/// The examples in the help of a verb, without a trailing `| jq` filter.
 fn examples(env: &TestEnv, verb: &[String]) -> Vec<String> {
     let help = env.ok(&[verb, &["--help".to_owned()]].concat());
     let (_, examples) = help.split_once("Examples:\n").unwrap();
@@ -86,7 +86,7 @@ fn examples(env: &TestEnv, verb: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn examples_are_lines_that_the_command_takes() {
+fn help_examples_are_valid_command_lines() {
     let env = TestEnv::new();
     let dir = binary().parent().unwrap().to_owned();
     let path = std::env::join_paths([dir, "/usr/bin".into(), "/bin".into()]).unwrap();
@@ -96,11 +96,11 @@ fn examples_are_lines_that_the_command_takes() {
         verbs(&env).iter().filter(|verb| verb.first().is_some_and(|first| of_lists.contains(&first.as_str())))
     {
         for example in examples(&env, verb) {
-            // Of a command that follows avfs-run has the say.
+            // Options and commands after `cache explain` are parsed by avfs-run.
             if example.starts_with("avfs cache explain -") {
                 continue;
             }
-            // There is no vault here: a line that is understood comes as far as that, or to where it would make one.
+            // There is no vault here: a valid line reports that, or fails where it needs one, or creates one.
             let alone = TestEnv::new();
             let mut shell = alone.clean("/bin/sh".as_ref());
             let answer = Answer::of(shell.args(["-c", &example]).env("PATH", &path));
@@ -114,7 +114,7 @@ fn examples_are_lines_that_the_command_takes() {
 }
 
 #[test]
-fn words_of_another_program_are_told_where_to_go() {
+fn help_and_hints_point_to_the_runner() {
     let env = TestEnv::new();
     assert!(env.ok(&["help", "--help"]).contains("Usage: avfs"));
     assert!(env.ok(&["help", "fork", "--help"]).contains("Usage: avfs fork"));

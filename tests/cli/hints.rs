@@ -1,4 +1,4 @@
-//! A hint can be followed: it names what refuses, and the command that helps.
+//! Hints can be followed: each names the cause and the command that helps.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -15,7 +15,7 @@ fn hint(refusal: &Value) -> &str {
 }
 
 #[test]
-fn a_vault_that_is_not_there_is_made_where_it_was_looked_for() {
+fn hint_for_a_missing_vault_creates_it_at_the_given_path() {
     let env = TestEnv::with_project();
     let refusal = env.refused(&["--vault", "./nosuch.db", "log"], 1, "vault.not_found");
     assert!(hint(&refusal).contains("avfs init --vault ./nosuch.db"), "{refusal}");
@@ -25,7 +25,7 @@ fn a_vault_that_is_not_there_is_made_where_it_was_looked_for() {
 }
 
 #[test]
-fn a_place_that_refuses_a_vault_is_named() {
+fn directory_that_cannot_hold_a_vault_is_named() {
     let env = TestEnv::new();
     let mut nowhere = env.avfs(&["--json", "init", "--vault", "named"]);
     let answer = Answer::of(nowhere.env("HOME", "/proc"));
@@ -37,7 +37,7 @@ fn a_place_that_refuses_a_vault_is_named() {
     );
     assert!(hint(&value).contains("ls -ld /proc,"), "{value}");
     if !support::is_root() {
-        return skip("a_place_that_refuses_a_vault_is_named", "only root gives files away");
+        return skip("directory_that_cannot_hold_a_vault_is_named", "only root gives files away");
     }
     env.give_away();
     std::fs::set_permissions(env.project(), PermissionsExt::from_mode(0o555)).unwrap();
@@ -49,9 +49,9 @@ fn a_place_that_refuses_a_vault_is_named() {
 }
 
 #[test]
-fn verbs_of_other_tools_lead_to_ours() {
+fn verbs_of_other_tools_get_a_hint() {
     let env = TestEnv::with_project();
-    for (words, told) in [
+    for (words, reported) in [
         (&["exec", "--", "ls"][..], "avfs run -- COMMAND"),
         (&["commit", "-m", "done"], "avfs import"),
         (&["branch", "fix"], "avfs fork create"),
@@ -64,19 +64,22 @@ fn verbs_of_other_tools_lead_to_ours() {
         (&["diff", "--fork", "main"], "usage: avfs diff [OPTIONS] [A] [B]"),
     ] {
         let refusal = env.refused(words, 2, "usage");
-        assert!(hint(&refusal).contains(told), "{words:?}: {refusal}");
+        assert!(hint(&refusal).contains(reported), "{words:?}: {refusal}");
     }
     for words in [&["fork", "add", "x"][..], &["quota", "reset"], &["vault", "clone", "x"]] {
-        let told = env.run(words);
-        assert!(told.code == 2 && told.stderr.contains("unrecognized subcommand"), "{words:?}: {told:?}");
+        let reported = env.run(words);
+        assert!(
+            reported.code == 2 && reported.stderr.contains("unrecognized subcommand"),
+            "{words:?}: {reported:?}"
+        );
     }
-    // Any other is left to who knows all of them.
+    // For any other word clap suggests similar verbs.
     let refusal = env.run(&["comit"]);
     assert!(refusal.code == 2 && refusal.stderr.contains("similar subcommands"), "{refusal:?}");
 }
 
 #[test]
-fn a_vault_that_cannot_be_opened_is_told_with_a_way_out() {
+fn errors_with_a_vault_come_with_a_usable_hint() {
     let env = TestEnv::with_project();
     let long = format!("./{}.db", "a".repeat(300));
     assert_eq!(hint(&env.refused(&["--vault", &long, "log"], 1, "vault.io")), "choose a shorter name");
@@ -91,7 +94,7 @@ fn a_vault_that_cannot_be_opened_is_told_with_a_way_out() {
     assert!(hint(&refusal).contains("avfs quota set --bytes N"), "{refusal}");
     let refusal = env.refused(&["export", "main", "/proc/nowhere"], 1, "export.io");
     assert!(hint(&refusal).contains("another directory"), "{refusal}");
-    // In its header a file tells in which way its tables are written.
+    // Bytes 44 to 47 of the header are SQLite's schema format number.
     let mut bytes = std::fs::read(env.vault_file()).unwrap();
     bytes[47] = 9;
     std::fs::write(env.vault_file(), bytes).unwrap();
@@ -99,7 +102,7 @@ fn a_vault_that_cannot_be_opened_is_told_with_a_way_out() {
 }
 
 #[test]
-fn runs_are_told_from_forks_and_files() {
+fn hints_distinguish_runs_from_forks_and_files() {
     let env = TestEnv::with_project();
     let refusal = env.refused(&["undo", "run:abcd"], 2, "name.invalid");
     assert!(hint(&refusal).contains("run-ID"), "{refusal}");
@@ -107,12 +110,12 @@ fn runs_are_told_from_forks_and_files() {
     assert_eq!(hint(&refusal), "list runs with: avfs runs list");
     let refusal = env.refused(&["replay", "nosuch.jsonl"], 1, "record.unknown");
     assert!(refusal["error"]["message"].as_str().unwrap().contains("is not a file"), "{refusal}");
-    let told = env.run(&["audit", "list", "--run", "abcdef0123"]);
-    assert!(told.code == 0 && told.stderr.contains("no rows about run abcdef0123"), "{told:?}");
+    let reported = env.run(&["audit", "list", "--run", "abcdef0123"]);
+    assert!(reported.code == 0 && reported.stderr.contains("no rows about run abcdef0123"), "{reported:?}");
 }
 
 #[test]
-fn what_is_not_there_is_not_to_be_made_first() {
+fn missing_fork_hint_suggests_creation_only_where_it_helps() {
     let env = TestEnv::with_project();
     for words in
         [&["fork", "delete", "nosuch"][..], &["apply", "nosuch"], &["discard", "nosuch"], &["undo", "nosuch"]]
@@ -129,7 +132,7 @@ fn what_is_not_there_is_not_to_be_made_first() {
 }
 
 #[test]
-fn a_run_that_is_taken_for_a_command_is_recognised() {
+fn run_id_given_as_a_command_is_recognised() {
     let env = TestEnv::with_project();
     land(&env, 1, &Changes::default().put("a", "a"));
     let (id, meant) = (run_id(1).to_string(), format!("did you mean run:{}?", run_id(1)));

@@ -1,5 +1,5 @@
-//! Every system call of an import, an apply, a sweep and a run fails once. The result is complete, or there is a clear error
-//! and nothing is lost.
+//! Every system call of an import, an apply, a gc and a run fails once. Either the result is complete, or there is a
+//! clear error and nothing is lost.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,20 +13,20 @@ const USUAL: usize = 28;
 /// Cases after which the whole vault is checked.
 const CHECKED_EVERY: usize = 10;
 
-/// Longer than anything takes; what does, hangs.
+/// Seconds after which a command counts as hung; longer than any command takes.
 const HANGS_AFTER: &str = "120";
-/// How what was killed for that ends.
+/// The exit code of a command that was killed because it hung.
 const HUNG: i32 = -9;
 
-/// What is done with one failing call: the command before, the command that fails, and what must hold after it.
+/// A command to run with failing calls, its preparation, and the conditions that hold afterwards.
 struct Subject<'a> {
     env: &'a TestEnv,
     words: &'a dyn Fn(usize) -> Vec<String>,
-    /// Makes something to do, for each case another.
+    /// Prepares the work of a case; it differs in each case.
     prepare: &'a dyn Fn(usize),
-    /// The case is done: its result is there, whole.
+    /// Whether the result of the case exists and is complete.
     is_done: &'a dyn Fn(usize) -> bool,
-    /// Nothing that was there before is lost.
+    /// Checks that nothing that existed before is lost.
     check: &'a dyn Fn(usize),
 }
 
@@ -65,14 +65,14 @@ impl Subject<'_> {
         let context = || format!("{call:?}: {answer:?}");
         assert_ne!(answer.code, HUNG, "{}", context());
         assert!(answer.code >= 0 || call.may_end_the_runtime(), "{}", context());
-        // Other crates panic where a call fails that the kernel never fails.
+        // Other crates panic if a call fails that the kernel never fails.
         let ours = ["panicked at src/", "panicked at runner/"];
         assert!(!ours.iter().any(|place| answer.stderr.contains(place)), "{}", context());
         if answer.code == 0 {
-            assert!((self.is_done)(case), "it succeeded, but its result is not there: {}", context());
+            assert!((self.is_done)(case), "it succeeded, but its result is missing: {}", context());
         } else {
-            assert!(!answer.stderr.is_empty(), "it failed without a word: {}", context());
-            // The same once more, without a failure: nothing stands in the way of it.
+            assert!(!answer.stderr.is_empty(), "it failed without a message: {}", context());
+            // The same command succeeds without the failure: nothing is in its way.
             let again = Answer::of(self.env.avfs(&(self.words)(case)));
             assert!(again.code == 0 && (self.is_done)(case), "{}\nthen: {again:?}", context());
         }
@@ -92,7 +92,7 @@ fn assert_kept(env: &TestEnv) {
 }
 
 #[test]
-fn an_import_of_which_a_call_fails_is_complete_or_an_error() {
+fn import_with_a_failing_call_is_complete_or_an_error() {
     let env = TestEnv::with_project();
     let text = |case: usize| format!("case {case}\n");
     Subject {
@@ -109,7 +109,7 @@ fn an_import_of_which_a_call_fails_is_complete_or_an_error() {
 }
 
 #[test]
-fn an_apply_of_which_a_call_fails_can_be_finished() {
+fn apply_with_a_failing_call_can_be_completed() {
     let env = TestEnv::with_project();
     env.put("one", b"old\n");
     env.put("two", b"old\n");
@@ -136,7 +136,7 @@ fn an_apply_of_which_a_call_fails_can_be_finished() {
 }
 
 #[test]
-fn a_sweep_of_which_a_call_fails_takes_nothing_that_is_used() {
+fn gc_with_a_failing_call_removes_nothing_in_use() {
     let env = TestEnv::with_project();
     Subject {
         env: &env,
@@ -154,7 +154,7 @@ fn a_sweep_of_which_a_call_fails_takes_nothing_that_is_used() {
 }
 
 #[test]
-fn a_run_of_which_a_call_fails_is_complete_or_an_error() {
+fn run_with_a_failing_call_is_complete_or_an_error() {
     let env = TestEnv::with_project();
     let text = |case: usize| format!("case {case}\n");
     Subject {

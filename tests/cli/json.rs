@@ -1,4 +1,4 @@
-//! Every verb answers in JSON as `avfs schema` says (the harness checks each answer against it).
+//! Every JSON answer matches `avfs schema` (the harness validates each one).
 
 use std::collections::BTreeSet;
 
@@ -109,7 +109,7 @@ fn every_kind_of_answer_matches_the_schema() {
     }
     assert_eq!(env.json(&["nonsense"])["kind"], json!("usage"));
     kinds.insert("usage".to_owned());
-    // These need the runner: tests/e2e has them, and `avfs batch` with a list.
+    // The others need the runner: tests/e2e covers them, and `avfs batch` with a list.
     let schema: serde_json::Value = serde_json::from_str(avfs_wire::SCHEMA).unwrap();
     let known: BTreeSet<String> = schema["oneOf"]
         .as_array()
@@ -144,7 +144,7 @@ fn changes_have_the_fields_of_the_contract() {
 }
 
 #[test]
-fn times_are_told_only_when_asked_for() {
+fn diff_reports_times_only_on_request() {
     let env = TestEnv::with_project();
     let touched = std::fs::File::options().write(true).open(env.project().join("README.md")).unwrap();
     touched.set_modified(std::time::UNIX_EPOCH).unwrap();
@@ -157,7 +157,7 @@ fn times_are_told_only_when_asked_for() {
 }
 
 #[test]
-fn names_that_are_not_utf8_come_back_exactly() {
+fn non_utf8_names_round_trip() {
     use std::os::unix::ffi::OsStrExt;
     let env = TestEnv::new();
     let name = std::ffi::OsStr::from_bytes(b"bad\xff\nname");
@@ -171,11 +171,11 @@ fn names_that_are_not_utf8_come_back_exactly() {
     assert_eq!(entries[1]["path_base64"], json!("YmFk/wpuYW1l"));
     let content = env.ok(&["cat".as_ref(), "main".as_ref(), name]);
     assert_eq!(content, "x");
-    assert!(env.ok(&["ls", "main"]).contains("bad\\xff\\nname"), "people see it on one line");
+    assert!(env.ok(&["ls", "main"]).contains("bad\\xff\\nname"), "the text output has it on one line");
 }
 
 #[test]
-fn an_answer_of_no_has_a_result_and_a_reason() {
+fn negative_answers_have_a_result_and_an_error() {
     let env = TestEnv::with_project();
     let grep = env.json(&["grep", "main", "no such text"]);
     assert_eq!((&grep["error"]["code"], &grep["result"]["matches"]), (&json!("grep.no_match"), &json!([])));

@@ -1,4 +1,4 @@
-//! What commands that fail or are killed leave behind: nothing that the next one does not remove.
+//! Leftovers of commands that fail or are killed: the next command removes all of them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,9 +18,9 @@ fn failing(env: &TestEnv, call: &Call, words: &[&str]) -> Answer {
     Answer::of(command.arg(binary()).args(words))
 }
 
-/// Where the directory is new, and where it is there and empty.
+/// Into a new directory, and into an existing empty one.
 #[test]
-fn an_export_that_fails_leaves_nothing_behind() {
+fn failed_export_leaves_nothing_behind() {
     let env = TestEnv::with_project();
     let calls = [
         Call::new("flock", 3, "ENOLCK"),
@@ -45,11 +45,11 @@ fn an_export_that_fails_leaves_nothing_behind() {
             assert!(answer.stderr.starts_with("error: "), "{call:?}: {answer:?}");
             assert_eq!(names(&out), Vec::<String>::new(), "{call:?}: {answer:?}");
         }
-        assert!(failed >= 3, "{is_there}: {failed} of the calls are made at all");
+        assert!(failed >= 3, "{is_there}: only {failed} of the calls were made");
     }
 }
 
-/// Fails the N-th sync of a file, whichever thread of the process makes it.
+/// Fails the N-th sync of a regular file, in any thread of the process.
 const FAILING_SYNC: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -74,17 +74,17 @@ int fsync(int fd) {
 }
 "#;
 
-/// The log is moved into the file beside the import, by a thread; what the disk says to that one counts too. The kernel says
-/// it once, and the sync of the import itself succeeds.
+/// A thread moves the WAL into the vault file during the import. An error of its syncs counts too: the kernel reports
+/// an error only once, so the sync of the import itself succeeds.
 #[test]
-fn nothing_is_acknowledged_after_a_sync_that_failed() {
+fn import_is_not_acknowledged_if_a_sync_failed() {
     let scratch = support::Scratch::new();
     let (source, library) = (scratch.join("sync.c"), scratch.join("sync.so"));
     std::fs::write(&source, FAILING_SYNC).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
     assert!(compiler.status().unwrap().success());
-    // The import is acknowledged after the third at the earliest: two of the log that is moved, and its own.
+    // The import is acknowledged after the third sync at the earliest: two for moving the WAL, and its own.
     for sync in ["1", "2"] {
         let env = TestEnv::with_project();
         for number in 0..40 {
@@ -113,7 +113,7 @@ fn kill_at(env: &TestEnv, words: &[&str], point: &str) {
 }
 
 #[test]
-fn what_killed_exports_and_materializations_leave_is_swept_at_the_next_start() {
+fn next_command_removes_leftovers_of_killed_exports_and_materializations() {
     let env = TestEnv::with_project();
     std::fs::create_dir(env.at("out")).unwrap();
     let dest = env.at("out/copy");
@@ -125,12 +125,12 @@ fn what_killed_exports_and_materializations_leave_is_swept_at_the_next_start() {
     let unfinished =
         || names(&bases).iter().filter(|name| name.starts_with(".new-") && !name.contains('/')).count();
     assert_eq!(unfinished(), 1, "{:?}", names(&bases));
-    // Another command in another place.
+    // A different command with a different target.
     let ran = env.run(&["run", "--", "true"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(names(&env.at("out")), Vec::<String>::new());
     assert_eq!(unfinished(), 0, "{:?}", names(&bases));
-    // The verbs themselves sweep too, and notes do not gather.
+    // Export and materialize remove leftovers too, and notes do not accumulate.
     kill_at(&env, &["export", "main", dest.to_str().unwrap()], "publish");
     kill_at(&env, &["materialize", "main"], "publish");
     env.ok(&["export", "main", env.at("other").to_str().unwrap()]);

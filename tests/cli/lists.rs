@@ -1,4 +1,4 @@
-//! Lists that cannot be run or replayed: told before anything is begun, by one sentence that names what is wrong.
+//! Lists that cannot be run or replayed: reported before anything runs, in one sentence that names the cause.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn message(value: &Value) -> &str {
     value["error"]["message"].as_str().unwrap()
 }
 
-/// A batch that was begun with a list, as if whoever ran it had died.
+/// Starts a batch with a list and leaves it unfinished, as if the process that ran it had died.
 fn begun(env: &TestEnv, n: u8, list: &Path, plan: &str) -> BatchRecord {
     let vault = support::open_vault(&env.vault_file());
     let batch = BatchRecord {
@@ -37,7 +37,7 @@ fn end(env: &TestEnv, batch: &BatchRecord) {
 }
 
 #[test]
-fn a_bad_list_is_told_by_its_line_and_nothing_is_begun() {
+fn invalid_list_is_reported_with_its_line_before_anything_runs() {
     let env = TestEnv::with_project();
     let before = env.state();
     let cases: &[(&str, &str, &str)] = &[
@@ -58,8 +58,8 @@ fn a_bad_list_is_told_by_its_line_and_nothing_is_begun() {
     for (text, code, place) in cases {
         env.put("list", text.as_bytes());
         for verb in ["batch", "replay"] {
-            let told = env.refused(&[verb, "list"], 1, code);
-            assert!(message(&told).contains(place), "{verb} {text:?}: {told}");
+            let reported = env.refused(&[verb, "list"], 1, code);
+            assert!(message(&reported).contains(place), "{verb} {text:?}: {reported}");
         }
     }
     env.refused(&["batch", "not-there"], 1, "list.unreadable");
@@ -70,7 +70,7 @@ fn a_bad_list_is_told_by_its_line_and_nothing_is_begun() {
 }
 
 #[test]
-fn only_what_was_begun_with_the_same_list_can_be_gone_on_with() {
+fn resume_requires_the_list_the_batch_was_started_with() {
     let env = TestEnv::with_project();
     let (list, other) = (env.at("list"), env.at("other"));
     std::fs::write(&list, "true\n").unwrap();
@@ -86,14 +86,14 @@ fn only_what_was_begun_with_the_same_list_can_be_gone_on_with() {
     assert_eq!(listed["plan"]["mode"], json!("fan-out"));
     let shown = env.ok(&["batch", "--list"]);
     assert!(shown.contains("not ended") && shown.trim_end().ends_with("fan-out  list"), "{shown}");
-    let told = env.refused(&["batch", other_word, "--resume", "0101"], 1, "batch.other_list");
-    assert!(message(&told).contains(batch.id.as_str()), "{told}");
+    let reported = env.refused(&["batch", other_word, "--resume", "0101"], 1, "batch.other_list");
+    assert!(message(&reported).contains(batch.id.as_str()), "{reported}");
     end(&env, &batch);
     env.refused(&["batch", list_word, "--resume"], 1, "batch.all_done");
     assert!(env.result(&["batch", "--list"])["batches"][0]["ended_at"].is_string());
     begun(&env, 2, &other, "{}");
     env.refused(&["batch", other_word, "--resume"], 1, "batch.bad_plan");
-    // Two ids that begin alike.
+    // Two ids with the same prefix.
     begun(&env, 3, &other, plan);
     let vault = support::open_vault(&env.vault_file());
     let like = BatchRecord { id: BatchId::from_random([3, 3, 3, 3, 4]), ..batch };
@@ -104,12 +104,12 @@ fn only_what_was_begun_with_the_same_list_can_be_gone_on_with() {
 }
 
 #[test]
-fn options_that_do_not_go_together_are_bad_usage() {
+fn conflicting_options_are_usage_errors() {
     let env = TestEnv::with_project();
     env.put("list", b"true\ntrue\n");
     env.refused(&["batch", "list", "--discard"], 2, "usage");
     env.refused(&["replay", "list", "--cache", "write"], 2, "usage");
-    assert_eq!(env.result(&["batch", "--list"]), json!({ "batches": [] }), "nothing was begun");
+    assert_eq!(env.result(&["batch", "--list"]), json!({ "batches": [] }), "nothing was started");
     for words in [
         ["batch", "list", "--mode", "sideways"].as_slice(),
         &["batch", "list", "--jobs", "0"],
@@ -125,19 +125,19 @@ fn options_that_do_not_go_together_are_bad_usage() {
 }
 
 #[test]
-fn a_base_that_is_in_another_vault_is_named_with_that_vault() {
+fn error_for_a_base_in_another_vault_names_that_vault() {
     let env = TestEnv::with_project();
     let version = "ab".repeat(32);
     let header = r#"{"avfs_list":1,"vault_id":"00112233445566778899aabbccddeeff"}"#;
     let item = json!({ "command": ["true"], "start": { "version": version } });
     env.put("list", format!("{header}\n{item}\n").as_bytes());
-    let told = env.refused(&["replay", "list"], 1, "replay.unknown_base");
-    assert!(message(&told).contains(&version), "{told}");
-    assert!(message(&told).contains("00112233445566778899aabbccddeeff"), "{told}");
+    let reported = env.refused(&["replay", "list"], 1, "replay.unknown_base");
+    assert!(message(&reported).contains(&version), "{reported}");
+    assert!(message(&reported).contains("00112233445566778899aabbccddeeff"), "{reported}");
 }
 
 #[test]
-fn noise_that_is_none_is_told_before_anything_is_run() {
+fn invalid_noise_pattern_is_reported_before_anything_runs() {
     let env = TestEnv::with_project();
     runs::land(&env, 1, &Changes::default().put("r", "r"));
     for noise in [["--ignore", "["], ["--normalise", "("]] {
@@ -146,7 +146,7 @@ fn noise_that_is_none_is_told_before_anything_is_run() {
 }
 
 #[test]
-fn a_recorded_list_is_what_the_schema_says() {
+fn recorded_list_matches_the_schema() {
     let env = TestEnv::with_project();
     runs::land(&env, 1, &Changes::default().put("r", "r"));
     let exported = env.result(&["record", "export", ".."]);

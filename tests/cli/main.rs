@@ -1,6 +1,6 @@
-//! The `avfs` command as people and scripts meet it: the real binary in a clean environment.
+//! The `avfs` command as people and scripts use it: the real binary in a clean environment.
 
-#![expect(clippy::unwrap_used, reason = "a harness that cannot go on should fail its test at once")]
+#![expect(clippy::unwrap_used, reason = "a harness that cannot continue should fail its test at once")]
 
 #[path = "../support/schema.rs"]
 mod schema;

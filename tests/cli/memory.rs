@@ -1,4 +1,4 @@
-//! Memory stays bounded, however large a file is.
+//! Memory use is bounded, regardless of the size of files.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::env::{Answer, TestEnv, binary};
 use crate::support::noise;
 
-/// Far more than may be held at once.
+/// Far more than the memory limit.
 const FILE_MIB: u64 = 240;
 const MEMORY_KIB_MAX: u64 = 200 << 10;
 
@@ -18,7 +18,7 @@ fn put_large(env: &TestEnv) {
 }
 
 #[test]
-fn a_large_file_is_imported_in_little_memory() {
+fn import_of_a_large_file_uses_little_memory() {
     let env = TestEnv::with_project();
     put_large(&env);
     let import = |kib: u64| {
@@ -27,21 +27,21 @@ fn a_large_file_is_imported_in_little_memory() {
         shell.args(["-c", &format!("ulimit -d {kib} && exec \"$0\" import")]).arg(binary());
         Answer::of(shell)
     };
-    // The control: the limit is felt.
+    // The control: the limit takes effect.
     assert_ne!(import(4 << 10).code, 0);
     let answer = import(MEMORY_KIB_MAX);
     assert_eq!(answer.code, 0, "{answer:?}");
 }
 
-/// Runs a command, and prints the most memory it has had at any time, in KiB.
+/// Runs a command and prints its peak memory in KiB.
 const MEASURE: &str = "
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
 
-/// What is in the vault already is compared with it, without having the vault in memory.
+/// Content that is already stored is compared with the vault without loading the vault into memory.
 #[test]
-fn a_large_file_is_imported_again_in_little_memory() {
+fn repeated_import_of_a_large_file_uses_little_memory() {
     let env = TestEnv::with_project();
     put_large(&env);
     env.ok(&["import"]);
@@ -54,7 +54,7 @@ fn a_large_file_is_imported_again_in_little_memory() {
 }
 
 #[test]
-fn lines_that_match_are_not_held() {
+fn grep_does_not_keep_matching_lines_in_memory() {
     let env = TestEnv::new();
     env.put("many", &b"x\n".repeat(2 << 20));
     env.ok(&["init", "--import"]);
@@ -65,7 +65,7 @@ fn lines_that_match_are_not_held() {
     assert_eq!(answer.stdout.lines().count(), 2 << 20);
 }
 
-/// The most memory a verb has had at any time, in KiB.
+/// The peak memory of a verb, in KiB.
 fn peak_kib(env: &TestEnv, words: &[&str]) -> u64 {
     let mut measured = env.clean(Path::new("python3"));
     let answer = Answer::of(measured.args(["-c", MEASURE]).arg(binary()).args(words));
@@ -73,7 +73,7 @@ fn peak_kib(env: &TestEnv, words: &[&str]) -> u64 {
     answer.stdout.lines().last().unwrap().parse().unwrap()
 }
 
-/// A directory is held while it waits for something in it, not until the end of the scan.
+/// A directory is in memory only while entries in it are pending, not until the end of the scan.
 #[test]
 fn memory_of_a_scan_does_not_grow_with_the_number_of_files() {
     const GROWTH_KIB_MAX: u64 = 4 << 10;

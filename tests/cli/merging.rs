@@ -1,4 +1,4 @@
-//! Exports into a directory that is there: exact afterwards, or refused before anything has changed.
+//! Exports into an existing directory: either the result is exact, or the export is refused before anything changes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_directory_that_even_its_owner_may_not_write_is_written() {
+fn export_overwrites_files_in_read_only_directories() {
     let env = TestEnv::new();
     let write = |text: &str| {
         for dir in ["a", "m", "z"] {
@@ -41,7 +41,7 @@ fn a_directory_that_even_its_owner_may_not_write_is_written() {
 }
 
 #[test]
-fn paths_longer_than_the_kernel_takes_are_written_over() {
+fn export_overwrites_paths_longer_than_path_max() {
     let env = TestEnv::new();
     let name = "d".repeat(200);
     env.put("top", b"top\n");
@@ -56,7 +56,7 @@ fn paths_longer_than_the_kernel_takes_are_written_over() {
 }
 
 #[test]
-fn attributes_of_directories_that_were_there_are_exact_too() {
+fn export_removes_extra_attributes_of_existing_directories() {
     let env = TestEnv::new();
     env.put("d/f", b"f\n");
     let set = |path: &Path, name: &str| {
@@ -87,7 +87,7 @@ fn attributes_of_directories_that_were_there_are_exact_too() {
 }
 
 #[test]
-fn a_closed_directory_that_gets_nothing_but_attributes_is_no_hindrance() {
+fn export_sets_attributes_of_a_read_only_directory() {
     let env = TestEnv::new();
     env.put("d/f", b"f\n");
     env.put("top", b"first\n");

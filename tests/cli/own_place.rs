@@ -1,4 +1,4 @@
-//! What is avfs's own beside the files of a workspace: never versioned, never written over, never mistaken for theirs.
+//! Files of avfs in a workspace: never versioned, never overwritten, never confused with the user's files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::env::TestEnv;
 use crate::file_systems::with_mounts;
 
 #[test]
-fn no_edit_reaches_the_vaults_own_directory() {
+fn edits_cannot_touch_the_vault_directory() {
     let env = TestEnv::with_project();
     let before = env.state();
     for words in [
@@ -26,7 +26,7 @@ fn no_edit_reaches_the_vaults_own_directory() {
 }
 
 #[test]
-fn an_export_does_not_write_over_the_vault_it_comes_from() {
+fn export_does_not_overwrite_its_own_vault() {
     let env = TestEnv::new();
     env.put("a", b"a\n");
     env.ok(&["init", "--vault", "./v.db", "."]);
@@ -37,13 +37,13 @@ fn an_export_does_not_write_over_the_vault_it_comes_from() {
     run(&["write", "v.db-wal", "--text", "JUNK"]);
     run(&["export", "main", ".", "--overwrite"]);
     run(&["fsck"]);
-    // Elsewhere it is a file like any other.
+    // Elsewhere it is an ordinary file.
     run(&["export", "main", "../out"]);
     assert_eq!(fs::read(env.at("out/v.db")).unwrap(), b"JUNK");
 }
 
 #[test]
-fn a_vault_in_its_own_directory_changes_nothing_there() {
+fn vault_inside_the_bound_directory_is_not_a_change() {
     let env = TestEnv::new();
     env.put("a", b"a\n");
     env.ok(&["init", "--vault", "./v.db", "."]);
@@ -59,7 +59,7 @@ fn a_vault_in_its_own_directory_changes_nothing_there() {
 }
 
 #[test]
-fn what_only_looks_like_a_staging_directory_stays() {
+fn export_keeps_files_that_only_resemble_staging_directories() {
     let env = TestEnv::with_project();
     let out = env.at("out");
     fs::create_dir_all(out.join(".avfs-export-mine")).unwrap();
@@ -71,11 +71,11 @@ fn what_only_looks_like_a_staging_directory_stays() {
     env.ok(&["export", "main", "../out/new"]);
     assert_eq!(fs::read(out.join(".avfs-export-mine/x")).unwrap(), b"precious");
     assert!(out.join(".avfs-export-f").exists() && out.join(".avfs-export-0123456789abcdef").exists());
-    assert!(!left.exists(), "what a killed export left is removed");
+    assert!(!left.exists(), "the leftover of a killed export is removed");
 }
 
 #[test]
-fn what_an_export_has_staged_is_not_imported() {
+fn staging_directories_are_not_imported() {
     let env = TestEnv::with_project();
     env.put(".avfs-export-0123456789abcdef/half", b"half\n");
     env.put(".avfs-export-mine/whole", b"whole\n");
@@ -86,7 +86,7 @@ fn what_an_export_has_staged_is_not_imported() {
 }
 
 #[test]
-fn what_only_begins_like_the_vaults_name_is_a_file_like_any_other() {
+fn files_whose_name_starts_with_the_vault_name_are_ordinary_files() {
     let env = TestEnv::new();
     env.ok(&["init", "--vault", "./v.db", "."]);
     let others = ["v.db-schema.sql", "v.db.d/x", "v.db.md", "v.db.policy.toml.old", "v.dbx"];
@@ -100,9 +100,9 @@ fn what_only_begins_like_the_vaults_name_is_a_file_like_any_other() {
     assert_eq!(fs::read(env.project().join("v.db.md")).unwrap(), b"mine");
 }
 
-/// Whatever is called so would be taken for the directory of a vault.
+/// An entry with this name would be treated as the directory of a vault.
 #[test]
-fn nothing_called_like_the_vaults_directory_comes_or_goes() {
+fn entries_named_like_the_vault_directory_are_not_imported_or_exported() {
     let env = TestEnv::with_project();
     env.put("planted/vault.db", b"");
     std::os::unix::fs::symlink("../planted", env.project().join("src/.avfs")).unwrap();
@@ -115,7 +115,7 @@ fn nothing_called_like_the_vaults_directory_comes_or_goes() {
 }
 
 #[test]
-fn a_vault_is_for_its_owner_alone() {
+fn vault_file_has_mode_0600() {
     let env = TestEnv::new();
     env.put("open/.avfs/avfs.toml", b"");
     env.ok(&["init", "open"]);
@@ -126,16 +126,16 @@ fn a_vault_is_for_its_owner_alone() {
     }
 }
 
-/// By another name it is the same file, which grows by what is taken of it.
+/// A hard link is the same file, which grows while it is imported.
 #[test]
-fn a_vault_is_not_imported_by_another_name() {
+fn vault_is_not_imported_under_another_name() {
     let env = TestEnv::new();
     env.put("a", b"a\n");
     env.ok(&["init", "--vault", "./v.db", "."]);
     fs::hard_link(env.project().join("v.db"), env.project().join("linked")).unwrap();
     let run = |words: &[&str]| env.ok(&[&["--vault", "./v.db"], words].concat());
     assert!(!run(&["status"]).contains("linked"));
-    // Who writes by one name would have another log than who writes by the other.
+    // Writers under different names would use different WAL files.
     let refusal = env.refused(&["--vault", "./v.db", "import"], 1, "vault.linked");
     let hint = refusal["error"]["hint"].as_str().unwrap();
     let remedy = hint.strip_prefix("make it a separate file with: ").unwrap().split(", or").next().unwrap();
@@ -144,21 +144,21 @@ fn a_vault_is_not_imported_by_another_name() {
     fs::remove_file(env.project().join("linked")).unwrap();
     run(&["import"]);
     assert_eq!(run(&["find", "main", "--type", "f"]), "a\n");
-    // The directory it lies in, mounted elsewhere.
+    // Its directory, mounted elsewhere.
     let script = "
         mkdir ../elsewhere && mount --bind . ../elsewhere || exit 9
         $AVFS --vault ./v.db import ../elsewhere || exit 1
         $AVFS --vault ./v.db find main --type f";
-    let name = "own_place::a_vault_is_not_imported_by_another_name";
+    let name = "own_place::vault_is_not_imported_under_another_name";
     let Some(answer) = with_mounts(&env, name, script) else { return };
     assert!(answer.code == 0 && answer.stdout.ends_with("\na\n"), "{answer:?}");
 }
 
 #[test]
-fn what_a_killed_init_has_left_is_swept_and_never_imported() {
+fn leftovers_of_a_killed_init_are_removed_and_never_imported() {
     let env = TestEnv::new();
     env.put("a", b"a\n");
-    // A name that only begins so is a file like any other.
+    // A name that only shares the prefix is an ordinary file.
     env.put("v.db.new-notes", b"notes\n");
     let (dead, alive) = ("v.db.new-0123456789abcdef", "v.db.new-fedcba9876543210");
     for name in [dead, alive] {

@@ -1,4 +1,4 @@
-//! Policies as people meet them: what a command may do, why, and what is wrong with a file.
+//! The policy verbs: what a command may do, why, and errors in a policy file.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,9 @@ fn put(env: &TestEnv, place: &str, text: &str) {
 }
 
 fn deciding(action: &str) -> String {
-    format!("[[rule]]\nname = 'the-{action}'\nprefix = ['touch']\naction = '{action}'\nreason = 'as told'\n")
+    format!(
+        "[[rule]]\nname = 'the-{action}'\nprefix = ['touch']\naction = '{action}'\nreason = 'as requested'\n"
+    )
 }
 
 #[track_caller]
@@ -25,7 +27,7 @@ fn decision(env: &TestEnv, words: &[&str]) -> Value {
 }
 
 #[test]
-fn the_exit_code_and_one_line_tell_the_decision() {
+fn check_reports_the_decision_as_exit_code_and_one_line() {
     let env = TestEnv::with_project();
     for (action, exit) in
         [("allow", 0), ("allow_with_checkpoint", 0), ("require_approval", 120), ("deny", 122)]
@@ -33,7 +35,7 @@ fn the_exit_code_and_one_line_tell_the_decision() {
         put(&env, USER, &deciding(action));
         let answer = env.run(&["policy", "check", "--", "touch", "x"]);
         assert_eq!(answer.code, exit, "{answer:?}");
-        assert_eq!(answer.stdout, format!("{action}  mutating  the-{action}  as told\n"));
+        assert_eq!(answer.stdout, format!("{action}  mutating  the-{action}  as requested\n"));
         let value = env.json(&["policy", "check", "--", "touch", "x"]);
         assert_eq!(value["result"]["decision"]["action"], json!(action));
         assert_eq!(value["error"].is_null(), exit == 0, "{value}");
@@ -44,7 +46,7 @@ fn the_exit_code_and_one_line_tell_the_decision() {
 }
 
 #[test]
-fn the_project_may_only_tighten() {
+fn project_policy_can_only_tighten() {
     let env = TestEnv::with_project();
     put(&env, PROJECT, &deciding("allow"));
     assert_eq!(decision(&env, &["--", "touch", "x"])["rule"], json!("builtin.mutating"));
@@ -52,10 +54,10 @@ fn the_project_may_only_tighten() {
     assert_eq!(decision(&env, &["--", "touch", "x"])["action"], json!("allow"));
     put(&env, PROJECT, &deciding("deny"));
     assert_eq!(decision(&env, &["--", "touch", "x"])["rule"], json!("the-deny"));
-    // Where there is no vault the user's own policy is all there is.
+    // Without a vault only the user's policy applies.
     let elsewhere = env.avfs(&["policy", "check", "--", "touch", "x"]).current_dir(env.at("home")).output();
     assert_eq!(elsewhere.unwrap().status.code(), Some(0));
-    // The vault of another place has its own beside it.
+    // A vault elsewhere has its own policy beside it.
     let vault = env.at("other.db");
     env.ok(&["init".as_ref(), "--vault".as_ref(), vault.as_os_str()]);
     put(&env, "other.db.policy.toml", &deciding("deny"));
@@ -64,7 +66,7 @@ fn the_project_may_only_tighten() {
 }
 
 #[test]
-fn caps_and_profiles_are_about_what_is_asked_for() {
+fn caps_and_profiles_check_the_requested_access() {
     let env = TestEnv::with_project();
     put(&env, PROJECT, "[caps]\nnet = 'none'\nrw = ['/srv/**']\nsecrets = ['NPM_*']\ntimeout = '10s'\n");
     let asked = |words: &[&str]| {
@@ -81,7 +83,7 @@ fn caps_and_profiles_are_about_what_is_asked_for() {
     assert_eq!(asked(&given), said("require_approval", "profile.agent.secrets"));
     let nobody = ["--policy", "agent", "--policy", "ci", "--secret", "NPM_TOKEN"];
     assert_eq!(asked(&nobody), said("deny", "profile.ci"));
-    // A link leads to where it leads.
+    // A symlink is resolved before the check.
     std::os::unix::fs::symlink("/etc", env.at("link")).unwrap();
     let link = env.at("link");
     let allowed = format!("[caps]\nrw = ['{}/**']\n", link.parent().unwrap().display());
@@ -91,14 +93,14 @@ fn caps_and_profiles_are_about_what_is_asked_for() {
     assert_eq!(asked(&["--net", "allow=x.a.org"]), said("allow_with_checkpoint", "builtin.mutating"));
     assert_eq!(asked(&["--net", "allow=x.a.org,b.org"]), said("deny", "caps.net"));
     assert_eq!(asked(&["--net", "host"]), said("deny", "caps.net"));
-    // The settings say what a run asks for, too.
+    // Settings contribute to the request too.
     put(&env, PROJECT, "[caps]\nnet = 'none'\n");
     put(&env, "home/.config/avfs/avfs.toml", "run.net = 'host'\n");
     assert_eq!(asked(&[]), said("deny", "caps.net"));
 }
 
 #[test]
-fn an_explanation_tells_every_rule_that_was_heard() {
+fn explain_lists_every_matching_rule() {
     let env = TestEnv::with_project();
     put(&env, USER, &format!("{}\n{}", deciding("allow"), deciding("require_approval")));
     put(&env, PROJECT, &format!("{}\n[caps]\nnet = 'none'\n", deciding("allow")));
@@ -123,14 +125,14 @@ fn an_explanation_tells_every_rule_that_was_heard() {
         "  by default allow_with_checkpoint (builtin.mutating)\n",
         "  vault the-allow: allow, ignored: this layer may only tighten",
         "vault caps.net = none: holds",
-        "require_approval by the-require_approval: as told\n",
+        "require_approval by the-require_approval: as requested\n",
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_named_with_its_line_and_key() {
+fn policy_errors_name_line_and_key() {
     let env = TestEnv::with_project();
     for (text, code, part) in [
         (
@@ -149,7 +151,7 @@ fn what_is_wrong_with_a_file_is_named_with_its_line_and_key() {
         ),
     ] {
         put(&env, PROJECT, text);
-        // Whatever is asked: the file is refused as a whole.
+        // The file is refused as a whole, regardless of the command.
         let refusal = env.refused(&["policy", "check", "--", "ls"], 1, code);
         let message = refusal["error"]["message"].as_str().unwrap();
         assert!(message.contains(part), "{message}");
@@ -162,7 +164,7 @@ fn what_is_wrong_with_a_file_is_named_with_its_line_and_key() {
 }
 
 #[test]
-fn every_example_that_fails_is_told() {
+fn policy_test_lists_every_failing_example() {
     let env = TestEnv::with_project();
     let good = "[[rule]]\nprefix = ['touch']\naction = 'deny'\nmatch = ['touch x']\nnot_match = ['ls']\n";
     put(&env, USER, good);
@@ -181,11 +183,11 @@ fn every_example_that_fails_is_told() {
 }
 
 #[test]
-fn every_option_of_a_run_says_what_the_policy_makes_of_it() {
+fn every_run_option_documents_its_policy_effect() {
     use clap::Args;
     let command = avfs_request::RunSpec::augment_args(clap::Command::new("run"));
     let stated = avfs_request::RunSpec::EFFECTS;
-    assert_eq!(command.get_arguments().count(), stated.len(), "each option has its effect behind =>");
+    assert_eq!(command.get_arguments().count(), stated.len(), "each option names its effect after =>");
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/POLICY.md")).unwrap();
     for (option, effect) in stated {
         for rule in effect.split(' ').filter(|word| word.contains('.')) {

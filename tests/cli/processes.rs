@@ -1,4 +1,4 @@
-//! A user who may start no more processes.
+//! A user who has reached the process limit.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -6,7 +6,8 @@ use std::process::Stdio;
 use crate::env::{Answer, TestEnv, USER, binary};
 use crate::support::is_root;
 
-/// One process is the command itself: it gets no thread beside it. No such limit holds for root.
+/// Runs a command that may have only one process, itself, and so cannot start a thread. The limit does not apply to
+/// root, so root runs it as another user.
 fn alone(env: &TestEnv, words: &[&str], stdin: Stdio) -> Answer {
     let limited = ["-c", "ulimit -u 1 && exec \"$0\" \"$@\""];
     let mut command = if is_root() {
@@ -22,7 +23,7 @@ fn alone(env: &TestEnv, words: &[&str], stdin: Stdio) -> Answer {
 }
 
 #[test]
-fn a_limit_on_processes_is_told_or_made_do_with() {
+fn process_limit_is_reported_or_worked_around() {
     let env = TestEnv::with_project();
     env.put("new", b"new\n");
     let answer = alone(&env, &["import"], Stdio::null());
@@ -31,7 +32,7 @@ fn a_limit_on_processes_is_told_or_made_do_with() {
         answer.stderr.contains("cannot start a thread") && answer.stderr.contains("ulimit -u"),
         "{answer:?}"
     );
-    // What is large is hashed and compressed on several threads, or on one.
+    // Large content is hashed and compressed on several threads, or on one.
     let large = env.at("large");
     std::fs::write(&large, crate::support::noise(1, 3 << 20)).unwrap();
     let content = std::fs::File::open(&large).unwrap();

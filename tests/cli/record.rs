@@ -1,4 +1,4 @@
-//! Recordings: begun, ended, listed, forgotten; and which runs a word means.
+//! Recordings: start, stop, list and delete; and how a word selects runs.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn exported(env: &TestEnv, words: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn a_recording_is_what_lies_between_two_marks() {
+fn recording_contains_the_runs_between_start_and_stop() {
     let env = TestEnv::with_project();
     land(&env, 1, &change(1));
     assert_eq!(env.ok(&["record", "list"]), "");
@@ -52,7 +52,7 @@ fn a_recording_is_what_lies_between_two_marks() {
 }
 
 #[test]
-fn a_word_means_a_fork_a_recording_runs_or_a_range() {
+fn export_accepts_a_fork_a_recording_runs_or_a_range() {
     let env = TestEnv::with_project();
     let forks: Vec<String> = (1..=5).map(|n| land(&env, n, &change(n)).to_string()).collect();
     let id = |n: u8| run_id(n).to_string();
@@ -66,7 +66,7 @@ fn a_word_means_a_fork_a_recording_runs_or_a_range() {
     assert_eq!(exported(&env, &["--runs", &format!("{},{},{}", id(5), id(1), id(5))]), [1, 5]);
     assert_eq!(exported(&env, &[&id(3)]), [3]);
     assert_eq!(exported(&env, &["main"]), [0_u8; 0]);
-    // In lines, and whole or not at all in a file.
+    // To stdout as lines; to a file atomically.
     let text = env.ok(&["record", "export", ".."]);
     assert_eq!(text.lines().count(), 6);
     let file = env.at("list.jsonl");
@@ -84,7 +84,7 @@ fn a_word_means_a_fork_a_recording_runs_or_a_range() {
 }
 
 #[test]
-fn what_cannot_be_recorded_or_exported() {
+fn invalid_record_requests_are_refused() {
     let env = TestEnv::with_project();
     let before = env.state();
     env.refused(&["record", "stop"], 1, "recording.none_open");
@@ -107,7 +107,7 @@ fn what_cannot_be_recorded_or_exported() {
 }
 
 #[test]
-fn a_row_that_cannot_be_asked_for_again_is_left_out_and_counted() {
+fn export_omits_and_counts_runs_that_cannot_be_replayed() {
     let env = TestEnv::with_project();
     land(&env, 1, &change(1));
     land(&env, 2, &change(2));
@@ -120,7 +120,7 @@ fn a_row_that_cannot_be_asked_for_again_is_left_out_and_counted() {
 }
 
 #[test]
-fn marks_beyond_the_journal_are_found() {
+fn fsck_finds_recordings_that_end_beyond_the_journal() {
     let env = TestEnv::with_project();
     env.ok(&["record", "start", "r"]);
     sql(&env.vault_file()).execute("UPDATE recording SET last_run = 99, stopped_at = 1", []).unwrap();

@@ -1,4 +1,4 @@
-//! What people and scripts do with runs that have ended: list, show, apply, discard, undo.
+//! Verbs for runs that have ended: list, show, apply, discard, undo.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::support;
 use crate::support::landing::{Changes, record, run_id};
 use crate::support::{fork, main_fork};
 
-/// A run that waits for its approval, whose id is made of the number.
+/// Records a run that waits for approval; the number determines its id.
 pub fn ask(env: &TestEnv, n: u8) {
     let vault = support::open_vault(&env.vault_file());
     let question = Question {
@@ -26,7 +26,7 @@ pub fn ask(env: &TestEnv, n: u8) {
     vault.ask_approval(&question, &run, Told::default()).unwrap();
 }
 
-/// Lands a run on a fork of its own, as a run without --fork does.
+/// Lands a run on its own fork, as a run without --fork does.
 pub fn land(env: &TestEnv, n: u8, changes: &Changes) -> ForkName {
     let vault = support::open_vault(&env.vault_file());
     let base = vault.fork(&main_fork()).unwrap().head;
@@ -53,7 +53,7 @@ fn run_word(n: u8) -> String {
 }
 
 #[test]
-fn a_run_is_listed_shown_applied_and_discarded() {
+fn run_is_listed_shown_applied_and_discarded() {
     let env = TestEnv::with_project();
     assert_eq!(env.ok(&["runs", "list"]), "");
     let changes = Changes::default().put("src/main.rs", "fn main() { run() }\n").put("new.txt", "new\n");
@@ -68,13 +68,13 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     assert_eq!(row["command"], json!(["make", "test"]));
     assert_eq!(env.result(&["runs", "list", "--fork", "main"])["runs"], json!([]));
     for (fork, known) in [("main", true), ("nosuch", false)] {
-        let told = env.run(&["runs", "list", "--fork", fork]);
-        assert_eq!((told.code, told.stdout.as_str()), (0, ""), "{told:?}");
-        assert_eq!(told.stderr.contains("there is no fork"), !known, "{told:?}");
+        let reported = env.run(&["runs", "list", "--fork", fork]);
+        assert_eq!((reported.code, reported.stdout.as_str()), (0, ""), "{reported:?}");
+        assert_eq!(reported.stderr.contains("there is no fork"), !known, "{reported:?}");
     }
     assert!(env.run(&["audit", "list", "--fork", "nosuch"]).stderr.contains("there is no fork nosuch"));
-    let told = env.run(&["runs", "list", "--limit", "0"]).stderr;
-    assert!(told.contains("older runs") && !told.contains("no runs"), "{told}");
+    let reported = env.run(&["runs", "list", "--limit", "0"]).stderr;
+    assert!(reported.contains("older runs") && !reported.contains("no runs"), "{reported}");
 
     let shown = env.result(&["runs", "show", &id[..4]]);
     assert_eq!(shown["result"]["usage"]["user_ms"], json!(12));
@@ -89,20 +89,22 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     let trial = env.result(&["apply", &run_word(1), "--dry-run"]);
     assert_eq!((&trial["dry_run"], &trial["change_counts"]["total"]), (&json!(true), &json!(3)));
     assert_eq!(read(&env, "new.txt"), None, "a dry run writes nothing");
-    let told = env.ok(&["apply", &run_word(1), "--include", "nosuch"]);
+    let reported = env.ok(&["apply", &run_word(1), "--include", "nosuch"]);
     assert!(
-        told.starts_with("nothing to apply") && told.contains("left out") && !told.contains("applied to"),
-        "{told}"
+        reported.starts_with("nothing to apply")
+            && reported.contains("left out")
+            && !reported.contains("applied to"),
+        "{reported}"
     );
-    let told = env.ok(&["apply", &run_word(1)]);
-    assert!(told.contains("1 added, 1 modified, 1 deleted"), "{told}");
+    let reported = env.ok(&["apply", &run_word(1)]);
+    assert!(reported.contains("1 added, 1 modified, 1 deleted"), "{reported}");
     assert_eq!(read(&env, "new.txt").as_deref(), Some("new\n"));
     assert_eq!(read(&env, "src/main.rs").as_deref(), Some("fn main() { run() }\n"));
     assert!(!env.project().join("src/data.bin").exists());
     assert!(env.ok(&["runs", "list"]).contains("(applied)"));
-    // Again, and by the name of the fork: nothing is left to do.
-    let told = env.ok(&["apply", &run_word(1)]);
-    assert!(told.starts_with("already up to date") && told.lines().count() == 1, "{told}");
+    // Again, and by the name of the fork: nothing is left to apply.
+    let reported = env.ok(&["apply", &run_word(1)]);
+    assert!(reported.starts_with("already up to date") && reported.lines().count() == 1, "{reported}");
     assert_eq!(env.result(&["apply", name.as_str()])["change_counts"]["total"], json!(0));
     env.ok(&["import"]);
     assert_eq!(env.result(&["diff", "main", &run_word(1)])["changes"], json!([]));
@@ -110,7 +112,7 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     assert!(env.ok(&["discard", &run_word(1)]).contains(name.as_str()));
     env.refused(&["apply", &run_word(1)], 1, "run.no_version");
     env.refused(&["apply", name.as_str()], 1, "fork.not_found");
-    // What was applied can be taken back: its versions are kept for that.
+    // An apply can be reverted, so its versions are kept.
     env.ok(&["gc"]);
     assert!(env.ok(&["ls", &run_word(1)]).contains("new.txt"));
     env.ok(&["unapply", &run_word(1)]);
@@ -123,7 +125,7 @@ fn a_run_is_listed_shown_applied_and_discarded() {
 }
 
 #[test]
-fn paths_that_changed_are_all_named_and_nothing_is_written() {
+fn apply_conflict_names_every_changed_path_and_writes_nothing() {
     let env = TestEnv::with_project();
     let changes =
         Changes::default().put("README.md", "run\n").put("src/main.rs", "run\n").put("new", "run\n");
@@ -140,17 +142,20 @@ fn paths_that_changed_are_all_named_and_nothing_is_written() {
     env.refused(&["apply", &run_word(1), "--dry-run"], 1, "apply.conflict");
     assert_eq!(read(&env, "src/main.rs").as_deref(), Some("fn main() {}\n"));
     assert_eq!(env.state(), before);
-    // The rest can be had.
+    // The other paths can be applied.
     let some = env.result(&["apply", &run_word(1), "--exclude", "README.md", "--exclude", "new"]);
     assert_eq!(some["left_out"], json!(2));
     assert_eq!(read(&env, "src/main.rs").as_deref(), Some("run\n"));
     assert_eq!(read(&env, "README.md").as_deref(), Some("mine\n"));
-    assert!(env.result(&["runs", "show", run_id(1).as_str()])["applied_at"].is_null(), "there is more of it");
+    assert!(
+        env.result(&["runs", "show", run_id(1).as_str()])["applied_at"].is_null(),
+        "not all of it is applied"
+    );
     env.refused(&["apply", &run_word(1), "--include", "["], 1, "apply.bad_pattern");
 }
 
 #[test]
-fn a_fork_edited_in_the_vault_is_applied_too() {
+fn fork_edited_in_the_vault_can_be_applied() {
     let env = TestEnv::with_project();
     env.ok(&["fork", "create", "fix"]);
     env.ok(&["write", "notes/idea.txt", "--text", "an idea\n", "--fork", "fix"]);
@@ -163,7 +168,7 @@ fn a_fork_edited_in_the_vault_is_applied_too() {
 }
 
 #[test]
-fn undo_and_redo_name_what_they_took_and_brought_back() {
+fn undo_and_redo_name_the_version() {
     let env = TestEnv::with_project();
     env.ok(&["write", "README.md", "--text", "oops\n", "-m", "a mistake"]);
     let undone = env.result(&["undo"]);
@@ -177,18 +182,18 @@ fn undo_and_redo_name_what_they_took_and_brought_back() {
     assert!(refusal["error"]["hint"].as_str().unwrap().contains("avfs restore"), "{refusal}");
     env.ok(&["undo"]);
     env.ok(&["undo"]);
-    assert_eq!(env.ok(&["ls", "main"]), "", "two steps back there was nothing yet");
+    assert_eq!(env.ok(&["ls", "main"]), "", "two steps back the fork was empty");
     env.refused(&["undo"], 1, "undo.nothing");
     env.ok(&["import"]);
     env.refused(&["redo"], 1, "redo.nothing");
-    // A fork goes back to where it began, not into what it was made from.
+    // Undo stops at the base of a fork and does not go into the history before it.
     env.ok(&["fork", "create", "f"]);
     env.refused(&["undo", "f"], 1, "undo.nothing");
     env.assert_sound();
 }
 
 #[test]
-fn runs_that_cannot_be_meant_are_refused() {
+fn invalid_run_references_are_refused() {
     let env = TestEnv::with_project();
     land(&env, 1, &Changes::default().put("x", "x"));
     env.ok(&["fork", "create", "kept"]);
@@ -222,14 +227,14 @@ fn runs_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn an_unbound_vault_has_nowhere_to_apply_to() {
+fn apply_requires_a_bound_vault() {
     let env = TestEnv::new();
     drop(support::create_real_vault(&env.project().join("v.db")));
     env.refused(&["apply", "main", "--vault", "v.db"], 1, "vault.unbound");
 }
 
 #[test]
-fn every_verb_takes_a_run_by_its_id_and_by_its_age() {
+fn every_verb_accepts_a_run_by_id_and_by_age() {
     let env = TestEnv::with_project();
     land(&env, 1, &Changes::default().put("old.txt", "old\n"));
     land(&env, 2, &Changes::default().put("new.txt", "new\n"));
@@ -256,15 +261,18 @@ fn every_verb_takes_a_run_by_its_id_and_by_its_age() {
             json!(format!("run-{}", run_id(2)))
         );
     }
-    // Without a word it is the newest run that changed something.
+    // Without an argument: the newest run with changes.
     for verb in [&["diff"][..], &["apply", "--dry-run"]] {
-        let told = env.run(verb);
-        assert_eq!(told.code, 0, "{told:?}");
-        assert!(told.stdout.contains("new.txt") && told.stderr.contains(run_id(2).as_str()), "{told:?}");
+        let reported = env.run(verb);
+        assert_eq!(reported.code, 0, "{reported:?}");
+        assert!(
+            reported.stdout.contains("new.txt") && reported.stderr.contains(run_id(2).as_str()),
+            "{reported:?}"
+        );
     }
     env.refused(&["apply", "last~7"], 1, "run.not_found");
     env.refused(&["diff", "last~7"], 1, "ref.unknown");
-    // A fork of that name comes first.
+    // A fork of that name takes precedence.
     env.ok(&["fork", "create", "last", "--from", "main"]);
     env.refused(&["cat", "last", "new.txt"], 1, "path.not_found");
     env.ok(&["discard", "run:last~1"]);
@@ -272,7 +280,7 @@ fn every_verb_takes_a_run_by_its_id_and_by_its_age() {
 }
 
 #[test]
-fn what_was_applied_is_taken_back() {
+fn unapply_reverts_an_apply() {
     let env = TestEnv::with_project();
     env.refused(&["unapply"], 1, "unapply.nothing");
     land(&env, 1, &Changes::default().put("src/main.rs", "fn main() { run() }\n").put("new.txt", "new\n"));
@@ -282,21 +290,21 @@ fn what_was_applied_is_taken_back() {
     env.ok(&["apply", "--include", "*.txt"]);
     assert!(env.ok(&["runs", "list"]).contains("(partly applied)"));
     assert_eq!(env.result(&["runs", "show", "last"])["in_directory"], json!("partly_applied"));
-    let told = env.ok(&["apply"]);
-    assert!(told.contains("avfs unapply"), "{told}");
+    let reported = env.ok(&["apply"]);
+    assert!(reported.contains("avfs unapply"), "{reported}");
     assert!(env.ok(&["runs", "list"]).contains("(applied)"));
     let trial = env.result(&["unapply", "--dry-run"]);
     assert_eq!((&trial["dry_run"], &trial["change_counts"]["total"]), (&json!(true), &json!(2)));
     assert_eq!(read(&env, "new.txt").as_deref(), Some("new\n"));
-    // What somebody changed since is not lost.
+    // A later change by the user is not lost.
     env.put("new.txt", b"mine\n");
     let refused = env.json(&["unapply"]);
     assert_eq!(refused["error"]["code"], json!("unapply.conflict"), "{refused}");
     assert_eq!(refused["result"]["conflicts"][0]["path"], json!("new.txt"), "{refused}");
     assert_eq!(read(&env, "new.txt").as_deref(), Some("mine\n"));
     env.put("new.txt", b"new\n");
-    let told = env.run(&["undo"]);
-    assert!(told.code == 0 && told.stderr.contains(run_id(1).as_str()), "{told:?}");
+    let reported = env.run(&["undo"]);
+    assert!(reported.code == 0 && reported.stderr.contains(run_id(1).as_str()), "{reported:?}");
     assert_eq!((read(&env, "new.txt"), read(&env, "src/main.rs")), (None, original));
     assert!(env.ok(&["runs", "list"]).contains("(unapplied)"));
     env.ok(&["apply"]);
@@ -304,7 +312,7 @@ fn what_was_applied_is_taken_back() {
 }
 
 #[test]
-fn undo_without_a_fork_is_about_the_newest_run() {
+fn undo_without_a_fork_reverts_the_newest_run() {
     let env = TestEnv::with_project();
     env.ok(&["fork", "create", "work", "--from", "main"]);
     let vault = support::open_vault(&env.vault_file());
@@ -312,13 +320,13 @@ fn undo_without_a_fork_is_about_the_newest_run() {
     let landing = Landing::Fork { name: &fork("work"), base };
     Changes::default().put("new.txt", "new\n").land(&vault, landing, record(1, &fork("work"))).unwrap();
     drop(vault);
-    let told = env.result(&["undo"]);
-    assert_eq!(told["fork"], json!("work"), "{told}");
+    let reported = env.result(&["undo"]);
+    assert_eq!(reported["fork"], json!("work"), "{reported}");
     env.refused(&["cat", "work", "new.txt"], 1, "path.not_found");
 }
 
 #[test]
-fn hostile_words_in_the_journal_cannot_move_the_cursor() {
+fn control_characters_in_the_journal_are_escaped() {
     let env = TestEnv::with_project();
     let vault = support::open_vault(&env.vault_file());
     let request = json!({ "command": ["echo", "\u{1b}[2J\nforged", "\u{9b}31m"] }).to_string();

@@ -1,4 +1,4 @@
-//! Streams and signals: pipes that end early, colours, interruption.
+//! Streams and signals: pipes that close early, colours, interruption.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::pause::Pauses;
 use crate::support::wait::wait_for;
 
 #[test]
-fn a_pipe_that_ends_early_is_no_error() {
+fn pipe_closed_early_is_not_an_error() {
     let env = TestEnv::new();
     support::many_files(&env.project(), 100);
     // More than a pipe holds.
@@ -37,7 +37,7 @@ fn a_pipe_that_ends_early_is_no_error() {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_is_an_error() {
+fn file_size_limit_is_reported() {
     let env = TestEnv::new();
     env.put("large.bin", &support::noise(3, 2 << 20));
     env.ok(&["init"]);
@@ -63,7 +63,7 @@ fn a_limit_on_the_size_of_files_is_an_error() {
         assert_eq!(env.state(), before);
     }
     env.ok(&["import"]);
-    // So little that SQLite calls the disk full.
+    // So small that SQLite reports a full disk.
     let mut command = env.clean(Path::new("sh"));
     command.args(["-c", "ulimit -f 1; exec \"$0\" write big --text something"]).arg(binary());
     let answer = Answer::of(command);
@@ -74,7 +74,7 @@ fn a_limit_on_the_size_of_files_is_an_error() {
 }
 
 #[test]
-fn colours_are_only_for_those_who_want_them() {
+fn colours_follow_clicolor_force_and_no_color() {
     let env = TestEnv::with_project();
     let coloured = |variables: &[(&str, &str)]| {
         let output = env.avfs(&["log"]).envs(variables.iter().copied()).output().unwrap();
@@ -98,7 +98,7 @@ fn data_goes_to_stdout_and_the_rest_to_stderr() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_an_error() {
+fn failure_to_write_the_output_is_an_error() {
     let env = TestEnv::with_project();
     for words in [
         ["log"].as_slice(),
@@ -117,7 +117,7 @@ fn an_answer_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn a_change_that_cannot_be_answered_is_made_and_told() {
+fn failure_to_write_the_output_does_not_undo_the_change() {
     let env = TestEnv::with_project();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let answer = Answer::of(env.avfs(&["write", "w1", "--text", "x"]).stdout(full));
@@ -127,7 +127,7 @@ fn a_change_that_cannot_be_answered_is_made_and_told() {
 }
 
 #[test]
-fn an_error_that_cannot_be_answered_in_json_is_told_all_the_same() {
+fn error_goes_to_stderr_if_the_json_cannot_be_written() {
     let env = TestEnv::with_project();
     for (words, exit, told) in
         [(["--json", "ls", "nope"], 1, "\"nope\""), (["--json", "ls", "a b"], 2, "\"a b\"")]
@@ -162,7 +162,7 @@ fn interrupt(env: &TestEnv, words: &[&str], point: &str, signal: Signal) -> Answ
 const AT_WORK: [&str; 2] = ["work#1", "work#50"];
 
 #[test]
-fn an_interrupted_export_leaves_nothing_behind() {
+fn interrupted_export_leaves_nothing_behind() {
     let env = TestEnv::new();
     support::many_files(&env.project(), 100);
     env.ok(&["init", "--import"]);
@@ -178,7 +178,7 @@ fn an_interrupted_export_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_interrupted_import_adds_no_version() {
+fn interrupted_import_adds_no_version() {
     let env = TestEnv::new();
     support::many_files(&env.project(), 100);
     env.ok(&["init"]);
@@ -191,9 +191,9 @@ fn an_interrupted_import_adds_no_version() {
     env.assert_sound();
 }
 
-/// A command that was started with nohup outlives its terminal.
+/// A command started with nohup outlives its terminal.
 #[test]
-fn a_hangup_that_is_ignored_interrupts_nothing() {
+fn ignored_sighup_does_not_interrupt() {
     let env = TestEnv::with_project();
     let pauses = Pauses::new(&env.at(""));
     pauses.hold("work");
@@ -203,7 +203,7 @@ fn a_hangup_that_is_ignored_interrupts_nothing() {
     pauses.wait("work", &mut child);
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    // The first bit is that of the first signal, SIGHUP.
+    // The lowest bit is signal 1, SIGHUP.
     assert_eq!(u64::from_str_radix(ignored.trim(), 16).unwrap() & 1, 1, "{ignored}");
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     pauses.release("work");

@@ -1,4 +1,4 @@
-//! Times are told and taken where people are.
+//! Times are printed and parsed in the local time zone.
 
 use std::path::Path;
 
@@ -7,23 +7,23 @@ use crate::support::skip;
 
 const ZONE: &str = "America/New_York";
 
-/// What a command answers in the zone.
+/// The output of a command in the zone.
 fn there(env: &TestEnv, words: &[&str]) -> String {
     let answer = Answer::of(env.avfs(words).env("TZ", ZONE));
     assert_eq!(answer.code, 0, "{words:?}: {answer:?}");
     answer.stdout
 }
 
-/// `2026-01-31 12:00:00`, wherever it stands in a line.
+/// The first time like `2026-01-31 12:00:00` in a text.
 fn time_in(text: &str) -> &str {
     let at = text.find(":").expect("a time") - "2026-01-31 12".len();
     &text[at..at + "2026-01-31 12:00:00".len()]
 }
 
 #[test]
-fn times_are_local_and_what_is_shown_can_be_asked_for() {
+fn times_are_local_and_printed_times_are_accepted() {
     if !Path::new("/usr/share/zoneinfo").join(ZONE).exists() {
-        return skip("times_are_local_and_what_is_shown_can_be_asked_for", "the system has no time zones");
+        return skip("times_are_local_and_printed_times_are_accepted", "the system has no time zones");
     }
     let env = TestEnv::with_project();
     let (log, log_utc) = (there(&env, &["log"]), env.ok(&["log"]));
@@ -37,7 +37,7 @@ fn times_are_local_and_what_is_shown_can_be_asked_for() {
         assert_eq!(rows.is_empty(), there(&env, &["audit", "list", "--action", "version"]).is_empty());
         assert!(!there(&env, &["audit", "export", "--since", since]).is_empty(), "{since}");
     }
-    // By the clock of UTC that time is yet to come.
+    // Read in the zone, that time in UTC is in the future.
     assert_eq!(there(&env, &["audit", "export", "--since", time_in(&log_utc)]), "");
     env.refused(&["audit", "list", "--since", "yesterday"], 2, "value.invalid");
 }

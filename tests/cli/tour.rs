@@ -1,4 +1,4 @@
-//! The walk of a newcomer: every step does what its name says.
+//! The first steps of a new user.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::env::TestEnv;
 use crate::support::snapshot;
 
 #[test]
-fn a_newcomer_can_fork_change_compare_and_go_back() {
+fn new_user_can_fork_edit_compare_and_restore() {
     let env = TestEnv::with_project();
     assert!(env.project().join(".avfs/.gitignore").exists());
     assert!(env.ok(&["import"]).contains("nothing changed"));
@@ -21,12 +21,12 @@ fn a_newcomer_can_fork_change_compare_and_go_back() {
     env.ok(&["checkpoint", "restore", "good", "--fork", "experiment"]);
     assert_eq!(env.ok(&["diff", "experiment", "--name-status"]), "A\tnotes.txt\n");
     assert_eq!(env.ok(&["cat", "experiment", "notes.txt"]), "an idea\n");
-    assert!(!env.project().join("notes.txt").exists(), "the host's files are not touched");
+    assert!(!env.project().join("notes.txt").exists(), "the host directory is not changed");
     env.assert_sound();
 }
 
 #[test]
-fn an_export_equals_what_was_imported() {
+fn export_equals_the_imported_directory() {
     let env = TestEnv::with_project();
     let copy = env.at("copy");
     env.ok(&["export".as_ref(), "main".as_ref(), copy.as_os_str()]);
@@ -36,7 +36,7 @@ fn an_export_equals_what_was_imported() {
 }
 
 #[test]
-fn restore_goes_forward_to_an_old_state() {
+fn restore_appends_a_version_with_the_old_state() {
     let env = TestEnv::with_project();
     env.put("README.md", b"changed\n");
     env.ok(&["import", "-m", "second"]);
@@ -49,7 +49,7 @@ fn restore_goes_forward_to_an_old_state() {
 }
 
 #[test]
-fn status_tells_what_an_import_would_take() {
+fn status_lists_the_changes_an_import_would_record() {
     let env = TestEnv::with_project();
     assert_eq!(env.result(&["status"])["clean"], json!(true));
     env.put("README.md", b"changed\n");
@@ -68,7 +68,7 @@ fn status_tells_what_an_import_would_take() {
 }
 
 #[test]
-fn the_vault_moves_with_its_directory() {
+fn vault_moves_with_its_directory() {
     let env = TestEnv::with_project();
     let moved = env.at("moved");
     std::fs::rename(env.project(), &moved).unwrap();
@@ -81,7 +81,7 @@ fn the_vault_moves_with_its_directory() {
 }
 
 #[test]
-fn a_named_vault_serves_a_directory_elsewhere() {
+fn named_vault_is_bound_to_a_directory_elsewhere() {
     let env = TestEnv::new();
     env.put("a.txt", b"a\n");
     let made = env.result(&["init", "--vault", "work", "--import"]);

@@ -1,4 +1,4 @@
-//! Which vault a word means, where one is made, and what it is bound to.
+//! Which vault a word selects, where a vault is created, and which directory it is bound to.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -10,18 +10,18 @@ use crate::env::{Answer, TestEnv, USER, binary};
 use crate::support;
 
 #[test]
-fn a_directory_without_a_vault_does_not_hide_a_named_one() {
+fn directory_without_a_vault_does_not_hide_a_named_vault() {
     let env = TestEnv::new();
     env.put("a", b"a\n");
     fs::create_dir(env.at("work")).unwrap();
     let here = |words: &[&str]| Answer::of(env.avfs(words).current_dir(env.at("")));
-    // Neither before the vault is made nor after.
+    // Neither before nor after the vault is created.
     for words in [&["init", "--vault", "work", "project"][..], &["--vault", "work", "import"]] {
         let answer = here(words);
         assert_eq!(answer.code, 0, "{answer:?}");
     }
     assert!(env.at("home/.local/share/avfs/vaults/work.db").exists());
-    assert!(fs::read_dir(env.at("work")).unwrap().next().is_none(), "a vault was made in the directory");
+    assert!(fs::read_dir(env.at("work")).unwrap().next().is_none(), "a vault was created in the directory");
     let deleted = here(&["vault", "delete", "work", "--yes"]);
     assert!(deleted.code == 0 && deleted.stdout.contains("vaults/work.db"), "{deleted:?}");
     let missing = here(&["--vault", "work", "log"]);
@@ -32,11 +32,11 @@ fn a_directory_without_a_vault_does_not_hide_a_named_one() {
 }
 
 #[test]
-fn a_word_that_means_two_vaults_deletes_neither() {
+fn ambiguous_vault_name_deletes_neither_vault() {
     let env = TestEnv::new();
     env.put("work/a", b"a\n");
     env.ok(&["init", "work"]);
-    // By its path: the word alone is the directory's vault.
+    // By its path, because the word alone selects the vault of the directory.
     let named = env.at("home/.local/share/avfs/vaults/work.db");
     env.ok(&["init".as_ref(), "--vault".as_ref(), named.as_os_str(), "work".as_ref()]);
     let inside = env.project().join("work/.avfs/vault.db");
@@ -53,12 +53,9 @@ fn a_word_that_means_two_vaults_deletes_neither() {
 }
 
 #[test]
-fn a_mask_that_shuts_the_owner_out_keeps_nobody_from_their_vault() {
+fn umask_777_does_not_make_a_vault_unusable() {
     if !support::is_root() {
-        return support::skip(
-            "a_mask_that_shuts_the_owner_out_keeps_nobody_from_their_vault",
-            "only root gives files away",
-        );
+        return support::skip("umask_777_does_not_make_a_vault_unusable", "only root gives files away");
     }
     let env = TestEnv::new();
     env.put("a", b"a\n");
@@ -75,9 +72,9 @@ fn a_mask_that_shuts_the_owner_out_keeps_nobody_from_their_vault() {
     assert_eq!((mode(env.project().join(".avfs")), mode(env.vault_file())), (0o700, 0o600));
 }
 
-/// What a script's variable is that was never set.
+/// As with an unset variable in a script.
 #[test]
-fn an_empty_word_means_no_vault() {
+fn empty_vault_argument_is_a_usage_error() {
     let env = TestEnv::with_project();
     for words in [&["vault", "delete", "", "--yes"][..], &["vault", "delete", "--vault", "", "--yes"]] {
         let answer = env.run(words);
@@ -89,13 +86,13 @@ fn an_empty_word_means_no_vault() {
         assert_eq!(answer.code, 2, "{verb:?}: {answer:?}");
     }
     assert!(env.vault_file().exists());
-    // As any variable that is empty.
+    // An empty environment variable counts as unset.
     let unset = Answer::of(env.avfs(&["log"]).env("AVFS_VAULT", ""));
     assert_eq!(unset.code, 0, "{unset:?}");
 }
 
 #[test]
-fn two_words_for_two_vaults_delete_neither() {
+fn delete_refuses_arguments_for_two_vaults() {
     let env = TestEnv::with_project();
     env.ok(&["init", "--vault", "./copy.db", "."]);
     let (here, copy) = (".avfs/vault.db", "./copy.db");
@@ -105,7 +102,7 @@ fn two_words_for_two_vaults_delete_neither() {
     assert!(env.vault_file().exists() && !env.project().join(copy).exists());
 }
 
-/// Pastes what `init` says comes next into a shell.
+/// Runs the command that `init` prints after `next:` in a shell.
 fn follow(env: &TestEnv, words: &[&str]) -> Answer {
     let made = env.run(words);
     assert_eq!(made.code, 0, "{made:?}");
@@ -116,13 +113,13 @@ fn follow(env: &TestEnv, words: &[&str]) -> Answer {
 }
 
 #[test]
-fn what_comes_after_init_can_be_pasted() {
+fn next_step_printed_by_init_can_be_pasted() {
     let env = TestEnv::new();
     env.put("inner/a b/one", b"1\n");
     env.put("two", b"2\n");
     env.put("inner/three", b"3\n");
     for (words, version) in [
-        // No vault is at or above the working directory yet; then there is one, of other files.
+        // First there is no vault at or above the working directory; then there is one, with other files.
         (&["init", "inner/a b"][..], "inner/a b"),
         (&["init"], "."),
         (&["init", "inner"], "inner"),
@@ -143,7 +140,7 @@ fn what_comes_after_init_can_be_pasted() {
 }
 
 #[test]
-fn a_vault_behind_a_link_is_used_only_by_its_own_path() {
+fn vault_behind_a_symlink_is_used_only_by_its_real_path() {
     let env = TestEnv::new();
     for (name, store) in [("one", "store"), ("two", "elsewhere/.avfs")] {
         env.put(&format!("{name}/{name}.txt"), b"x\n");
@@ -158,12 +155,12 @@ fn a_vault_behind_a_link_is_used_only_by_its_own_path() {
         env.ok(&["--vault", &vault, "import"]);
         assert!(env.ok(&["--vault", &vault, "ls", "main"]).contains(&format!("{name}.txt\n")));
         env.ok(&["vault", "delete", &vault, "--yes"]);
-        assert!(!store.join("vault.db").exists(), "the vault stays");
+        assert!(!store.join("vault.db").exists(), "the vault was not removed");
     }
 }
 
 #[test]
-fn a_vault_that_is_named_is_listed_without_a_home() {
+fn vault_list_works_without_home_if_a_vault_is_named() {
     let env = TestEnv::with_project();
     let listed = Answer::of(env.avfs(&["--vault", ".", "vault", "list"]).env_remove("HOME"));
     assert!(listed.code == 0 && listed.stdout.contains(".avfs/vault.db"), "{listed:?}");
@@ -172,7 +169,7 @@ fn a_vault_that_is_named_is_listed_without_a_home() {
 }
 
 #[test]
-fn a_working_directory_that_is_gone_keeps_nobody_from_a_vault() {
+fn vault_can_be_used_from_a_removed_working_directory() {
     let env = TestEnv::with_project();
     let gone = |words: &[&str]| {
         let mut shell = env.clean(Path::new("sh"));
@@ -188,9 +185,9 @@ fn a_working_directory_that_is_gone_keeps_nobody_from_a_vault() {
     assert!(answer.code == 1 && answer.stderr.contains("find the working directory"), "{answer:?}");
 }
 
-/// What a new lock file may be used by is for the vault to say, not for who happens to come first.
+/// The vault determines the mode of a new lock file, not the umask of the first process that uses it.
 #[test]
-fn the_locks_of_a_vault_have_its_mode() {
+fn lock_files_have_the_mode_of_the_vault() {
     let env = TestEnv::with_project();
     for (mode, umask) in [(0o644, "077"), (0o600, "000"), (0o664, "022")] {
         fs::set_permissions(env.vault_file(), PermissionsExt::from_mode(mode)).unwrap();
@@ -201,15 +198,18 @@ fn the_locks_of_a_vault_have_its_mode() {
         assert_eq!(answer.code, 0, "{answer:?}");
         for suffix in LOCKS {
             let made = lock(&env, suffix).metadata().unwrap().mode() & 0o7777;
-            assert_eq!(made, mode, "{suffix} is {made:o} beside a vault of {mode:o}");
+            assert_eq!(made, mode, "{suffix} has mode {made:o}, the vault has {mode:o}");
         }
     }
 }
 
 #[test]
-fn root_shuts_nobody_out_of_their_vault() {
+fn lock_files_made_by_root_belong_to_the_owner_of_the_vault() {
     if !support::is_root() {
-        return support::skip("cli::root_shuts_nobody_out_of_their_vault", "only root gives files away");
+        return support::skip(
+            "cli::lock_files_made_by_root_belong_to_the_owner_of_the_vault",
+            "only root gives files away",
+        );
     }
     let env = TestEnv::with_project();
     LOCKS.iter().for_each(|suffix| drop(fs::remove_file(lock(&env, suffix))));
@@ -224,7 +224,7 @@ fn root_shuts_nobody_out_of_their_vault() {
     }
     let answer = env.run_as_user(&["mkdir", "by-its-owner"]);
     assert_eq!(answer.code, 0, "{answer:?}");
-    // One that shuts them out all the same is what is named.
+    // The error names a lock file that the owner cannot open.
     std::os::unix::fs::chown(lock(&env, "-lock"), Some(0), Some(0)).unwrap();
     fs::set_permissions(lock(&env, "-lock"), PermissionsExt::from_mode(0o600)).unwrap();
     let answer = env.run_as_user(&["mkdir", "more"]);
@@ -233,9 +233,12 @@ fn root_shuts_nobody_out_of_their_vault() {
 }
 
 #[test]
-fn a_vault_that_root_makes_belongs_to_the_owner_of_the_directory() {
+fn vault_made_by_root_belongs_to_the_owner_of_the_directory() {
     if !support::is_root() {
-        return support::skip("cli::a_vault_that_root_makes", "only root gives files away");
+        return support::skip(
+            "cli::vault_made_by_root_belongs_to_the_owner_of_the_directory",
+            "only root gives files away",
+        );
     }
     let env = TestEnv::new();
     env.give_away();
@@ -252,7 +255,7 @@ fn a_vault_that_root_makes_belongs_to_the_owner_of_the_directory() {
 }
 
 #[test]
-fn an_ignore_file_is_not_written_through_a_link() {
+fn init_does_not_write_gitignore_through_a_symlink() {
     let env = TestEnv::new();
     let home = env.project().join(".avfs");
     fs::create_dir(&home).unwrap();
@@ -267,9 +270,9 @@ fn lock(env: &TestEnv, suffix: &str) -> PathBuf {
     env.project().join(format!(".avfs/vault.db{suffix}"))
 }
 
-/// The file alone may lack the newest versions, which are in its log; a copy has them, whoever writes meanwhile.
+/// The file alone may lack the newest versions, which are in its WAL; a copy has them, even if others write meanwhile.
 #[test]
-fn a_copy_is_the_whole_vault_in_one_file() {
+fn vault_copy_is_complete_in_one_file() {
     let env = TestEnv::with_project();
     env.ok(&["write", "new", "--text", "newest\n"]);
     let log = env.vault_file().with_file_name("vault.db-wal");
@@ -286,7 +289,7 @@ fn a_copy_is_the_whole_vault_in_one_file() {
     from(&["fsck"]);
     from(&["write", "more", "--text", "more\n"]);
     env.refused(&["cat", "main", "more"], 1, "path.not_found");
-    // Neither a vault nor anything else is written over.
+    // Neither a vault nor any other file is overwritten.
     env.refused(&["vault", "copy", copy.to_str().unwrap()], 1, "vault.exists");
     fs::write(env.at("copies/other"), "mine").unwrap();
     env.refused(&["vault", "copy", env.at("copies/other").to_str().unwrap()], 1, "vault.foreign");

@@ -1,4 +1,4 @@
-//! What single verbs do beside the common walk.
+//! Behaviour of single verbs that the tour does not cover.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,7 +11,7 @@ use crate::support;
 use crate::support::sql;
 
 #[test]
-fn grep_finds_lines_names_files_and_notes_binaries() {
+fn grep_prints_lines_file_names_and_binary_matches() {
     let env = TestEnv::with_project();
     assert_eq!(env.ok(&["grep", "main", "^fn"]), "src/main.rs:1:fn main() {}\n");
     assert_eq!(env.ok(&["grep", "main", "HELLO", "-i", "-l"]), "README.md\n");
@@ -25,14 +25,14 @@ fn grep_finds_lines_names_files_and_notes_binaries() {
 }
 
 #[test]
-fn messages_of_many_paths_are_cut() {
+fn default_message_for_many_paths_is_truncated() {
     let env = TestEnv::new();
     let names: Vec<String> = (0..300).map(|number| format!("d/name-{number}")).collect();
     names.iter().for_each(|name| env.put(name, b""));
     env.ok(&["init", "--import"]);
     let mut words = vec!["rm", "-r"];
     words.extend(names.iter().map(String::as_str));
-    // A path beneath another one goes with it.
+    // A path inside another argument is removed with it.
     words.push("d");
     env.ok(&words);
     assert_eq!(env.ok(&["ls", "main"]), "");
@@ -42,7 +42,7 @@ fn messages_of_many_paths_are_cut() {
     assert_eq!(message.chars().count(), 201);
 }
 
-/// As grep(1): a newline ends a line, and nothing comes after the last one.
+/// As in grep(1), a newline terminates a line: there is no line after the last newline.
 #[test]
 fn grep_has_no_line_after_the_last_newline() {
     let env = TestEnv::new();
@@ -57,7 +57,7 @@ fn grep_has_no_line_after_the_last_newline() {
         let found = env.run(&["grep", "main", pattern, "empty", "open", "two"]).stdout;
         assert_eq!(found, String::from_utf8(wanted).unwrap(), "{pattern}");
     }
-    assert_eq!(env.run(&["grep", "main", "^$", "zero"]).code, 1, "the only line of it is not empty");
+    assert_eq!(env.run(&["grep", "main", "^$", "zero"]).code, 1, "its only line is not empty");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn find_selects_by_name_kind_and_size() {
 }
 
 #[test]
-fn trees_are_drawn_with_their_branches() {
+fn tree_draws_branches() {
     let env = TestEnv::with_project();
     let drawn = env.ok(&["tree", "main"]);
     assert_eq!(
@@ -84,7 +84,7 @@ fn trees_are_drawn_with_their_branches() {
 }
 
 #[test]
-fn a_patch_shows_text_and_has_binary_content() {
+fn patch_has_text_and_binary_changes() {
     let env = TestEnv::with_project();
     env.put("README.md", b"hello\nworld\n");
     env.put("src/data.bin", &[0, 1, 2]);
@@ -103,9 +103,9 @@ fn a_patch_shows_text_and_has_binary_content() {
     assert_eq!(env.run(&["diff", "main", "--exit-code"]).code, 1);
 }
 
-/// Who looks before taking sees what is no plain file.
+/// A reviewer must see every change that is not one of a plain file.
 #[test]
-fn a_diff_tells_links_modes_and_kinds() {
+fn diff_shows_link_targets_modes_and_file_types() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let env = TestEnv::with_project();
     let at = |name: &str| env.project().join(name);
@@ -139,7 +139,7 @@ fn a_diff_tells_links_modes_and_kinds() {
 }
 
 #[test]
-fn the_log_of_a_path_has_only_its_versions() {
+fn log_of_a_path_lists_only_versions_that_changed_it() {
     let env = TestEnv::with_project();
     env.ok(&["write", "other.txt", "--text", "x"]);
     env.ok(&["write", "README.md", "--text", "new", "-m", "new readme"]);
@@ -154,7 +154,7 @@ fn the_log_of_a_path_has_only_its_versions() {
 }
 
 #[test]
-fn edits_are_versions_and_repeat_without_one() {
+fn repeated_edit_makes_no_version() {
     let env = TestEnv::with_project();
     assert_eq!(env.result(&["mkdir", "-p", "a/b"])["changed"], json!(true));
     assert_eq!(env.result(&["mkdir", "-p", "a/b"])["changed"], json!(false));
@@ -166,7 +166,7 @@ fn edits_are_versions_and_repeat_without_one() {
 }
 
 #[test]
-fn write_takes_stdin_and_a_mode() {
+fn write_reads_stdin_and_sets_the_mode() {
     use std::io::Write as _;
     let env = TestEnv::with_project();
     let mut command = env.avfs(&["write", "run.sh", "--mode", "755"]);
@@ -179,7 +179,7 @@ fn write_takes_stdin_and_a_mode() {
 }
 
 #[test]
-fn prune_then_gc_gives_space_back() {
+fn prune_and_gc_free_disk_space() {
     let env = TestEnv::with_project();
     env.put("large.bin", &support::noise(1, 4 << 20));
     env.ok(&["import"]);
@@ -198,7 +198,7 @@ fn prune_then_gc_gives_space_back() {
 }
 
 #[test]
-fn quotas_refuse_with_their_numbers() {
+fn quota_errors_name_the_limit() {
     let env = TestEnv::with_project();
     env.ok(&["quota", "set", "--versions", "2", "--files", "100"]);
     let before = env.state();
@@ -208,14 +208,14 @@ fn quotas_refuse_with_their_numbers() {
     assert_eq!(env.state(), before);
     assert_eq!(env.result(&["quota", "set", "--versions", "none"])["files"], json!(100));
     env.ok(&["write", "x", "--text", "x"]);
-    // Who has too many files may always have fewer.
+    // Over the quota of files, removing files is still possible.
     env.ok(&["quota", "set", "--files", "2"]);
     env.ok(&["rm", "x"]);
     env.refused(&["write", "y", "--text", "y"], 1, "quota.exceeded");
 }
 
 #[test]
-fn a_quota_of_one_version_can_only_be_raised() {
+fn hint_for_a_quota_of_one_version_does_not_suggest_prune() {
     let env = TestEnv::new();
     env.ok(&["init"]);
     env.ok(&["quota", "set", "--versions", "1"]);
@@ -237,19 +237,19 @@ fn materialize_prints_a_directory_and_reuses_it() {
 }
 
 #[test]
-fn an_edited_audit_log_is_found() {
+fn edited_audit_log_is_detected() {
     let env = TestEnv::with_project();
     let head = env.result(&["audit", "verify"])["head"]["digest"].as_str().unwrap().to_owned();
     env.ok(&["write", "x", "--text", "x"]);
     env.ok(&["audit", "verify", "--expect", &head]);
-    sql(&env.vault_file()).execute("UPDATE audit SET actor = 'somebody else' WHERE seq = 2", []).unwrap();
+    sql(&env.vault_file()).execute("UPDATE audit SET actor = 'mallory' WHERE seq = 2", []).unwrap();
     let verdict = env.json(&["audit", "verify"]);
     assert_eq!(verdict["error"]["code"], json!("audit.broken"));
     assert_eq!(env.run(&["fsck"]).code, 1);
 }
 
 #[test]
-fn an_answer_in_json_does_not_hold_what_is_too_large() {
+fn json_output_refuses_content_that_is_too_large() {
     let env = TestEnv::new();
     let sparse = std::fs::File::create(env.project().join("sparse")).unwrap();
     sparse.set_len(8 << 40).unwrap();
@@ -262,7 +262,7 @@ fn an_answer_in_json_does_not_hold_what_is_too_large() {
 }
 
 #[test]
-fn deleting_a_vault_takes_nothing_else() {
+fn deleting_a_vault_removes_nothing_else() {
     let env = TestEnv::with_project();
     env.refused(&["vault", "delete"], 1, "vault.not_confirmed");
     assert!(env.vault_file().exists());
@@ -273,7 +273,7 @@ fn deleting_a_vault_takes_nothing_else() {
 }
 
 #[test]
-fn a_link_is_deleted_with_the_vault_behind_it() {
+fn deleting_a_vault_through_a_symlink_removes_both() {
     let env = TestEnv::with_project();
     let link = env.at("link.db");
     std::os::unix::fs::symlink(env.vault_file(), &link).unwrap();
@@ -283,8 +283,8 @@ fn a_link_is_deleted_with_the_vault_behind_it() {
     assert!(refusal["error"]["message"].as_str().unwrap().contains(real.to_str().unwrap()), "{refusal}");
     let told = env.ok(&[&words[..], &["--yes".as_ref()]].concat());
     assert_eq!(told, format!("deleted the vault {}\n", real.display()));
-    assert!(!link.is_symlink(), "the link stays");
-    assert!(!env.project().join(".avfs").exists(), "the vault stays");
+    assert!(!link.is_symlink(), "the symlink was not removed");
+    assert!(!env.project().join(".avfs").exists(), "the vault was not removed");
     assert!(env.project().join("README.md").exists());
 }
 
@@ -299,7 +299,7 @@ fn a_vault_in_use_is_not_deleted() {
     assert_eq!(env.ok(&["cat", "main", "README.md"]), "hello\n");
 }
 
-/// How often a command waits for the disk, as the kernel sees it.
+/// The number of sync calls of a command, counted with strace.
 fn syncs(env: &TestEnv, words: &[&str]) -> usize {
     let trace = env.at("trace");
     let mut traced = env.clean(Path::new("strace"));
@@ -309,7 +309,7 @@ fn syncs(env: &TestEnv, words: &[&str]) -> usize {
 }
 
 #[test]
-fn an_import_that_finds_nothing_does_not_wait_for_the_disk() {
+fn import_without_changes_does_not_sync() {
     let env = TestEnv::with_project();
     assert_eq!(syncs(&env, &["import"]), 0);
     env.put("README.md", b"changed\n");
@@ -318,7 +318,7 @@ fn an_import_that_finds_nothing_does_not_wait_for_the_disk() {
 }
 
 #[test]
-fn attributes_that_cannot_be_kept_are_named() {
+fn import_names_attributes_it_cannot_store() {
     let env = TestEnv::with_project();
     // user::rw- user:1000:rwx group::r-- mask::rwx other::r--
     let entry = |tag: u16, rights: u16, id: u32| {
@@ -332,7 +332,7 @@ fn attributes_that_cannot_be_kept_are_named() {
     let set = rustix::fs::setxattr(&file, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty());
     if set.is_err() {
         return support::skip(
-            "attributes_that_cannot_be_kept_are_named",
+            "import_names_attributes_it_cannot_store",
             "no access lists on this file system",
         );
     }
@@ -343,7 +343,7 @@ fn attributes_that_cannot_be_kept_are_named() {
 }
 
 #[test]
-fn words_that_are_missing_are_named_in_json_too() {
+fn json_usage_errors_name_the_missing_argument() {
     let env = TestEnv::with_project();
     for (words, told) in
         [(&["ls"][..], "<REF>"), (&["prune"], "--keep-last"), (&["fork"], "a subcommand is missing")]
@@ -355,7 +355,7 @@ fn words_that_are_missing_are_named_in_json_too() {
 }
 
 #[test]
-fn a_checkpoint_is_named_as_it_is_listed() {
+fn checkpoint_can_be_given_as_fork_at_name() {
     let env = TestEnv::with_project();
     env.ok(&["fork", "create", "fix"]);
     env.ok(&["checkpoint", "save", "good", "--fork", "fix"]);
@@ -373,12 +373,12 @@ fn a_checkpoint_is_named_as_it_is_listed() {
     assert_eq!(env.ok(&["checkpoint", "delete", "fix@good"]), "deleted checkpoint fix@good\n");
 }
 
-/// In a setgid directory new files have its group, and the kernel lets only members of a group set the bit.
+/// New files in a setgid directory have its group, and only members of that group may set the setgid bit.
 #[test]
-fn setgid_bits_come_back_in_a_directory_of_another_group() {
+fn export_restores_setgid_bits_in_a_directory_of_another_group() {
     if !support::is_root() {
         return support::skip(
-            "cli::setgid_bits_come_back_in_a_directory_of_another_group",
+            "cli::export_restores_setgid_bits_in_a_directory_of_another_group",
             "only root gives files away",
         );
     }
@@ -407,7 +407,7 @@ fn setgid_bits_come_back_in_a_directory_of_another_group() {
 }
 
 #[test]
-fn a_path_that_never_was_is_not_one_without_changes() {
+fn unknown_path_is_an_error_not_an_empty_result() {
     let env = TestEnv::with_project();
     env.put("gone", b"x\n");
     env.ok(&["import"]);
@@ -420,18 +420,18 @@ fn a_path_that_never_was_is_not_one_without_changes() {
     ] {
         env.refused(words, 1, "path.not_found");
     }
-    // What went is in one of the sides, and in the history.
+    // A removed path is in one side of the diff and in the history.
     assert!(env.ok(&["diff", "main", "--", "gone"]).contains("gone"));
     assert_eq!(env.result(&["log", "main", "--", "gone"])["versions"].as_array().unwrap().len(), 2);
-    // Without changes, and at the root.
+    // An unchanged path, and the root.
     assert_eq!(env.run(&["diff", "main", "--exit-code", "--", "src"]).code, 0);
     env.ok(&["diff", "main", "--", "."]);
     env.ok(&["log", "main", "-n", "0", "--", "README.md"]);
 }
 
-/// What a diff tells as a change of a path is in the log of that path.
+/// A change of a path that `diff` reports is also in the log of that path.
 #[test]
-fn the_log_of_a_path_has_what_became_a_link() {
+fn log_of_a_path_has_the_version_that_made_it_a_hard_link() {
     let env = TestEnv::new();
     env.put("a", b"same\n");
     env.put("b", b"same\n");
@@ -446,7 +446,7 @@ fn the_log_of_a_path_has_what_became_a_link() {
 }
 
 #[test]
-fn a_slash_at_the_end_is_a_directory() {
+fn trailing_slash_means_a_directory() {
     let env = TestEnv::with_project();
     env.refused(&["mv", "README.md", "nowhere/"], 1, "path.not_found");
     env.refused(&["cp", "README.md", "nowhere/"], 1, "path.not_found");
