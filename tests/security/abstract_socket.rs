@@ -1,11 +1,11 @@
-//! Tried: talking to a service of the host through a socket without a name in the file system.
-//! Stopped by: such names belong to the network namespace, which is the command's own.
+//! Tried: talking to a host service through an abstract socket, which has no name in the file system.
+//! Stopped by: abstract names belong to the network namespace, and the command has its own.
 
 use crate::attempt::{inside, natively};
 use crate::env::TestEnv;
 
 #[test]
-fn an_abstract_socket_of_the_host_is_not_reached() {
+fn abstract_sockets_of_the_host_cannot_be_reached() {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
     let env = TestEnv::with_project();
     let name = format!("avfs-test-{}", env.at("").display());

@@ -1,5 +1,5 @@
-//! Tried: using a yes for more than what was shown: another network, other commands, options that nobody saw.
-//! Stopped by: the question shows every option, and a yes grants one network, now and for good.
+//! Tried: using an approval for more than was shown: another network, other commands, options that nobody saw.
+//! Stopped by: the question shows every option, and an approval grants one network, once or permanently.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::env::TestEnv;
 
-/// A server of the host that answers every connection; ends with the test.
+/// A server on the host that answers every connection; ends with the test.
 fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -28,7 +28,7 @@ fn without_policy() -> TestEnv {
     env
 }
 
-/// Asks to fetch from the server, and answers with these words.
+/// Requests to fetch from the server, and approves with these arguments.
 fn approve(env: &TestEnv, fetch: &[&str], words: &[&str]) {
     let asked = env.run(&[&["--json", "--"], fetch].concat()).expect(120).envelope();
     let id = asked["decision"]["approval_id"].as_str().unwrap().to_owned();
@@ -36,7 +36,7 @@ fn approve(env: &TestEnv, fetch: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn a_yes_grants_the_network_that_was_named_and_no_other() {
+fn approval_grants_only_the_named_network() {
     let url = format!("http://0.0.0.0:{}/", server());
     let fetch = ["curl", "-s", "--max-time", "60", &url];
     let env = without_policy();
@@ -45,7 +45,7 @@ fn a_yes_grants_the_network_that_was_named_and_no_other() {
     let refused = env.run(&words).envelope();
     assert_eq!(refused["result"]["stdout"], json!(""), "{refused}");
     assert_ne!(refused["result"]["exit_code"], json!(0), "{refused}");
-    // Control: with the host's network it gets there, once.
+    // Control: with the host's network it reaches the server, once.
     approve(&env, &fetch, &["--net", "host"]);
     let reached = env.run(&words).expect(0).envelope();
     assert_eq!(reached["result"]["stdout"], json!("reached\n"), "{reached}");
@@ -54,7 +54,7 @@ fn a_yes_grants_the_network_that_was_named_and_no_other() {
 }
 
 #[test]
-fn a_cap_holds_for_what_is_approved_too() {
+fn caps_apply_to_approved_requests() {
     let url = format!("http://0.0.0.0:{}/", server());
     let fetch = ["curl", "-s", &url];
     let env = without_policy();
@@ -65,13 +65,13 @@ fn a_cap_holds_for_what_is_approved_too() {
 }
 
 #[test]
-fn a_rule_for_good_includes_the_network() {
+fn permanent_rule_includes_the_network() {
     let url = format!("http://0.0.0.0:{}/", server());
     let fetch = ["curl", "-s", &url];
     let env = without_policy();
     approve(&env, &fetch, &["--net", "host", "--always"]);
     let run = |options: &[&str], words: &[&str]| env.run(&[options, &["--json", "--"], words].concat());
-    // The first one uses the approval up, the second has the rule.
+    // The first run uses up the approval; the second matches the rule.
     for _ in 0..2 {
         let reached = run(&[], &fetch).expect(0).envelope();
         assert_eq!(reached["result"]["stdout"], json!("reached\n"), "{reached}");
@@ -81,13 +81,13 @@ fn a_rule_for_good_includes_the_network() {
     narrow.run(&[&["--json", "--"], &fetch[..]].concat());
     let quiet = narrow.run(&[&["--json", "--"], &fetch[..]].concat()).envelope();
     assert_eq!(quiet["result"]["stdout"], json!(""), "the rule allows it without network: {quiet}");
-    // The rule is no yes to a command beside it.
+    // The rule does not allow a second command beside it.
     let both = env.run(&["--json", "--shell", &format!("curl -s {url}; touch x")]).envelope();
     assert_eq!(both["enforcement"]["net"], json!("none"), "{both}");
 }
 
 #[test]
-fn no_rule_covers_a_program_that_runs_anything() {
+fn rules_for_programs_that_run_arbitrary_code_are_refused() {
     let env = without_policy();
     for (line, prefix) in
         [("python3 -c \"$X\"", "python3"), ("make -f \"$X\"", "make"), ("env \"$X\" curl example.org", "env")]
@@ -103,7 +103,7 @@ fn no_rule_covers_a_program_that_runs_anything() {
             assert_eq!(refused["error"]["code"], json!("approval.no_prefix"), "{line}: {refused}");
         }
     }
-    // Control: what a program is told to do can be allowed.
+    // Control: a program with a named task can be allowed.
     let asked =
         env.run(&["--json", "--policy", "agent", "--net", "host", "--", "make", "install"]).expect(120);
     let id = asked.envelope()["decision"]["approval_id"].as_str().unwrap().to_owned();
@@ -111,7 +111,7 @@ fn no_rule_covers_a_program_that_runs_anything() {
 }
 
 #[test]
-fn the_whole_request_is_shown_to_whoever_answers() {
+fn approval_question_shows_the_whole_request() {
     let env = without_policy();
     let options = [
         "--apply",

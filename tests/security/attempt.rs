@@ -1,7 +1,7 @@
-//! How an attempt is made: a hostile program, outside for the control, inside for the proof.
+//! Runs a hostile program: outside the sandbox as the control, inside as the proof.
 //!
-//! Nothing here is aimed at the machine the suite runs on. What would hurt it where it succeeds is tried on a
-//! host that the test makes for itself ([`own_host`]), or goes no further than being let in.
+//! No attempt is aimed at the machine the suite runs on. An attempt that would do harm if it succeeded runs on a host
+//! that the test makes ([`own_host`]), or stops once access is granted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::env::{Answer, Running, TestEnv, avfs, runner};
 
-/// Before every program: raw system calls, and a line for what came of each thing that was tried.
+/// Prefix of every program: raw system calls, and one line of output per attempt with its outcome.
 const PRELUDE: &str = r#"
 import ctypes, errno, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -25,14 +25,14 @@ def tried(name, act):
     else: print(name, 'gained', flush=True)
 "#;
 
-/// What a program writes for something that it got.
+/// The word that a program prints for an attempt that succeeded.
 pub const GAINED: &str = "gained";
 
 pub fn program(text: &str) -> String {
     format!("{PRELUDE}{text}")
 }
 
-/// A program in the sandbox.
+/// Runs a program in the sandbox.
 #[track_caller]
 pub fn inside(env: &TestEnv, options: &[&str], text: &str) -> Answer {
     let program = program(text);
@@ -41,7 +41,7 @@ pub fn inside(env: &TestEnv, options: &[&str], text: &str) -> Answer {
     env.run(&words)
 }
 
-/// The same program without one, not yet started.
+/// The same program without a sandbox, not yet started.
 pub fn outside(env: &TestEnv, text: &str) -> Command {
     let mut command = env.clean(Path::new("python3"));
     command.args(["-c", &program(text)]);
@@ -53,8 +53,8 @@ pub fn natively(env: &TestEnv, text: &str) -> Answer {
     Running::start(&mut outside(env, text)).answer()
 }
 
-/// A script on a host of its own: the first process, the processes, the network, the mounts and the shared memory
-/// are the test's, and so is whoever gets hit. `$RUN` and `$AVFS` are the commands, `$P` is the program.
+/// Runs a script on a separate host: init, the processes, the network, the mounts and the shared memory belong to the
+/// test, and so does any victim. `$RUN` and `$AVFS` are the commands, `$P` is the program.
 #[track_caller]
 pub fn own_host(env: &TestEnv, script: &str, text: &str) -> Answer {
     env.answer(&mut own_host_command(env, script, text))
@@ -67,7 +67,7 @@ pub fn own_host_command(env: &TestEnv, script: &str, text: &str) -> Command {
     command
 }
 
-/// What each thing that was tried came to.
+/// The outcome of each attempt.
 #[track_caller]
 pub fn outcomes(answer: &Answer) -> BTreeMap<String, String> {
     let text = answer.text();
@@ -78,14 +78,14 @@ pub fn outcomes(answer: &Answer) -> BTreeMap<String, String> {
     found
 }
 
-/// The names of what succeeded.
+/// The names of the attempts that succeeded.
 #[track_caller]
 pub fn gained(answer: &Answer) -> Vec<String> {
     let all = outcomes(answer).into_iter();
     all.filter(|(_, outcome)| outcome == GAINED).map(|(name, _)| name).collect()
 }
 
-/// Everything was tried to the end, and nothing of it succeeded.
+/// Fails unless every attempt was made and none succeeded.
 #[track_caller]
 pub fn assert_nothing_gained(answer: &Answer, names: &[&str]) {
     let found = outcomes(answer);
@@ -96,7 +96,7 @@ pub fn assert_nothing_gained(answer: &Answer, names: &[&str]) {
     assert_eq!(gained(answer), [""; 0], "{answer:?}");
 }
 
-/// Each of these succeeds where nothing confines: the control.
+/// The control: fails unless each of these attempts succeeded without confinement.
 #[track_caller]
 pub fn assert_all_gained(answer: &Answer, names: &[&str]) {
     let found = gained(answer);

@@ -1,5 +1,5 @@
-//! Tried: the old way out of a root: chroot into a directory with one outside of it open, then climb.
-//! Stopped by: chroot needs a capability; and the root was pivoted to, so that above it there is nothing.
+//! Tried: the classic chroot escape: chroot into a directory while a directory outside it is open, then go up.
+//! Stopped by: chroot needs a capability; and the root was entered with pivot_root, so nothing is above it.
 
 use crate::attempt::{inside, own_host};
 use crate::env::TestEnv;
@@ -15,13 +15,13 @@ def climb():
 tried('climb', climb)";
 
 #[test]
-fn a_root_in_the_root_is_no_way_out() {
+fn nested_chroot_does_not_escape() {
     let env = TestEnv::with_project();
-    // Control: in a root that is only a chroot, it works.
+    // Control: it works in a root that is only a chroot.
     let script = "mount -t tmpfs t /tmp; python3 -c \"$P\"";
     assert_eq!(own_host(&env, script, CLIMB).text(), "climb gained\n");
     assert_eq!(inside(&env, &[], CLIMB).text(), "climb EPERM\n");
-    // Climbing alone ends at the own root.
+    // Going up ends at the root of the sandbox.
     let above = "for _ in range(64): os.chdir('..')\nprint(os.path.samefile('.', '/'))";
     assert_eq!(inside(&env, &[], above).text(), "True\n");
 }

@@ -1,5 +1,5 @@
 //! Tried: `git clean -fdx` in the workspace, as tools and agents run it.
-//! Stopped by: a vault that is kept outside the workspace; and a run says what is in danger.
+//! Stopped by: a vault outside the workspace; otherwise a run reports the danger.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn notes(answer: &Answer) -> Vec<String> {
 }
 
 #[test]
-fn unapplied_work_survives_a_clean_workspace() {
+fn unapplied_work_survives_git_clean() {
     let env = TestEnv::new();
     git(&env, &["init", "-q"]);
     std::fs::write(env.at("config/avfs/avfs.toml"), "[vault]\nplace = 'data'\n").unwrap();
@@ -31,7 +31,7 @@ fn unapplied_work_survives_a_clean_workspace() {
     git(&env, &["clean", "-fdxq"]);
     let run = format!("run:{}", first.envelope()["run_id"].as_str().unwrap());
     assert_eq!(env.avfs(&["cat", &run, "file"]).expect(0).text(), "work\n");
-    // It is found from a directory below, and kept apart from the vault of another directory.
+    // It is found from a subdirectory, and is separate from the vaults of other directories.
     std::fs::create_dir(env.project().join("below")).unwrap();
     let mut below = env.clean(&crate::env::avfs());
     below.current_dir(env.project().join("below")).args(["cat", &run, "file"]);
@@ -41,8 +41,8 @@ fn unapplied_work_survives_a_clean_workspace() {
 }
 
 #[test]
-fn a_run_says_once_that_its_changes_could_be_cleaned_away() {
-    // Control: in the workspace the vault goes with everything else, and the first run says so.
+fn run_reports_once_that_git_clean_removes_its_changes() {
+    // Control: a vault in the workspace is removed with everything else, and the first run with changes reports that.
     let env = TestEnv::new();
     git(&env, &["init", "-q"]);
     env.run(&["--", "true"]).expect(0);

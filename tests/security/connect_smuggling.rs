@@ -1,6 +1,6 @@
-//! Tried: a second request in the first one's bytes, for a host that is not listed: by two lengths, by chunks that end
-//! early, by bare line feeds, by a Host that is another, behind a request that was allowed.
-//! Stopped by: one request a connection, read strictly and written anew; nothing after it is passed on.
+//! Tried: a second request inside the bytes of the first, for a host that is not listed: with two lengths, chunks that
+//! end early, bare line feeds, a different Host, or after an allowed request.
+//! Stopped by: one request per connection, parsed strictly and written again; nothing after it is forwarded.
 
 use crate::env::TestEnv;
 use crate::lab::in_lab;
@@ -28,10 +28,10 @@ const NAMES: &str = "public.test 93.184.216.34
 private.test 10.1.2.3";
 
 #[test]
-fn no_second_request_rides_along() {
+fn smuggled_request_is_not_forwarded() {
     let env = TestEnv::with_project();
     let script = |start: &str| format!("{start} python3 -c \"$P\"; :");
-    // Control: both servers are there, and this one passes everything on.
+    // Control: both servers exist, and a direct connection passes everything on.
     let direct = "s = socket.create_connection(('private.test', 80)); s.sendall(b'GET /smuggled HTTP/1.0\\r\\n\\r\\n'); said('direct', s.recv(4096))";
     let control = in_lab(&env, NAMES, &script("env"), direct);
     assert_eq!((control.hits("private"), control.answer.text().as_str()), (1, "direct private\n"));
@@ -39,7 +39,7 @@ fn no_second_request_rides_along() {
     assert_eq!(seen.answer.text().lines().count(), 13, "{:?}", seen.answer);
     assert_eq!(seen.hits("private"), 0, "{:?}", seen.answer);
     let heard = seen.hits.get("public").cloned().unwrap_or_default();
-    assert!(!heard.is_empty(), "nothing was let through: {:?}", seen.answer);
+    assert!(!heard.is_empty(), "nothing was allowed: {:?}", seen.answer);
     for line in heard {
         assert!(!line.contains("smuggled") && !line.contains("private.test"), "{line}");
     }

@@ -1,5 +1,5 @@
-//! Tried: outliving the time limit: many processes, each of which ignores every signal that can be ignored.
-//! Stopped by: after the grace everything inside is killed with the first process.
+//! Tried: outliving the timeout: many processes, each ignoring every signal that can be ignored.
+//! Stopped by: after the grace period everything inside is killed with init.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -19,7 +19,7 @@ for number in range(1, 32):
     except OSError: pass
 ";
 const PROCESSES: usize = 16;
-/// Becomes [`PROCESSES`] processes. Each leaves a file in the shared directory and never ends.
+/// Becomes [`PROCESSES`] processes. Each leaves a file in the shared directory and never exits.
 const MULTIPLY: &str = "
 for _ in range(4):
     if os.fork() == 0: os.setsid()
@@ -27,9 +27,9 @@ open(f'{sys.argv[1]}/{os.getpid()}', 'w').close()
 while True: signal.pause()";
 
 #[test]
-fn processes_that_ignore_signals_are_killed_after_the_grace() {
+fn processes_that_ignore_signals_are_killed_after_the_grace_period() {
     let env = TestEnv::with_project();
-    // Control: a process that ignores TERM still answers after it was sent one.
+    // Control: a process that ignores SIGTERM still answers after receiving it.
     let answering = format!("{DEAF}print('ready', flush=True); sys.stdin.read(); print('alive')");
     let mut control = env.clean(Path::new("python3"));
     control.args(["-c", &answering]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -48,7 +48,7 @@ fn processes_that_ignore_signals_are_killed_after_the_grace() {
     pauses.hold("timed-out");
     let mut running = Running::start(pauses.set(&mut command));
     pauses.wait("timed-out", &mut running.child);
-    // No signal is sent before every process ignores it.
+    // Do not send a signal before every process ignores it.
     wait_for("all processes", || std::fs::read_dir(shared.text()).unwrap().count() == PROCESSES);
     pauses.release("timed-out");
     let envelope = running.answer().expect(124).envelope();

@@ -1,5 +1,5 @@
-//! Tried: exhausting the stack, the paths or the memory of whoever walks the upper, by directories in directories.
-//! Stopped by: every walk goes by descriptors, without recursion and without a path; paths are bounded.
+//! Tried: exhausting the stack, the path length or the memory of a process that walks the upper, by nested directories.
+//! Stopped by: every walk uses descriptors, without recursion and without a path; paths are bounded.
 
 use serde_json::json;
 
@@ -16,8 +16,8 @@ open('bottom', 'w').close()"
 }
 
 #[test]
-fn directories_in_directories_are_captured() {
-    // Control: who goes by a path does not get to the bottom.
+fn deeply_nested_directories_are_captured() {
+    // Control: a walk by path does not reach the bottom.
     let elsewhere = TestEnv::with_project();
     let by_path = format!(
         "top = os.getcwd()\n{}\ntried('bottom', lambda: os.stat(top + ('/' + 'd' * 9) * 1000))",
@@ -32,12 +32,12 @@ fn directories_in_directories_are_captured() {
         };
         let bomb = run(depth, 9).expect(0).envelope();
         assert_eq!(bomb["result"]["change_counts"]["added"], json!(depth + 1), "{scratch}");
-        // Every directory is known by its path, so that those of long ones would add up to gigabytes.
+        // Every directory is known by its path, so the sum of long paths would be gigabytes.
         let bomb = run(300, 250).expect(0).envelope();
         assert_eq!(bomb["result"]["change_counts"]["added"], json!(130), "{scratch}");
         assert_eq!(bomb["result"]["left_out"].as_array().unwrap().len(), 1);
         env.assert_sound();
-        // The vault goes on.
+        // The vault still works.
         env.ok(&[], "true");
     }
 }

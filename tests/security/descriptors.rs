@@ -1,12 +1,12 @@
-//! Tried: using up descriptors, and raising the bound that the caller has set on them.
-//! Stopped by: bounds of the caller hold inside, and raising one needs a capability.
+//! Tried: using up descriptors, and raising the limit that the caller has set on them.
+//! Stopped by: the caller's limits apply inside, and raising one needs a capability.
 
 use std::path::Path;
 
 use crate::attempt::program;
 use crate::env::{Running, TestEnv, runner};
 
-/// Six hundred at most.
+/// At most six hundred.
 const OPEN: &str = "
 import resource
 def raised():
@@ -20,7 +20,7 @@ except OSError: pass
 print('held', 'gained' if len(held) == 600 else 'EMFILE')";
 
 #[test]
-fn descriptors_are_bounded() {
+fn number_of_descriptors_is_limited() {
     let env = TestEnv::with_project();
     let with = |bound: u32, start: &str| {
         let mut command = env.clean(Path::new("/bin/sh"));
@@ -28,7 +28,7 @@ fn descriptors_are_bounded() {
         command.env("RUN", runner()).env("P", program(OPEN));
         Running::start(&mut command).answer().expect(0).text()
     };
-    // Control: with a bound that is high enough it opens all it wants, inside too.
+    // Control: with a sufficient limit it opens all of them, inside too.
     assert!(with(1024, "env").contains("held gained\n"));
     assert!(with(1024, "\"$RUN\" -q").contains("held gained\n"));
     assert_eq!(with(256, "\"$RUN\" -q"), "raise EPERM\nheld EMFILE\n");

@@ -1,13 +1,12 @@
-//! Tried: using a device of the host: one that is there, one that is made, the kernel's log, the machine's memory;
-//! changing the mode of one.
-//! Stopped by: /dev holds a few harmless ones, mounted read-only; mknod needs a capability, and mounts are nodev.
+//! Tried: using host devices: an existing one, a new one, the kernel log, physical memory; changing the mode of one.
+//! Stopped by: /dev has only a few harmless devices, mounted read-only; mknod needs a capability, and mounts are nodev.
 
 use crate::attempt::{assert_nothing_gained, inside, natively};
 use crate::env::TestEnv;
 use crate::support;
 
 #[test]
-fn devices_are_the_few_harmless_ones() {
+fn only_harmless_devices_exist() {
     let env = TestEnv::with_project();
     let list = env.ok(&[], "ls /dev");
     let names: Vec<&str> = list.split_whitespace().collect();
@@ -20,7 +19,7 @@ fn devices_are_the_few_harmless_ones() {
     assert_eq!(env.shell(&[], "cat /etc/passwd > /dev/full").code, Some(1));
 }
 
-/// The same number as /dev/null, so that a control which succeeds has made nothing of worth.
+/// The device number of /dev/null, so that a successful control has made nothing dangerous.
 const MAKE: &str = "import stat
 at = sys.argv[1] if len(sys.argv) > 1 else '.'
 tried('make', lambda: os.mknod(at + '/device', 0o600 | stat.S_IFCHR, os.makedev(1, 3)))
@@ -30,25 +29,25 @@ tried('memory', lambda: os.close(os.open('/dev/mem', os.O_RDONLY)))
 tried('port', lambda: os.close(os.open('/dev/port', os.O_RDONLY)))";
 
 #[test]
-fn a_device_that_is_made_is_none() {
+fn device_nodes_do_not_work() {
     let env = TestEnv::with_project();
     for options in [&[][..], &["--backend", "copy"], &["--profile", "host"]] {
         assert_nothing_gained(&inside(&env, options, MAKE), &["make", "open", "log", "memory", "port"]);
     }
     if !support::is_root() {
-        return support::skip("a_device_that_is_made_is_none", "only root makes devices");
+        return support::skip("device_nodes_do_not_work", "only root makes devices");
     }
     let mut control = crate::attempt::outside(&env, MAKE);
     let control = crate::env::Running::start(control.arg(env.at(""))).answer();
     crate::attempt::assert_all_gained(&control, &["make", "open"]);
-    // One that the host has in the workspace is a device outside, and none inside.
+    // A device node in the workspace works outside, but not inside.
     let read = "tried('read', lambda: os.open('device', os.O_RDWR))";
     std::fs::rename(env.at("device"), env.project().join("device")).unwrap();
     assert_eq!(natively(&env, read).text(), "read gained\n");
     assert_nothing_gained(&inside(&env, &[], read), &["read"]);
 }
 
-/// To the mode they have: a control that succeeds has changed nothing.
+/// To the current mode: a successful control has changed nothing.
 const CHANGE_MODE: &str = "import stat
 for name in ('null', 'zero', 'full', 'random', 'urandom', 'tty'):
     path = '/dev/' + name
@@ -56,14 +55,14 @@ for name in ('null', 'zero', 'full', 'random', 'urandom', 'tty'):
 tried('stream', lambda: os.fchmod(0, stat.S_IMODE(os.fstat(0).st_mode)))";
 
 #[test]
-fn modes_of_devices_stay() {
+fn modes_of_devices_are_unchanged() {
     let names = ["null", "zero", "full", "random", "urandom", "tty", "stream"];
     let env = TestEnv::with_project();
     for options in [&[][..], &["--profile", "host"], &["--backend", "copy"]] {
         assert_nothing_gained(&inside(&env, options, CHANGE_MODE), &names);
     }
     if !support::is_root() {
-        return support::skip("modes_of_devices_stay", "only root owns devices");
+        return support::skip("modes_of_devices_are_unchanged", "only root owns devices");
     }
     crate::attempt::assert_all_gained(&natively(&env, CHANGE_MODE), &names);
 }

@@ -1,5 +1,5 @@
-//! Tried: leaving the root through a directory of the host that the caller left open.
-//! Stopped by: the descriptor is closed; a root that was pivoted away from has no other door.
+//! Tried: leaving the root through a host directory that the caller left open.
+//! Stopped by: the descriptor is closed; after pivot_root there is no other way out.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ tried('above', lambda: os.open('..', os.O_RDONLY, dir_fd=9))
 tried('enter', lambda: os.fchdir(9))";
 
 #[test]
-fn a_directory_that_was_left_open_leads_nowhere() {
+fn inherited_directory_descriptor_is_closed() {
     let env = TestEnv::with_project();
     std::fs::write(env.at("secret"), "host").unwrap();
     let with = |start: &str| {

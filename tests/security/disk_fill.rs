@@ -1,5 +1,5 @@
-//! Tried: filling the disk, in the workspace and in what is private, with many files, and one huge file.
-//! Stopped by: `--disk` and `--file-size`: the size of a file system in memory, or a supervisor that watches the upper.
+//! Tried: filling the disk, in the workspace and in private directories, with many files, and with one huge file.
+//! Stopped by: `--disk` and `--file-size`: the size of a tmpfs, or a supervisor that watches the upper.
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ fn run(env: &TestEnv, options: &[&str], command: &[&str]) -> (Value, bool) {
 }
 
 #[test]
-fn what_is_written_is_bounded() {
+fn written_bytes_are_limited() {
     let env = TestEnv::with_project();
     // On disk the supervisor stops the command some time after it has exceeded the limit.
     for (scratch, command) in [("memory", &[&*fill(".")][..]), ("disk", &[&fill("."), "wait"])] {
@@ -49,7 +49,7 @@ fn what_is_written_is_bounded() {
 }
 
 #[test]
-fn a_file_is_bounded() {
+fn file_size_is_limited() {
     let env = TestEnv::with_project();
     let grow = "import os\nwith open('big', 'wb') as big:\n    for n in range(16): big.write(bytes(1 << 20))\nprint('filled')";
     assert!(run(&env, &[], &[grow]).1, "the control failed");

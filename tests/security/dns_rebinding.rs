@@ -1,11 +1,11 @@
-//! Tried: a listed name that leads to a public address while it is judged and to a private one when it is dialled,
+//! Tried: a listed name that resolves to a public address when it is checked and to a private one when it is dialled,
 //! or to both at once.
-//! Stopped by: a name is looked up once for a connection, every address is judged, and only a judged one is dialled.
+//! Stopped by: a name is resolved once per connection, every address is checked, and only a checked one is dialled.
 
 use crate::env::TestEnv;
 use crate::lab::{PUBLIC, in_lab};
 
-/// A client that looks twice, as a careless proxy does.
+/// A client that resolves twice, as a careless proxy does.
 const CARELESS: &str = "
 checked = socket.getaddrinfo('rebind.test', 80, socket.AF_INET)[0][4][0]
 dialled = socket.create_connection(('rebind.test', 80))
@@ -16,7 +16,7 @@ const TURNS: &str = "for turn in range(8): said(f'turn {turn}', connect('rebind.
 for turn in range(8): said(f'fetch {turn}', fetch('http://rebind.test/'))";
 
 #[test]
-fn an_answer_that_changes_changes_nothing() {
+fn changing_dns_answers_do_not_reach_private_addresses() {
     let env = TestEnv::with_project();
     let turning = format!("rebind.test {PUBLIC} 169.254.169.254");
     let control = in_lab(&env, &turning, "python3 -c \"$P\"; :", CARELESS);
@@ -24,7 +24,7 @@ fn an_answer_that_changes_changes_nothing() {
     let run = "\"$RUN\" -q --net allow=rebind.test -- python3 -c \"$P\"; :";
     let answers = ["169.254.169.254", "127.0.0.1", "10.1.2.3", "::1", "::ffff:127.0.0.1"];
     for private in answers {
-        // By turns; both at once, in either order.
+        // Alternating; both at once, in either order.
         let by_turns = format!("rebind.test {}", format!("{PUBLIC} {private} ").repeat(20));
         let at_once = format!("rebind.test {PUBLIC}+{private} {private}+{PUBLIC}");
         for names in [by_turns, at_once] {

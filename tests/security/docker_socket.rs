@@ -1,4 +1,4 @@
-//! Tried: asking a daemon of the host, which runs what it is told as root, by its socket in /run.
+//! Tried: asking a host daemon that runs commands as root, through its socket in /run.
 //! Stopped by: /run is not in the view; with `--profile host` the filter refuses such sockets.
 
 use crate::attempt::own_host;
@@ -12,7 +12,7 @@ for path in ('/run/docker.sock', '/var/run/docker.sock'):
     tried(path, lambda: socket.socket(socket.AF_UNIX).connect(path))";
 
 #[test]
-fn the_sockets_of_daemons_are_not_there() {
+fn daemon_sockets_cannot_be_reached() {
     let env = TestEnv::with_project();
     let with = |start: &str| {
         own_host(&env, &format!("{SCRIPT} {start} -- python3 -c \"$P\" || :; kill $daemon"), ASK)
@@ -20,7 +20,7 @@ fn the_sockets_of_daemons_are_not_there() {
     crate::attempt::assert_all_gained(&with("env"), &["/run/docker.sock"]);
     let names = ["/run/docker.sock", "/var/run/docker.sock"];
     crate::attempt::assert_nothing_gained(&with("\"$RUN\" -q"), &names);
-    // Where everything is shown they are in sight; without a network of the host there is nothing to call them with.
+    // With `--profile host` the sockets are visible, but without the host's network the command cannot connect to them.
     let shown = with("\"$RUN\" -q --profile host");
     assert_eq!(crate::attempt::gained(&shown), [""; 0], "{shown:?}");
     crate::attempt::assert_all_gained(&with("\"$RUN\" -q --profile host --seccomp off"), &names[..1]);

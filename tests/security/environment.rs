@@ -1,5 +1,5 @@
-//! Tried: reading tokens from the caller's environment, the command's own and that of others.
-//! Stopped by: the environment is an allow-list; no process outside has a /proc inside.
+//! Tried: reading tokens from the caller's environment, through the command's own environment and that of others.
+//! Stopped by: the environment is an allow list; processes outside are not in the /proc inside.
 
 use crate::attempt::own_host_command;
 use crate::env::TestEnv;
@@ -17,9 +17,9 @@ def anyone():
 tried('anyone', anyone)";
 
 #[test]
-fn the_callers_variables_stay_outside() {
+fn variables_of_the_caller_are_not_inherited() {
     let env = TestEnv::with_project();
-    // On a host of the test's own, whose processes are all the test's: nobody else's variables are read.
+    // On a separate host, where all processes belong to the test: no other variables are read.
     let with = |start: &str| {
         let mut command = own_host_command(&env, &format!("{start} -- python3 -c \"$P\"; :"), LOOK);
         command.env("AWS_SECRET_ACCESS_KEY", "precious-token").env("LD_PRELOAD_TOKEN", "precious-token");

@@ -1,11 +1,11 @@
-//! Tried: processes without end.
-//! Stopped by: `--pids`, by a control group, the user's limit in the namespace or the namespace's own highest number.
+//! Tried: a fork bomb.
+//! Stopped by: `--pids`, by a cgroup, the user's process limit in the namespace, or the namespace's own pid_max.
 
 use serde_json::json;
 
 use crate::env::TestEnv;
 
-/// One hundred at most. All of them live until the first process ends.
+/// At most one hundred processes. All of them live until the first process ends.
 const FORK: &str = "
 import os, signal
 made = 0
@@ -17,7 +17,7 @@ for n in range(100):
 print(made)";
 
 #[test]
-fn processes_are_bounded() {
+fn number_of_processes_is_limited() {
     let env = TestEnv::with_project();
     let run = |options: &[&str]| {
         let mut words = vec!["--json"];

@@ -1,11 +1,11 @@
-//! Tried: a second name for the vault, or for a file of the host, in the workspace, to write to it there.
-//! Stopped by: the vault is hidden; everything else is on another mount, across which no link is made.
+//! Tried: a hard link to the vault, or to a host file, in the workspace, to write to it there.
+//! Stopped by: the vault is hidden; everything else is on another mount, and hard links cannot cross mounts.
 
 use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively};
 use crate::env::TestEnv;
 
 #[test]
-fn no_second_name_is_made_for_a_file_of_the_host() {
+fn host_files_cannot_be_hard_linked() {
     let env = TestEnv::with_project();
     let other = env.at("other");
     std::fs::write(&other, "precious").unwrap();
@@ -23,7 +23,7 @@ import shutil; shutil.rmtree('links')",
     for options in [&[][..], &["--backend", "copy"], &["--profile", "host"], &["--fork", "f"]] {
         assert_nothing_gained(&inside(&env, options, &link), &names);
     }
-    // The workspace's own files of the system are on another mount too.
+    // The system files that the workspace sees are on another mount too.
     let system = "tried('link', lambda: os.link('/etc/passwd', 'passwd'))";
     assert_nothing_gained(&inside(&env, &[], system), &["link"]);
     env.assert_sound();

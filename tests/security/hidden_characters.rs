@@ -1,6 +1,6 @@
-//! Tried: driving the terminal, turning text around or forging a line with names, contents, settings, lists, actors, bound
-//! paths and words of commands that avfs prints.
-//! Stopped by: whatever is printed goes through one writer of lines, which escapes control and invisible characters.
+//! Tried: controlling the terminal, reversing text or forging a line through names, contents, settings, lists, actors,
+//! bound paths and command words that avfs prints.
+//! Stopped by: all output goes through one line writer, which escapes control and invisible characters.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::env::{Answer, Running, TestEnv, avfs, runner};
 use crate::person::PERSON;
 use crate::support::{fork, reference};
 
-/// A name, and anything else: what clears the screen, turns text around, is not seen, and begins a line.
+/// A name, and any other text: it clears the screen, reverses text, has invisible characters, and starts a line.
 const HOSTILE: &str =
     "a\u{1b}[2J\u{9b}31m\u{202e}b\u{2066}\u{200b}\u{ad}\u{3164}\u{e0041}\u{feff}\u{2028}\r\u{7f}\nFORGED";
 
@@ -57,7 +57,7 @@ impl Place {
         self.started(&runner(), words)
     }
 
-    /// What a person sees of a command, on a terminal without colours.
+    /// The output of a command on a terminal without colours.
     fn seen(&self, words: &[&str]) -> String {
         let mut command = self.env.clean(Path::new("python3"));
         command.current_dir(&self.dir).args(["-c", PERSON, ""]).arg(avfs()).args(words);
@@ -84,7 +84,7 @@ fn assert_all_harmless(answer: &Answer) {
     assert_harmless(&answer.command, &answer.stderr);
 }
 
-/// Harmless, and told at all: a test of something that is not shown would pass for nothing.
+/// Harmless, and printed at all: a test of something that is not shown would prove nothing.
 #[track_caller]
 fn assert_escaped(answer: &Answer) {
     assert_all_harmless(answer);
@@ -93,7 +93,7 @@ fn assert_escaped(answer: &Answer) {
 }
 
 #[test]
-fn what_a_version_holds_is_escaped() {
+fn content_of_a_version_is_escaped() {
     let place = Place::new();
     std::fs::write(place.dir.join(HOSTILE), format!("after\n{HOSTILE}\n")).unwrap();
     for words in [
@@ -138,12 +138,12 @@ fn what_a_version_holds_is_escaped() {
     ] {
         assert_escaped(&place.avfs(words));
     }
-    // Control: where nobody looks, contents are what they are.
+    // Control: if stdout is not a terminal, contents are verbatim.
     let content = format!("after\n{HOSTILE}\n");
     assert_eq!(place.avfs(&["cat", "main", HOSTILE]).expect(0).text(), content);
     let patch = place.avfs(&["diff", "--patch", "main~2", "main"]).expect(0).text();
     assert!(patch.contains(&format!("+after\n+{}", HOSTILE.split('\n').next().unwrap())), "{patch:?}");
-    // And where somebody looks they are not.
+    // On a terminal they are escaped.
     for words in [&["cat", "main", HOSTILE][..], &["diff", "--patch", "main~2", "main"], &["log"]] {
         let seen = place.seen(words);
         assert!(seen.contains("\\u{202e}"), "{seen:?}");
@@ -153,13 +153,13 @@ fn what_a_version_holds_is_escaped() {
 }
 
 #[test]
-fn words_of_commands_and_what_they_change_are_escaped() {
+fn command_words_and_changed_paths_are_escaped() {
     let place = Place::new();
     let line =
         format!("printf '%s' \"$0\" > out; printf '%s' \"$0\" > \"x$0\"; printf '%s' \"$0\"; : '{HOSTILE}'");
     let words = ["--", "sh", "-c", &line, HOSTILE];
     let ran = place.run(&words);
-    // Control: what the command writes is its own.
+    // Control: the command's own output is unchanged.
     assert_eq!(ran.text(), HOSTILE);
     assert_harmless("the summary", &ran.stderr);
     assert!(ran.stderr.contains("\\u{202e}"), "{ran:?}");
@@ -206,7 +206,7 @@ fn words_of_commands_and_what_they_change_are_escaped() {
 }
 
 #[test]
-fn questions_to_people_are_escaped() {
+fn approval_questions_are_escaped() {
     let place = Place::new();
     place.env.policy("[[rule]]\nname = 'x'\naction = 'require_approval'\nreason = \"r\\u202E\"\n");
     let asked = place.run(&["--", "touch", HOSTILE]);
@@ -268,7 +268,7 @@ fn settings_of_a_directory_are_escaped() {
 }
 
 #[test]
-fn lists_and_reports_of_them_are_escaped() {
+fn lists_and_their_reports_are_escaped() {
     let place = Place::new();
     let item = |command: &str| {
         let command =

@@ -1,5 +1,5 @@
-//! Tried: reading the home of the caller: keys, tokens, histories.
-//! Stopped by: the home inside is an empty directory in memory.
+//! Tried: reading the home directory of the caller: keys, tokens, histories.
+//! Stopped by: the home directory inside is an empty tmpfs.
 
 use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively};
 use crate::env::TestEnv;
@@ -7,7 +7,7 @@ use crate::env::TestEnv;
 const NAMES: [&str; 4] = [".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", ".bash_history"];
 
 #[test]
-fn the_home_is_an_empty_one() {
+fn home_directory_is_empty() {
     let env = TestEnv::with_project();
     for name in NAMES {
         let path = env.at("home").join(name);

@@ -1,4 +1,4 @@
-//! Tried: changing modes, times, owners and attributes of the host's files, which an overlay lies over.
+//! Tried: changing modes, times, owners and attributes of host files that are the lower layer of an overlay.
 //! Stopped by: such a change copies the file up first; elsewhere the mounts are read-only.
 
 use crate::attempt::{assert_all_gained, natively};
@@ -15,14 +15,14 @@ tried('link', lambda: os.link('src/main.rs', 'src/second'))
 tried('exchange', lambda: os.rename('src/main.rs', 'src/data.bin'))";
 
 #[test]
-fn modes_and_times_of_the_host_stay() {
-    // Control: without a sandbox the directory is another afterwards.
+fn metadata_of_host_files_is_unchanged() {
+    // Control: without a sandbox the directory has changed afterwards.
     let victim = TestEnv::with_project();
     let before = snapshot::take_without(&victim.project(), &[".avfs"]);
     assert_all_gained(&natively(&victim, CHANGE), &["README.md mode", "src time", "open", "link"]);
     let after = snapshot::take_without(&victim.project(), &[".avfs"]);
     assert!(!snapshot::differences(&before, &after).is_empty());
-    // What the harness compares after every run is everything of it, with modes, times and attributes.
+    // After every run the harness compares the whole directory, including modes, times and attributes.
     let env = TestEnv::with_project();
     for options in
         [&["--scratch", "memory"][..], &["--scratch", "disk"], &["--backend", "copy"], &["--fork", "f"]]

@@ -1,10 +1,10 @@
-//! Tried: finding processes of the host, and sending them signals.
-//! Stopped by: a pid namespace, and a /proc of its own.
+//! Tried: finding host processes and sending them signals.
+//! Stopped by: a pid namespace with its own /proc.
 
 use crate::attempt::own_host;
 use crate::env::TestEnv;
 
-/// A process of the host, `$VICTIM`, is looked for by its name and by its number.
+/// Looks for a host process, the victim, by its name and by its pid.
 const SEEK: &str = "
 def find():
     for name in os.listdir('/proc'):
@@ -17,9 +17,9 @@ tried('find', find)
 tried('signal', lambda: os.kill(int(sys.argv[1]), 0))";
 
 #[test]
-fn processes_of_the_host_are_neither_seen_nor_hit() {
+fn host_processes_are_neither_visible_nor_signalled() {
     let env = TestEnv::with_project();
-    // Others first, so that the number is none that the sandbox has too.
+    // Start others first, so that the pid of the victim does not also exist in the sandbox.
     let script = |start: &str| {
         format!(
             "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do /bin/true; done; sleep 7777 & victim=$!; \

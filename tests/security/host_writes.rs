@@ -1,5 +1,5 @@
-//! Tried: writing to the system.
-//! Stopped by: everything of the host is mounted read-only; what can be written is private.
+//! Tried: writing to the host system.
+//! Stopped by: all host files are mounted read-only; writable directories are private.
 
 use crate::attempt::own_host_command;
 use crate::env::TestEnv;
@@ -9,9 +9,9 @@ const LINE: &str = "for at in $PLACES; do \
     touch ~/home-is-writable /tmp/x /var/tmp/x /dev/shm/x && echo private";
 
 #[test]
-fn nothing_of_the_host_can_be_written() {
+fn host_files_cannot_be_written() {
     let env = TestEnv::with_project();
-    // Control: the same line writes, to directories that the test has laid over the host's.
+    // Control: the same line writes, to directories that the test has mounted over those of the host.
     let own = "for at in /opt /tmp /var/tmp /dev/shm \"$HOME\"; do mkdir -p \"$at\"; mount -t tmpfs t \"$at\"; done; eval \"$LINE\"";
     let mut control = own_host_command(&env, own, "");
     let control = env.answer(control.env("LINE", LINE).env("PLACES", "/opt")).expect(0);

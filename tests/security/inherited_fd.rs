@@ -1,4 +1,4 @@
-//! Tried: reading a file of the host through a descriptor that the caller left open (9, as a shell gives it).
+//! Tried: reading a host file through a descriptor that the caller left open (9, as a shell opens it).
 //! Stopped by: init closes every descriptor above the three streams before the command runs.
 
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::env::{Running, TestEnv, runner};
 const READ: &str = "tried('read', lambda: os.pread(9, 1, 0))";
 
 #[test]
-fn a_descriptor_that_was_left_open_is_closed() {
+fn inherited_descriptor_is_closed() {
     let env = TestEnv::with_project();
     std::fs::write(env.at("secret"), "host").unwrap();
     let with = |start: &str| {
@@ -24,10 +24,10 @@ fn a_descriptor_that_was_left_open_is_closed() {
 }
 
 #[test]
-fn nothing_is_open_but_the_streams() {
+fn only_the_streams_are_open() {
     let env = TestEnv::with_project();
     let list = "print(sorted(int(fd) for fd in os.listdir('/proc/self/fd')))";
-    // The list itself takes one descriptor.
+    // Listing the directory takes one descriptor.
     for options in [&[][..], &["--scratch", "disk"], &["--backend", "copy"], &["--fork", "f"]] {
         assert_eq!(inside(&env, options, list).expect(0).text(), "[0, 1, 2, 3]\n");
     }

@@ -1,5 +1,5 @@
-//! Tried: using up the file system's inodes with empty files.
-//! Stopped by: `--files`: the inodes of a file system in memory, or a supervisor that watches the upper.
+//! Tried: exhausting the inodes of the file system with empty files.
+//! Stopped by: `--files`: the inode limit of a tmpfs, or a supervisor that watches the upper.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ if len(sys.argv) > 1: signal.pause()
 print('made all')";
 
 #[test]
-fn files_are_bounded() {
+fn number_of_files_is_limited() {
     let env = TestEnv::with_project();
     let run = |options: &[&str], command: &[&str]| -> (Value, bool) {
         let mut words = vec!["--json", "--discard"];

@@ -1,5 +1,5 @@
-//! Tried: learning what happens in files of the host by watching directories.
-//! Stopped by: what is not in the view cannot be named; a workspace is watched as the command sees it.
+//! Tried: observing activity in host files by watching directories.
+//! Stopped by: paths outside the view cannot be named; a watch on the workspace sees only the command's own view.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::attempt::program;
 use crate::env::{Running, TestEnv, runner};
 use crate::shared::Shared;
 
-/// Watches the workspace and a directory of the host; reports that it does, and what it saw until `go`. The kernel
-/// queues an event before the call that causes it returns.
+/// Watches the workspace and a host directory; reports when it is ready, and the events until `go`. The kernel queues
+/// an event before the call that causes it returns.
 const WATCH: &str = "
 import select, time
 shared, host = sys.argv[1:3]
@@ -25,7 +25,7 @@ except BlockingIOError: pass
 print('saw', 'something' if b'noise' in seen else 'nothing')";
 
 #[test]
-fn the_host_is_not_watched() {
+fn host_directories_cannot_be_watched() {
     let env = TestEnv::with_project();
     std::fs::create_dir(env.at("host")).unwrap();
     let watched = |start: &[&Path]| {

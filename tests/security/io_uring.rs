@@ -1,5 +1,5 @@
-//! Tried: system calls that no filter sees, through a ring shared with the kernel.
-//! Stopped by: the filter refuses the ring.
+//! Tried: system calls that bypass the filter, through a ring shared with the kernel.
+//! Stopped by: the filter refuses io_uring.
 
 use crate::attempt::{inside, natively};
 use crate::env::TestEnv;
@@ -8,10 +8,10 @@ use crate::support;
 const RING: &str = "tried('ring', lambda: os.close(call(425, 1, ctypes.create_string_buffer(120))))";
 
 #[test]
-fn no_ring_is_made() {
+fn io_uring_is_refused() {
     let env = TestEnv::with_project();
     if natively(&env, RING).text() != "ring gained\n" {
-        return support::skip("no_ring_is_made", "this kernel has no io_uring");
+        return support::skip("io_uring_is_refused", "this kernel has no io_uring");
     }
     assert_eq!(inside(&env, &["--seccomp", "off"], RING).text(), "ring gained\n");
     for options in [&[][..], &["--seccomp", "strict"], &["--allow-userns"], &["--profile", "host"]] {

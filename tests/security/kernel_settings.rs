@@ -1,13 +1,12 @@
-//! Tried: opening settings of the kernel for writing: sysctls, among them those that make the kernel start a
-//! program of the command's choice as root (core_pattern, modprobe, binfmt_misc), and the trigger of sysrq.
-//! Stopped by: for whom the kernel takes for root by the number these parts of /proc are mounted read-only; for
-//! others they are root's files.
+//! Tried: opening kernel settings for writing: sysctls, among them those that make the kernel start a program of the
+//! command's choice as root (core_pattern, modprobe, binfmt_misc), and the sysrq trigger.
+//! Stopped by: for a user with uid 0, these parts of /proc are mounted read-only; for others they are owned by root.
 
 use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively, own_host};
 use crate::env::TestEnv;
 use crate::support;
 
-/// Nothing is ever written: being let in is the proof.
+/// Nothing is ever written: a successful open is the proof.
 const OPEN: &str = "
 for path in ('sys/kernel/core_pattern', 'sys/kernel/modprobe', 'sys/kernel/hotplug', 'sys/vm/overcommit_memory',
              'sys/fs/binfmt_misc/register', 'sys/net/ipv4/ip_forward', 'sys/net/ipv4/ping_group_range',
@@ -31,18 +30,18 @@ const NAMES: [&str; 11] = [
 ];
 
 #[test]
-fn no_setting_of_the_kernel_is_opened_for_writing() {
+fn kernel_settings_cannot_be_opened_for_writing() {
     let env = TestEnv::with_project();
-    // Control: those of a network of its own.
+    // Control: the settings of a separate network namespace.
     assert_all_gained(&own_host(&env, "python3 -c \"$P\"", OPEN), &["sys/net/ipv4/ip_forward"]);
     for options in [&[][..], &["--profile", "host"], &["--net", "host"], &["--backend", "copy"]] {
         assert_nothing_gained(&inside(&env, options, OPEN), &NAMES);
     }
-    // The trigger of sysrq is not in every kernel: it has no control, and never gets one that is written to.
+    // The sysrq trigger is not in every kernel: it has no control, and is never written to.
     if !support::is_root() {
         return support::skip(
-            "no_setting_of_the_kernel_is_opened_for_writing",
-            "only root may set the kernel",
+            "kernel_settings_cannot_be_opened_for_writing",
+            "only root changes kernel settings",
         );
     }
     assert_all_gained(

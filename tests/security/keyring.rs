@@ -1,5 +1,5 @@
-//! Tried: reading a key that the caller's session holds.
-//! Stopped by: the command joins a session keyring of its own.
+//! Tried: reading a key from the caller's session keyring.
+//! Stopped by: the command joins a new session keyring.
 
 use crate::attempt::{outside, program};
 use crate::env::{Running, TestEnv, runner};
@@ -15,7 +15,7 @@ found = libc.syscall(control, 10, ctypes.c_int(-3), b'user', b'avfs-test-key', 0
 print('found' if found > 0 else 'nothing')";
 
 #[test]
-fn the_session_keyring_is_a_new_one() {
+fn session_keyring_is_new() {
     let env = TestEnv::with_project();
     let seek = program(SEEK);
     let with_key = |words: &[&str]| {
@@ -25,7 +25,7 @@ fn the_session_keyring_is_a_new_one() {
     };
     let control = Running::start(&mut with_key(&["python3", "-c", &seek])).answer();
     if control.code == Some(3) {
-        return support::skip("the_session_keyring_is_a_new_one", "this kernel has no keyrings");
+        return support::skip("session_keyring_is_new", "this kernel has no keyrings");
     }
     assert_eq!(control.text(), "found\n", "{control:?}");
     let run = runner();

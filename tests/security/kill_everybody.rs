@@ -1,5 +1,5 @@
-//! Tried: kill(-1), which hits everybody the caller may signal.
-//! Stopped by: a pid namespace; its first process takes no signal from inside.
+//! Tried: kill(-1), which signals every process the caller may signal.
+//! Stopped by: a pid namespace, whose init ignores signals from inside.
 
 use crate::attempt::{own_host, own_host_command};
 use crate::env::TestEnv;
@@ -7,10 +7,10 @@ use crate::env::TestEnv;
 const KILL: &str = "tried('kill', lambda: os.kill(-1, 9))";
 
 #[test]
-fn killing_everybody_reaches_nobody_outside() {
+fn kill_minus_one_does_not_reach_host_processes() {
     let env = TestEnv::with_project();
-    // On a host of the test's own: the control kills everything there but the shell, its first process. A process
-    // that was killed first does not end by TERM.
+    // On a separate host: the control kills everything there except the shell, which is init. A process that was
+    // already killed does not end with TERM.
     let script = |start: &str| {
         format!(
             "sleep 7777 & victim=$!; {start} -- python3 -c \"$P\"; kill -TERM $victim 2>/dev/null; \
@@ -22,9 +22,9 @@ fn killing_everybody_reaches_nobody_outside() {
 }
 
 #[test]
-fn the_first_process_takes_no_signal_from_inside() {
+fn init_ignores_signals_from_inside() {
     let env = TestEnv::with_project();
-    // Here too: should it get out it meets nobody but the test.
+    // On a separate host too: an escaped signal reaches only processes of the test.
     let run = |line: &str| {
         let mut command = own_host_command(&env, "\"$RUN\" -q --shell \"$LINE\"; exit $?", "");
         env.answer(command.env("LINE", line))

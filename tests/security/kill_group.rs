@@ -1,12 +1,12 @@
-//! Tried: kill(0), which hits the caller's process group, the shell that started the run included.
-//! Stopped by: the command has a session and a group of its own.
+//! Tried: kill(0), which signals the caller's process group, including the shell that started the run.
+//! Stopped by: the command has its own session and process group.
 
 use std::path::Path;
 
 use crate::env::{Running, TestEnv, runner};
 
 #[test]
-fn signals_to_the_own_group_stay_inside() {
+fn signals_to_the_process_group_stay_inside() {
     let env = TestEnv::with_project();
     let with = |start: &str| {
         let line = format!(

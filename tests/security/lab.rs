@@ -1,17 +1,17 @@
-//! A small internet of the test's own, for attempts on the allow-list: a public server, private ones, and a name server
-//! that says what an attempt needs.
+//! A small private internet for attempts on the allow list: a public server, private servers, and a name server that
+//! answers as an attempt requires.
 //!
-//! All of it is in network namespaces that the test makes: no packet leaves them, whatever an attempt gets through.
+//! All of it is in network namespaces that the test makes: no packet leaves them, however far an attempt gets.
 
 use std::collections::BTreeMap;
 
 use crate::attempt::own_host_command;
 use crate::env::{Answer, TestEnv};
 
-/// An address that is nobody's special one; it is the laboratory's, in a namespace beside the host.
+/// An ordinary public address; it belongs to the laboratory, in a namespace beside the host.
 pub const PUBLIC: &str = "93.184.216.34";
 
-/// Private ones are on the host itself, the public one is behind a pair of interfaces.
+/// The private addresses are on the host itself; the public one is behind a pair of interfaces.
 const SET_UP: &str = r#"set -e
 ip link set lo up
 ip addr add 169.254.169.254/32 dev lo
@@ -35,14 +35,14 @@ for name in public private names; do while [ ! -e "$LAB/ready-$name" ]; do sleep
 set +e
 "#;
 
-/// Every connection that was made is in the file of hits afterwards.
+/// Afterwards every connection that was made is in the file of hits.
 const TAKE_DOWN: &str = r#"
 for name in public private; do : > "$LAB/end-$name"; done
 wait $servers
 "#;
 
-/// One server on port 80 of each address. What it hears is a line of a file, written before it answers; what it hears
-/// after that is another line. A server ends with the connection that says so, which comes after all others.
+/// One server on port 80 of each address. It writes the data it receives as a line of a file before it answers; data
+/// after the answer is another line. A server ends with the connection that sends `END`, which comes after all others.
 const SERVERS: &str = r#"
 import os, socket, sys, threading
 lab, name, addresses = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -73,7 +73,7 @@ open(f'{lab}/end-{name}').read()
 for address in addresses: socket.create_connection((address, 80)).sendall(b'END')
 "#;
 
-/// Answers from a file of `NAME ANSWER ANSWER…`: each question gets the next answer, the last one for ever. An answer is
+/// Answers from a file of `NAME ANSWER ANSWER…`: each query gets the next answer; the last one repeats. An answer is
 /// addresses joined by `+`.
 const NAMES: &str = r#"
 import socket, struct, sys
@@ -95,7 +95,7 @@ while True:
     kind = struct.unpack('>H', query[at + 1:at + 3])[0]
     name = '.'.join(labels).lower()
     answers = table.get(name, [])
-    # The two kinds of a question are counted apart: a lookup asks for both.
+    # Queries for A and AAAA are counted separately: a lookup sends both.
     turn = asked[name, kind] = asked.get((name, kind), -1) + 1
     chosen = answers[min(turn, len(answers) - 1)].split('+') if answers else []
     records = b''
@@ -110,7 +110,7 @@ while True:
     server.sendto(query[:2] + struct.pack('>HHHHH', code, 1, count, 0, 0) + question + records, client)
 "#;
 
-/// Before the programs of attempts: talking to the proxy by hand.
+/// Prefix of the programs of attempts: talks to the proxy directly.
 pub const CLIENT: &str = r#"
 import socket
 def raw(data):
@@ -130,10 +130,10 @@ def said(name, answer):
     print(name, 'private' if answer.endswith(b'private') else 'public' if answer.endswith(b'public') else ''.join(status) or 'closed', flush=True)
 "#;
 
-/// What an attempt in the laboratory came to.
+/// The result of an attempt in the laboratory.
 pub struct Seen {
     pub answer: Answer,
-    /// Lines of the servers, by server.
+    /// Lines that the servers received, by server.
     pub hits: BTreeMap<String, Vec<String>>,
 }
 
@@ -143,7 +143,7 @@ impl Seen {
     }
 }
 
-/// Runs a script in the laboratory, where `names` is what the name server says. `$RUN`, `$P` as on any own host.
+/// Runs a script in the laboratory; `names` is the table of the name server. `$RUN` and `$P` as in `own_host`.
 #[track_caller]
 pub fn in_lab(env: &TestEnv, names: &str, script: &str, text: &str) -> Seen {
     let lab = tempfile::Builder::new().prefix("lab-").tempdir_in(env.at("")).unwrap().keep();

@@ -1,5 +1,5 @@
-//! Tried: going on after the command has ended: in the background, as a daemon, stopped, as a tree that forks on.
-//! Stopped by: everybody dies with the first process of the pid namespace, before the capture.
+//! Tried: continuing after the command has ended: in the background, as a daemon, stopped, as a forking tree.
+//! Stopped by: all processes die with init of the pid namespace, before the capture.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -8,10 +8,10 @@ use crate::env::{Running, TestEnv, wait_for};
 use crate::shared::{Shared, alive, marker};
 
 #[test]
-fn whoever_outlives_the_command_dies_with_it() {
+fn processes_do_not_outlive_the_command() {
     let env = TestEnv::with_project();
     let marker = marker(&env);
-    // Control: outside a daemon outlives the command, until its input ends. Its word is not the one below.
+    // Control: outside, a daemon outlives the command until its input ends. Its marker differs from the one below.
     let other = marker.replace("marker", "control");
     let daemon = format!("exec 3<&0; setsid sh -c 'read line; : {other}' <&3 >/dev/null 2>&1 & echo done");
     let mut control = env.clean(Path::new("sh"));
@@ -27,9 +27,9 @@ fn whoever_outlives_the_command_dies_with_it() {
         (format!("sh -c \"$STAY\" {word} &"), ""),
         // A daemon: another session, no open streams.
         (format!("setsid sh -c \"trap '' HUP TERM INT; $STAY\" {word} </dev/null >/dev/null 2>&1 &"), ""),
-        // Twice removed.
+        // A grandchild in another session.
         (format!("(setsid sh -c '(sh -c \"$STAY\" {word} &) & wait' &)"), ""),
-        // Stopped, so that it cannot even die by itself.
+        // Stopped, so that it cannot even exit on its own.
         (format!("sh -c \"$STAY\" {word} &"), "kill -STOP $!"),
     ] {
         let line = format!("{start}\nuntil rm $S/there; do sleep 0.01; done 2>/dev/null\n{then}\necho done");
@@ -40,11 +40,11 @@ fn whoever_outlives_the_command_dies_with_it() {
 }
 
 #[test]
-fn a_tree_of_processes_is_felled() {
+fn process_tree_is_killed() {
     let env = TestEnv::with_project();
     let marker = marker(&env);
-    // Bounded: two children each, eight deep. None of them ends by itself; the first one fails as soon as the sixteen
-    // in the fourth row exist.
+    // Bounded: two children each, eight levels deep. No process exits on its own; the first one fails as soon as the
+    // sixteen of the fourth level exist.
     let line = r#"
 import os, signal
 for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(signal_number, signal.SIG_IGN)

@@ -1,6 +1,6 @@
-//! Tried: talking to a server of the host by its socket or named pipe in the live workspace, which lies beneath the
+//! Tried: talking to a host server through its socket or FIFO in the live workspace, which is the lower layer of the
 //! run.
-//! Stopped by: an overlay does not pass them on: the names are there, and nobody listens.
+//! Stopped by: an overlay does not connect them to the host: the names exist, but nothing listens.
 
 use crate::attempt::{inside, natively};
 use crate::env::TestEnv;
@@ -10,9 +10,9 @@ const CONNECT: &str =
 const OPEN: &str = "tried('open', lambda: os.close(os.open('pipe', os.O_WRONLY | os.O_NONBLOCK)))";
 
 #[test]
-fn a_socket_in_the_workspace_is_deaf() {
+fn socket_in_the_workspace_cannot_be_reached() {
     let env = TestEnv::with_project();
-    // A short name: the project's path may be longer than an address of a socket.
+    // A short name: the path of the project may be too long for a socket address.
     let make = "import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('socket'); s.listen(); time.sleep(1000)";
     let mut server = crate::attempt::outside(&env, make).spawn().unwrap();
     crate::env::wait_for("the socket", || natively(&env, CONNECT).text() == "connect gained\n");
@@ -34,7 +34,7 @@ fn a_socket_in_the_workspace_is_deaf() {
 }
 
 #[test]
-fn a_named_pipe_in_the_workspace_has_no_reader() {
+fn fifo_in_the_workspace_has_no_reader() {
     let env = TestEnv::with_project();
     let pipe = env.project().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();

@@ -1,9 +1,9 @@
-//! What a hostile command tries, one file an attempt: what is tried, what stops it, and a control that shows that the
-//! attempt succeeds where nothing stops it.
+//! Attacks by hostile commands, one file per attempt: the attack, the mechanism that stops it, and a control that
+//! shows that the attempt succeeds without that mechanism.
 //!
 //! No attempt is aimed at the machine the suite runs on: see [`attempt`].
 
-#![expect(clippy::unwrap_used, reason = "a harness that cannot go on should fail its test at once")]
+#![expect(clippy::unwrap_used, reason = "a harness that cannot continue should fail its test at once")]
 
 #[allow(dead_code, clippy::allow_attributes, reason = "shared with the other end-to-end suite")]
 #[path = "../e2e/env.rs"]

@@ -1,6 +1,6 @@
-//! Tried: private IPv4 addresses in the clothes of IPv6: mapped, compatible, translated, 6to4; as an address, as the
-//! answer of DNS, and in the binary form of SOCKS.
-//! Stopped by: an address is judged by what is dialled in the end.
+//! Tried: private IPv4 addresses embedded in IPv6: mapped, compatible, translated, 6to4; as an address, as a DNS
+//! answer, and in the binary form of SOCKS.
+//! Stopped by: the check applies to the address that is finally dialled.
 
 use crate::env::TestEnv;
 use crate::lab::in_lab;
@@ -20,9 +20,9 @@ m3.test ::1
 m4.test ::";
 
 #[test]
-fn a_private_address_in_disguise_is_refused() {
+fn private_ipv4_address_embedded_in_ipv6_is_refused() {
     let env = TestEnv::with_project();
-    // Control: the kernel takes a mapped address for what it stands for.
+    // Control: the kernel connects a mapped address to its IPv4 address.
     let direct = "s = socket.create_connection(('::ffff:10.1.2.3', 80)); s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); said('direct', s.recv(4096))";
     let script = |start: &str| format!("{start} python3 -c \"$P\"; :");
     let control = in_lab(&env, NAMES, &script("env"), direct);
@@ -30,7 +30,7 @@ fn a_private_address_in_disguise_is_refused() {
     let seen = in_lab(&env, NAMES, &script("\"$RUN\" -q --net 'allow=*.test' --"), ASK);
     assert_eq!(seen.hits("private"), 0, "{:?}", seen.answer);
     assert_eq!(seen.answer.text().lines().count(), 19, "{:?}", seen.answer);
-    // Control of the way itself: listed, it is reached through the proxy.
+    // Control: if it is listed, the address can be reached through the proxy.
     let listed = in_lab(
         &env,
         NAMES,

@@ -1,5 +1,5 @@
-//! Tried: running a program that is in no file, so that nothing of the mounts' flags holds for it.
-//! Stopped by: it runs, and gains nothing: what was given up stays so over every exec.
+//! Tried: running a program that has no file, so that no mount flags apply to it.
+//! Stopped by: it runs, and gains nothing: dropped privileges stay dropped across every exec.
 
 use crate::attempt::{inside, own_host};
 use crate::env::TestEnv;
@@ -11,7 +11,7 @@ os.fchmod(fd, 0o6755)
 os.execve(fd, ['grep', '-E', '^(CapEff|NoNewPrivs)', '/proc/self/status'], os.environ)";
 
 #[test]
-fn a_program_without_a_file_is_confined_as_well() {
+fn program_in_a_memfd_is_confined() {
     let env = TestEnv::with_project();
     let control = own_host(&env, "python3 -c \"$P\"", RUN).expect(0).text();
     assert!(

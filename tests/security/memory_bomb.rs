@@ -1,11 +1,11 @@
-//! Tried: taking all memory, by one process and by many that are each within bounds.
-//! Stopped by: `--memory`, by a control group or a watching supervisor; the envelope says which, and that it did.
+//! Tried: using up all memory, with one process and with many that each stay within limits.
+//! Stopped by: `--memory`, by a cgroup or a watching supervisor; the envelope names both mechanism and limit.
 
 use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 
-/// Each takes 192 MiB and keeps it until the end.
+/// Each program takes 192 MiB and keeps it until the end.
 const ONE: &str = "
 kept = [bytearray(b'x') * (8 << 20) for n in range(24)]";
 const MANY: &str = "
@@ -18,9 +18,9 @@ for n in range(8):
         signal.pause()
     os.close(hold)
     pipes.append(held)
-# A child that was killed before it had its memory has closed its pipe without a byte.
+# A child killed before it had its memory has closed its pipe without writing a byte.
 if not all(os.read(held, 1) for held in pipes): sys.exit(1)
-# Where the kernel kills one process alone, it may be one that had written its byte.
+# If the kernel kills only one process, it may be one that has written its byte.
 if len(sys.argv) > 1:
     os.wait()
     sys.exit(1)";
@@ -28,7 +28,7 @@ const SHARED: &str = "
 with open('/dev/shm/bomb', 'wb') as bomb:
     for n in range(24): bomb.write(b'x' * (8 << 20))";
 
-/// Processes are counted in a `/proc` that the command need not see.
+/// Processes are counted in a `/proc` that the command does not need to see.
 const COVERED: [[&str; 2]; 2] = [["--tmpfs", "/proc"], ["--hide", "/proc"]];
 
 /// With an argument the command then waits to be stopped.
@@ -48,7 +48,7 @@ print('took it all')"
 }
 
 #[test]
-fn memory_is_bounded() {
+fn memory_use_is_limited() {
     let env = TestEnv::with_project();
     for program in [ONE, MANY, SHARED] {
         assert!(run(&env, &[], program, &[]).1, "the control failed");
@@ -63,7 +63,7 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn memory_is_bounded_where_the_view_covers_proc() {
+fn memory_use_is_limited_if_the_view_covers_proc() {
     let env = TestEnv::with_project();
     for covered in COVERED {
         let seen = env.run(&[&covered[..], &["--", "ls", "/proc/self"]].concat());

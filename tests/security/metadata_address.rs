@@ -1,5 +1,5 @@
-//! Tried: the address at which clouds hand out credentials, by its number in every notation and by names that lead to it.
-//! Stopped by: an address needs a rule of its own; link-local ones are refused wherever a name leads to them.
+//! Tried: the address at which clouds serve credentials, as a number in every notation and by names that resolve to it.
+//! Stopped by: an address needs its own rule; link-local addresses are refused for every name that resolves to them.
 
 use crate::env::TestEnv;
 use crate::lab::{PUBLIC, in_lab};
@@ -16,7 +16,7 @@ translated.test 64:ff9b::a9fe:a9fe
 public.test 93.184.216.34";
 
 #[test]
-fn the_metadata_address_is_refused_in_every_disguise() {
+fn metadata_address_is_refused_in_every_notation() {
     let env = TestEnv::with_project();
     let control = "fetched = socket.create_connection(('meta.test', 80)); fetched.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); said('direct', fetched.recv(4096))";
     let script = |start: &str| format!("{start} python3 -c \"$P\"; :");
@@ -27,7 +27,7 @@ fn the_metadata_address_is_refused_in_every_disguise() {
     let text = seen.answer.text();
     assert!(text.ends_with("listed public\n"), "{PUBLIC} was not reached: {:?}", seen.answer);
     assert_eq!(text.lines().count(), 25, "{text}");
-    // Where the list has the address itself, somebody has decided it.
+    // If the list has the address itself, the user has allowed it explicitly.
     let listed = in_lab(
         &env,
         NAMES,

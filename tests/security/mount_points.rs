@@ -1,18 +1,18 @@
-//! Tried: leading the directories that are made for mounts to the host: through a link of the workspace, by `..`.
-//! Stopped by: while the root is made its paths are resolved in it, not in the host's (openat2).
+//! Tried: making avfs create mount points on the host: through a symlink in the workspace, and with `..`.
+//! Stopped by: while the root is built, its paths are resolved inside it, not on the host (openat2).
 
 use std::path::Path;
 
 use crate::env::{Running, TestEnv};
 
 #[test]
-fn mount_points_through_a_link_are_not_made_on_the_host() {
+fn mount_points_through_a_symlink_are_not_created_on_the_host() {
     let env = TestEnv::with_project();
     let victim = env.at("victim");
     std::fs::create_dir(&victim).unwrap();
     std::os::unix::fs::symlink(&victim, env.project().join("out")).unwrap();
     let made = || victim.join("made").exists();
-    // Control: by its name the link leads there.
+    // Control: by its name the symlink leads there.
     let mut mkdir = env.clean(Path::new("mkdir"));
     Running::start(mkdir.arg("out/made")).answer().expect(0);
     assert!(made());
@@ -29,7 +29,7 @@ fn mount_points_through_a_link_are_not_made_on_the_host() {
 }
 
 #[test]
-fn parents_of_the_root_are_the_root() {
+fn mount_points_above_the_root_are_refused() {
     let env = TestEnv::with_project();
     let entries = || {
         let names = std::fs::read_dir(env.at("cache/avfs")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -37,7 +37,7 @@ fn parents_of_the_root_are_the_root() {
     };
     env.ok(&[], "true");
     let before = entries();
-    // Control: beneath the directory that the root is mounted on, `..` is the cache.
+    // Control: below the directory that the root is mounted on, `..` is the cache.
     let mut mkdir = env.clean(Path::new("mkdir"));
     Running::start(mkdir.arg("../made").current_dir(env.at("cache/avfs/mnt"))).answer().expect(0);
     assert_ne!(entries(), before);

@@ -1,4 +1,4 @@
-//! Tried: mounting over what is there, making the system writable, unmounting what hides.
+//! Tried: mounting over existing directories, making the system writable, removing mounts that hide files.
 //! Stopped by: the command has no capabilities.
 
 use crate::attempt::own_host;
@@ -14,10 +14,10 @@ const LINES: [&str; 6] = [
 ];
 
 #[test]
-fn nothing_is_mounted_or_unmounted() {
+fn mounts_cannot_be_changed() {
     let env = TestEnv::with_project();
     for line in LINES {
-        // Control: root of a host of its own may.
+        // Control: root of a separate host may.
         own_host(&env, &format!("set -e; mount --rbind /usr /usr; {line}"), "").expect(0);
         let answer = env.shell(&[], line);
         assert!(answer.code.is_some_and(|code| code != 0), "{line}: {answer:?}");

@@ -1,6 +1,6 @@
-//! Tried: a user namespace of its own, in which the command has every capability, to undo what hides.
-//! Stopped by: the filter and a bound of none on namespaces. Where it was asked for, what was mounted outside of it
-//! is locked: neither unmounted nor made writable.
+//! Tried: a nested user namespace, in which the command has every capability, to remove mounts that hide files.
+//! Stopped by: the filter, and a limit of zero namespaces. If nesting was requested, the mounts made outside it are
+//! locked: they can neither be unmounted nor made writable.
 
 use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively, own_host};
 use crate::env::TestEnv;
@@ -8,9 +8,9 @@ use crate::env::TestEnv;
 const LINE: &str = "mount -o remount,rw,bind $AT && touch $AT/x && echo gained; umount -l $AT 2>/dev/null && echo gained; echo end";
 
 #[test]
-fn a_namespace_in_the_namespace_undoes_nothing() {
+fn nested_user_namespace_cannot_undo_mounts() {
     let env = TestEnv::with_project();
-    // Control: whoever has made a mount read-only may make it writable, and take it away.
+    // Control: the namespace that made a mount read-only may make it writable, and unmount it.
     let script = format!(
         "mkdir -p /tmp; mount -t tmpfs t /tmp; mount -o remount,ro,bind /tmp; AT=/tmp; {{ {LINE}; }} 2>/dev/null"
     );
@@ -20,7 +20,7 @@ fn a_namespace_in_the_namespace_undoes_nothing() {
     );
     for options in [&[][..], &["--allow-userns"], &["--allow-userns", "--profile", "host"]] {
         let text = env.shell(options, &line).text();
-        // The attempt is one only if the namespace is made, as root too.
+        // The attempt counts only if the namespace is made, also as root.
         assert_eq!(text.contains("end"), options.contains(&"--allow-userns"), "{options:?}: {text}");
         assert!(text.ends_with("over\n") && !text.contains("gained") && !text.contains("vault"), "{text}");
     }
@@ -47,23 +47,23 @@ tried('clone', lambda: cloned(0x10000000))";
 const NAMES: [&str; 3] = ["unshare", "unshare all", "clone"];
 
 #[test]
-fn no_namespace_is_made_unless_it_was_asked_for() {
+fn user_namespaces_are_refused_unless_requested() {
     let env = TestEnv::with_project();
     assert_all_gained(&natively(&env, MAKE), &NAMES);
     assert_all_gained(&inside(&env, &["--allow-userns"], MAKE), &NAMES);
-    // By the filter, and where there is none by the kernel's own bound.
+    // By the filter, and without the filter by the kernel's own limit.
     for options in [&[][..], &["--seccomp", "strict"], &["--seccomp", "off"]] {
         assert_nothing_gained(&inside(&env, options, MAKE), &NAMES);
     }
 }
 
 #[test]
-fn root_of_a_nested_namespace_does_not_lift_its_limits() {
+fn root_in_a_nested_namespace_cannot_lift_limits() {
     let env = TestEnv::with_project();
     let line = "unshare -Urm sh -c 'echo made; mount -t tmpfs t /tmp && echo mounted'; \
                 unshare -UrmC sh -c 'mount -t cgroup2 c /tmp && ls /tmp/cgroup.procs && echo lifted' 2>/dev/null; echo over";
     let text = env.shell(&["--allow-userns"], line).text();
     assert!(text.starts_with("made\nmounted\n") && text.ends_with("over\n"), "{text}");
-    // Its own control groups are root's files; anybody else finds none that are theirs.
+    // The cgroup files belong to root; other users find only cgroups that they do not own.
     assert!(!text.contains("lifted") || !crate::support::is_root(), "{text}");
 }

@@ -1,5 +1,5 @@
-//! Tried: reading what avfs keeps for itself: the vault, the cache, the scratch with upper and work.
-//! Stopped by: none of it is in the view; where everything is shown it is hidden.
+//! Tried: reading the state of avfs itself: the vault, the cache, the scratch with upper and work.
+//! Stopped by: they are not in the view; if the whole host is shown, they are hidden.
 
 use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively, own_host, program};
 use crate::env::TestEnv;
@@ -21,10 +21,10 @@ tried('scratches', lambda: listed('{1}/run'))",
 const NAMES: [&str; 4] = ["vault", "beside", "cache", "scratches"];
 
 #[test]
-fn the_vault_and_the_cache_are_not_seen() {
+fn vault_and_cache_are_not_visible() {
     let env = TestEnv::with_project();
     env.ok(&["--fork", "f"], "echo x > x");
-    // Control: while a run lives its scratch is there for everybody outside.
+    // Control: while a run lives, its scratch is visible to processes outside.
     let shared = Shared::new(&env);
     let running = shared.start(&env, &[], ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.01; done");
     let running = shared.wait_for_word(running, "ready");
@@ -47,7 +47,7 @@ fn the_vault_and_the_cache_are_not_seen() {
 #[test]
 fn upper_and_work_have_no_path_inside() {
     let env = TestEnv::with_project();
-    // The mount table names layers by what they were opened as, which means nothing inside.
+    // The mount table names layers by the paths they were opened with, which mean nothing inside.
     let follow = program(
         "import re
 options = [line for line in open('/proc/self/mountinfo') if ' - overlay ' in line]
@@ -61,15 +61,15 @@ print('end end')",
         words.extend(["--", "python3", "-c", &follow]);
         let answer = env.run(&words).expect(0);
         let seen: Vec<String> = crate::attempt::gained(&answer);
-        // A live base is the workspace's own directory: what is listed there is the fork.
+        // A live base is the directory of the workspace itself: listing it shows the fork.
         let own = env.project().display().to_string();
         assert!(seen.iter().all(|path| *path == own), "{options:?}: {answer:?}");
     }
 }
 
-/// What the host has mounted at another place too is not what its name says.
+/// The host may have mounted the same directory at another path too.
 #[test]
-fn mounts_of_the_cache_elsewhere_are_hidden() {
+fn mounts_of_the_cache_and_the_vault_elsewhere_are_hidden() {
     let env = TestEnv::with_project();
     env.ok(&["--fork", "f"], "echo x > x");
     let (around, project) = (env.at("around"), env.project());

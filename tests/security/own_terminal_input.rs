@@ -1,12 +1,12 @@
-//! Tried: typing into the command's own terminal, for whoever reads it next, by TIOCSTI; also with bits set above
-//! the number, which a filter that compares all 64 of them takes for another call.
-//! Stopped by: the filter compares the half that the kernel looks at.
+//! Tried: typing into the command's own terminal, for the next process that reads it, with TIOCSTI; also with bits set
+//! above the number, so that a filter that compares all 64 bits does not recognize the call.
+//! Stopped by: the filter compares only the 32 bits that the kernel uses.
 
 use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively};
 use crate::env::TestEnv;
 use crate::support;
 
-/// In a session of its own, with a terminal that it has made.
+/// In its own session, with a terminal that it made.
 const TYPE: &str = "import pty
 at = '/tmp/avfs-typed-' + str(os.getpid())
 pid, terminal = pty.fork()
@@ -26,14 +26,11 @@ os.unlink(at)";
 const NAMES: [&str; 3] = ["plain", "high bit", "all high bits"];
 
 #[test]
-fn nothing_is_typed_by_a_number_in_disguise() {
+fn tiocsti_with_high_bits_is_refused() {
     let env = TestEnv::with_project();
     let control = natively(&env, TYPE);
     if !control.text().contains("plain gained") {
-        return support::skip(
-            "nothing_is_typed_by_a_number_in_disguise",
-            "this kernel lets nobody type for others",
-        );
+        return support::skip("tiocsti_with_high_bits_is_refused", "TIOCSTI is disabled in this kernel");
     }
     assert_all_gained(&control, &NAMES);
     assert_all_gained(&inside(&env, &["--seccomp", "off"], TYPE), &NAMES);

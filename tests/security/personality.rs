@@ -1,5 +1,5 @@
-//! Tried: memory that is executable because it is readable, and no randomised addresses, for an easier exploit.
-//! Stopped by: the filter lets only the usual values of personality through.
+//! Tried: making readable memory executable, and mapping page zero, for an easier exploit.
+//! Stopped by: the filter allows only the usual values of personality(2).
 
 use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively};
 use crate::env::TestEnv;
@@ -12,7 +12,7 @@ tried('page zero', lambda: call(number, 0x0100000))";
 const NAMES: [&str; 2] = ["executable", "page zero"];
 
 #[test]
-fn the_personality_stays() {
+fn unusual_personalities_are_refused() {
     let env = TestEnv::with_project();
     assert_all_gained(&natively(&env, CHANGE), &NAMES);
     assert_all_gained(&inside(&env, &["--seccomp", "off"], CHANGE), &NAMES);

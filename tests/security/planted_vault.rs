@@ -1,5 +1,5 @@
-//! Tried: putting a vault where somebody else's commands find it: above their directory, or in a repository.
-//! Stopped by: a vault that is found is used only if its user made it or trusts it.
+//! Tried: placing a vault where another user's commands find it: above their directory, or in a repository.
+//! Stopped by: a vault that is found is used only if its user created it or trusts it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::env::{Running, TestEnv, avfs, runner};
 use crate::support::sql;
 
-/// A vault of somebody else, who has another list of trusted vaults.
+/// Creates a vault as another user, who has another list of trusted vaults.
 fn plant(env: &TestEnv, words: &[&str]) {
     let mut attacker = env.clean(&avfs());
     attacker.env("XDG_DATA_HOME", env.at("attacker")).current_dir(env.at("")).args(words);
@@ -22,7 +22,7 @@ fn in_dir(env: &TestEnv, program: &Path, dir: &Path, words: &[&str]) -> crate::e
 }
 
 #[test]
-fn a_vault_above_the_directory_is_not_used() {
+fn untrusted_vault_above_the_directory_is_not_used() {
     let env = TestEnv::new();
     let private = env.at("shared/private");
     std::fs::create_dir_all(&private).unwrap();
@@ -35,7 +35,7 @@ fn a_vault_above_the_directory_is_not_used() {
     }
     let refused = in_dir(&env, &avfs(), &private, &["--json", "import"]).expect(1).envelope();
     assert_eq!(refused["error"]["code"], json!("vault.untrusted"), "{refused}");
-    // Control: where it is trusted, the private file gets into the vault of the other.
+    // Control: if it is trusted, the private file gets into the other user's vault.
     in_dir(&env, &avfs(), &private, &["vault", "trust", ".."]).expect(0);
     let run = in_dir(&env, &runner(), &private, &["--", "true"]).expect(0);
     assert!(run.stderr.contains("using the vault "), "{run:?}");
@@ -50,7 +50,7 @@ fn a_vault_above_the_directory_is_not_used() {
 }
 
 #[test]
-fn a_vault_in_a_repository_does_not_choose_what_is_seen() {
+fn vault_in_a_repository_does_not_determine_the_view() {
     let env = TestEnv::new();
     let clone = env.at("clone");
     std::fs::create_dir(&clone).unwrap();
@@ -59,13 +59,13 @@ fn a_vault_in_a_repository_does_not_choose_what_is_seen() {
     plant(&env, &["init", "--vault", vault.to_str().unwrap(), env.at("home").to_str().unwrap()]);
     let words = ["--", "cat", "key"];
     in_dir(&env, &runner(), &clone, &words).expect(125);
-    // Control: a vault that is named shows what it is for.
+    // Control: a vault that is named explicitly shows its directory.
     let named = ["--vault", vault.to_str().unwrap(), "--", "cat", "key"];
     assert_eq!(in_dir(&env, &runner(), &clone, &named).expect(0).text(), "secret");
 }
 
 #[test]
-fn a_vault_is_not_used_through_a_link_nor_where_everybody_writes() {
+fn vault_behind_a_symlink_or_in_a_world_writable_directory_is_refused() {
     let env = TestEnv::with_project();
     let home = env.project().join(".avfs");
     std::fs::rename(&home, env.at("real")).unwrap();
@@ -77,7 +77,7 @@ fn a_vault_is_not_used_through_a_link_nor_where_everybody_writes() {
         let refused = env.avfs(words).expect(1).envelope();
         assert_eq!(refused["error"]["code"], json!("vault.unsafe"), "{words:?}: {refused}");
     }
-    // One that leads nowhere, or to a directory without a vault, is refused too: nothing is made behind it.
+    // A symlink that leads nowhere, or to a directory without a vault, is refused too: nothing is created behind it.
     for target in ["nowhere", "src"] {
         std::fs::remove_file(&home).unwrap();
         std::os::unix::fs::symlink(target, &home).unwrap();
@@ -96,13 +96,13 @@ fn a_vault_is_not_used_through_a_link_nor_where_everybody_writes() {
     mode(0o777);
     let refused = env.avfs(&["--json", "log"]).expect(1).envelope();
     assert_eq!(refused["error"]["code"], json!("vault.unsafe"), "{refused}");
-    // Control: the same vault where nobody else writes.
+    // Control: the same vault in a directory that no other user can write.
     mode(0o755);
     env.avfs(&["log"]).expect(0);
 }
 
 #[test]
-fn no_vault_is_made_in_the_home_by_accident() {
+fn run_does_not_create_a_vault_around_the_home() {
     let env = TestEnv::new();
     for dir in [env.at("home"), env.at("")] {
         let refused = in_dir(&env, &runner(), &dir, &["--json", "--", "true"]).expect(125).envelope();
@@ -115,7 +115,7 @@ fn no_vault_is_made_in_the_home_by_accident() {
 }
 
 #[test]
-fn nothing_that_a_vault_brings_along_is_run() {
+fn vault_with_foreign_tables_triggers_or_views_is_refused() {
     let trigger =
         "CREATE TRIGGER t AFTER INSERT ON approval BEGIN UPDATE approval SET state = 'approved'; END";
     let view = "ALTER TABLE checkpoint RENAME TO hidden; CREATE VIEW checkpoint AS SELECT * FROM hidden";
@@ -124,7 +124,7 @@ fn nothing_that_a_vault_brings_along_is_run() {
         let vault = sql(&env.vault_file());
         vault.execute_batch(statement).unwrap();
         if name == "t" {
-            // Control: to any other program the trigger is one.
+            // Control: in any other program the trigger fires.
             vault
                 .execute_batch(
                     "INSERT INTO approval (id, request_digest, state, asked_by, reason, request, decision, created_at, \

@@ -1,13 +1,13 @@
-//! Tried: a way out once the proxy is gone: it is drowned in connections, or the supervisor that runs it is killed.
-//! Stopped by: the proxy is the only way; with the supervisor everything inside dies.
+//! Tried: a way out without the proxy: it is overloaded with connections, or the supervisor that runs it is killed.
+//! Stopped by: the proxy is the only way out; when the supervisor dies, everything inside dies.
 
 use crate::env::TestEnv;
 use crate::lab::in_lab;
 
 const NAMES: &str = "public.test 93.184.216.34";
 
-/// More than the proxy follows at once, held open in the middle of a request; then ways beside the proxy, and a request
-/// that is right.
+/// More connections than the proxy serves at once, held open in the middle of a request; then direct connections, and
+/// a valid request.
 const DROWN: &str = "
 held = []
 proxy = os.environ['HTTP_PROXY'].split('//')[1].rstrip('/').rsplit(':', 1)
@@ -20,7 +20,7 @@ for s in held: s.close()
 said('afterwards', connect('public.test:80'))";
 
 #[test]
-fn a_proxy_that_is_drowned_opens_nothing() {
+fn overloaded_proxy_opens_no_other_way_out() {
     let env = TestEnv::with_project();
     let script = |start: &str| format!("{start} python3 -c \"$P\"; :");
     let direct = "tried('beside', lambda: socket.create_connection(('93.184.216.34', 80)))";
@@ -33,7 +33,7 @@ fn a_proxy_that_is_drowned_opens_nothing() {
     assert!(text.ends_with("afterwards public\n"), "{:?}", seen.answer);
 }
 
-/// Writes what it reaches to a file outside, again and again. As long as it lives it has a pipe open.
+/// Repeatedly appends to a file outside whether it reached the server. Holds a pipe open as long as it lives.
 const GO_ON: &str = "
 pipe = open(sys.argv[1] + '/pipe', 'w')
 while True:
@@ -42,15 +42,15 @@ while True:
     with open(sys.argv[1] + '/log', 'a') as log: log.write('reached\\n' if answer.endswith(b'public') else 'not\\n')";
 
 #[test]
-fn without_its_supervisor_nothing_goes_on() {
+fn command_dies_with_its_supervisor() {
     let env = TestEnv::with_project();
-    // The pipe is read to its end, which comes when nobody inside is left.
+    // The pipe reaches its end when no process inside is left.
     let script = "mkdir $LAB/s; mkfifo $LAB/s/pipe; cat $LAB/s/pipe & reader=$!
         \"$RUN\" -q --rw $LAB/s --net allow=public.test -- python3 -c \"$P\" $LAB/s & run=$!
         until grep -q reached $LAB/s/log 2>/dev/null; do sleep 0.05; done
         kill -9 $run; wait $run 2>/dev/null; wait $reader && echo ended; :";
     let seen = in_lab(&env, NAMES, script, GO_ON);
-    // Control: until then it reached the server.
+    // Control: before the kill it reached the server.
     assert!(seen.hits("public") > 0);
     assert_eq!(seen.answer.text(), "ended\n", "{:?}", seen.answer);
 }

@@ -1,12 +1,12 @@
-//! Tried: parts of the kernel that ordinary programs do not need and attacks are built on: bpf, userfaultfd,
-//! perf events, file handles, comparing and reading other processes, keys.
-//! Stopped by: the filter of system calls.
+//! Tried: parts of the kernel that ordinary programs do not need and exploits use: bpf, userfaultfd, perf events, file
+//! handles, comparing and reading other processes, keys.
+//! Stopped by: the seccomp filter.
 
 use crate::attempt::{GAINED, assert_nothing_gained, gained, inside, natively, outcomes};
 use crate::env::TestEnv;
 use crate::support;
 
-/// Each with arguments that do nothing where it is let through.
+/// Each with arguments that do nothing if the call is allowed.
 const CALLS: &str = "
 # Before the fork, so that it is at the same address in both.
 buffer = ctypes.create_string_buffer(256)
@@ -44,16 +44,16 @@ const NAMES: [&str; 10] = [
 ];
 
 #[test]
-fn calls_that_attacks_are_built_on_are_refused() {
+fn system_calls_used_by_exploits_are_refused() {
     let env = TestEnv::with_project();
-    // Control: the kernel takes each of them, or looks at its arguments and finds them wrong.
+    // Control: the kernel accepts each call, or rejects its arguments.
     let control = outcomes(&natively(&env, CALLS));
     let lacking = |name: &&str| matches!(control[*name].as_str(), "EPERM" | "ENOSYS");
     let lacking: Vec<&str> = NAMES.into_iter().filter(lacking).collect();
     if !lacking.is_empty() {
         support::skip(
-            "calls_that_attacks_are_built_on_are_refused",
-            &format!("this kernel lets nobody use {}", lacking.join(", ")),
+            "system_calls_used_by_exploits_are_refused",
+            &format!("this kernel does not allow {}", lacking.join(", ")),
         );
     }
     for name in ["read memory", "write memory", "trace"] {

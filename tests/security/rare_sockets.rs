@@ -1,5 +1,5 @@
-//! Tried: sockets of families that few programs use and many bugs were found in: packets, the kernel's ciphers, CAN.
-//! Stopped by: the filter of system calls lets only the usual families through.
+//! Tried: socket families that few programs use and in which many bugs were found: packet sockets, kernel crypto, CAN.
+//! Stopped by: the seccomp filter allows only the usual families.
 
 use crate::attempt::{inside, outcomes};
 use crate::env::TestEnv;
@@ -14,16 +14,16 @@ socket.socketpair()";
 const FAMILIES: usize = 7;
 
 #[test]
-fn rare_families_are_refused() {
+fn rare_socket_families_are_refused() {
     let env = TestEnv::with_project();
     for options in [&[][..], &["--seccomp", "strict"], &["--net", "host"]] {
         let confined = outcomes(&inside(&env, options, MAKE).expect(0));
         assert_eq!(confined.len(), FAMILIES);
         assert!(confined.values().all(|outcome| outcome == "EAFNOSUPPORT"), "{options:?}: {confined:?}");
     }
-    // Control: without the filter the kernel answers by itself, for some of them with a socket or a want of rights.
+    // Control: without the filter the kernel answers, for some families with a socket or a permission error.
     let relaxed = outcomes(&inside(&env, &["--seccomp", "off"], MAKE).expect(0));
     if relaxed.values().all(|outcome| outcome == "EAFNOSUPPORT") {
-        support::skip("rare_families_are_refused", "this kernel has no rare families");
+        support::skip("rare_socket_families_are_refused", "this kernel has no rare families");
     }
 }

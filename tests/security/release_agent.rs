@@ -1,11 +1,11 @@
-//! Tried: a control group whose release agent, a program of the command's choice, the kernel starts on the host.
-//! Stopped by: no control groups are in the view, and none can be mounted.
+//! Tried: a cgroup whose release agent, a program of the command's choice, the kernel starts on the host.
+//! Stopped by: the view has no cgroups, and the command cannot mount any.
 
 use crate::attempt::{inside, natively};
 use crate::env::TestEnv;
 use crate::support;
 
-/// Only opened, never written: what it holds is the host's.
+/// Only opened, never written: its content belongs to the host.
 const OPEN: &str = "
 def agents():
     for line in open('/proc/self/mounts'):
@@ -19,7 +19,7 @@ def let_in():
 tried('agent', let_in)";
 
 #[test]
-fn no_release_agent_is_set() {
+fn release_agent_cannot_be_set() {
     let env = TestEnv::with_project();
     for options in [&[][..], &["--profile", "host"]] {
         let answer = inside(&env, options, OPEN);
@@ -31,7 +31,7 @@ fn no_release_agent_is_set() {
     let control = natively(&env, OPEN).text();
     if control != "agent gained\n" {
         let reason =
-            if support::is_root() { "no release agents here" } else { "only root may set the kernel" };
-        support::skip("no_release_agent_is_set", reason);
+            if support::is_root() { "no release agents here" } else { "only root changes kernel settings" };
+        support::skip("release_agent_cannot_be_set", reason);
     }
 }

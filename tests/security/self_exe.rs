@@ -1,6 +1,6 @@
-//! Tried: replacing the runner for the next run, through a handle on its executable (/proc/self/exe, /proc/1/exe)
-//! that is kept until nobody runs it.
-//! Stopped by: init cannot be looked into, and no file of the view is the runner's.
+//! Tried: replacing the runner for the next run, through a handle on its executable (/proc/self/exe, /proc/1/exe) that
+//! is kept until no process runs it.
+//! Stopped by: init cannot be inspected, and the runner is not a file of the view.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use crate::attempt::{assert_nothing_gained, inside, natively};
 use crate::env::{TestEnv, runner};
 
 #[test]
-fn the_runner_is_out_of_reach() {
+fn runner_cannot_be_replaced() {
     let env = TestEnv::with_project();
-    // By another process: no fork of this one may have it open for writing.
+    // Copied by another process: no fork of this one may have it open for writing.
     assert!(env.clean(Path::new("cp")).arg("/bin/sleep").arg(env.at("victim")).status().unwrap().success());
-    // Control: a handle on a running executable, which is written to once it has ended.
+    // Control: a handle on a running executable, written to after the process has ended.
     let control = format!(
         "import subprocess
 victim = subprocess.Popen(['{}', '1000'])
@@ -23,7 +23,7 @@ def overwrite():
     while True:
         try: return os.pwrite(os.open(f'/proc/self/fd/{{handle}}', os.O_WRONLY), b'hostile', 0)
         except OSError as error:
-            # Somebody looks at the process that has ended.
+            # Another process reads from the process that has ended.
             if error.errno != errno.ETXTBSY: raise
 tried('overwrite', overwrite)",
         env.at("victim").display()

@@ -1,4 +1,4 @@
-//! Tried: leaving a setuid program in the workspace, for the host to get it by an apply or an export.
+//! Tried: leaving a setuid program in the workspace, so that an apply or an export writes it to the host.
 //! Stopped by: apply and export write regular files without setuid and setgid bits, unless `--keep-setid` is given.
 
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +34,7 @@ fn export_strips_set_id_bits() {
         assert_eq!(mode(&kept.join(name)), 0o6755, "the control failed");
         assert_eq!(mode(&stripped.join(name)), 0o755);
     }
-    // The bits of a directory pass its group on, and no more.
+    // The setgid bit of a directory passes its group on to new files, and does nothing else.
     assert_eq!(mode(&stripped.join("new")), 0o2775);
 }
 
@@ -53,7 +53,7 @@ fn apply_strips_set_id_bits() {
         assert_eq!(mode(&env.project().join(name)), 0o755);
     }
     assert_eq!(env.avfs_result(&["status", "--fork", "f"])["clean"], json!(true));
-    // Bits that were stripped are no conflict: neither for the same changes nor for later ones.
+    // Stripped bits are not a conflict, neither for the same changes nor for later ones.
     let run = env.avfs_result(&["runs", "list"])["runs"][0]["id"].as_str().unwrap().to_owned();
     let again = env.avfs(&["apply", &format!("run:{run}")]).expect(0);
     assert!(again.text().starts_with("already up to date"), "{again:?}");
@@ -64,7 +64,7 @@ fn apply_strips_set_id_bits() {
 }
 
 #[test]
-fn bits_of_the_host_stay_with_their_content() {
+fn set_id_bits_of_unmodified_host_files_are_kept() {
     let env = TestEnv::with_project();
     for name in ["edited", "untouched"] {
         env.put(name, b"host\n");

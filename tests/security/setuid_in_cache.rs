@@ -1,5 +1,5 @@
 //! Tried: leaving a setuid program in a directory of `cache.dirs`, for other users of the host to execute.
-//! Stopped by: the directories of the cache are made with mode 0700, so nobody else gets to it.
+//! Stopped by: the cache directories are made with mode 0700, so no other user can reach it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::env::{Running, TestEnv};
 use crate::support;
 
 #[test]
-fn setuid_program_in_the_cache_is_out_of_reach() {
+fn setuid_program_in_the_cache_cannot_be_reached() {
     let env = TestEnv::with_project();
     env.put(".avfs/avfs.toml", b"[cache]\ndirs = [\"kept\"]\n");
     env.ok(&[], "cp /usr/bin/id kept/id; chmod 777 kept; chmod 6755 kept/id");
@@ -25,9 +25,9 @@ fn setuid_program_in_the_cache_is_out_of_reach() {
     }
     if !support::is_root() {
         let reason = "only root becomes other users";
-        return support::skip("setuid_program_in_the_cache_is_out_of_reach", reason);
+        return support::skip("setuid_program_in_the_cache_cannot_be_reached", reason);
     }
-    // Relative: what lies above the cache may be closed as well.
+    // A relative path, because the directories above the cache may be closed too.
     let executed = || {
         let mut command = env.clean(Path::new("python3"));
         let text = "import os, sys; os.setuid(12345); os.execv(sys.argv[1], ['id', '-u'])";

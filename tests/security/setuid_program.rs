@@ -1,12 +1,12 @@
-//! Tried: becoming another user by a setuid program, of the host or made inside.
-//! Stopped by: no_new_privs, and every mount is nosuid; one user is mapped.
+//! Tried: becoming another user through a setuid program, from the host or made inside.
+//! Stopped by: no_new_privs, and every mount is nosuid; only one user is mapped.
 
 use std::path::Path;
 
 use crate::env::{Running, TestEnv, runner};
 
 #[test]
-fn a_setuid_program_changes_nothing() {
+fn setuid_program_does_not_change_the_user() {
     let env = TestEnv::with_project();
     let me = rustix::process::geteuid().as_raw();
     assert_eq!(env.ok(&[], "cp /usr/bin/id id; chmod 6755 id; ./id -u"), format!("{me}\n"));
@@ -16,12 +16,12 @@ fn a_setuid_program_changes_nothing() {
         assert!(options.split(',').any(|option| option == "nosuid"), "{mount}");
     }
     if me != 0 {
-        return crate::support::skip("a_setuid_program_changes_nothing", "only root gives files away");
+        return crate::support::skip("setuid_program_does_not_change_the_user", "only root gives files away");
     }
-    // Control: a program that belongs to somebody else, run by root, makes him its user; inside it does not.
+    // Control: a setuid program of another user, started by root, runs as that user; inside it does not.
     let program = env.at("bin/id");
     std::fs::create_dir(env.at("bin")).unwrap();
-    // By another process: no fork of this one may have it open for writing.
+    // Copied by another process: no fork of this one may have it open for writing.
     assert!(env.clean(Path::new("cp")).arg("/usr/bin/id").arg(&program).status().unwrap().success());
     std::os::unix::fs::chown(&program, Some(12345), None).unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();

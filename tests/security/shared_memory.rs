@@ -1,5 +1,5 @@
-//! Tried: reading memory, semaphores and messages that processes of the host share (System V and POSIX).
-//! Stopped by: an ipc namespace; /dev/shm is a private one.
+//! Tried: reading memory, semaphores and message queues that host processes share (System V and POSIX).
+//! Stopped by: an IPC namespace, and a private /dev/shm.
 
 use crate::attempt::own_host;
 use crate::env::TestEnv;
@@ -19,7 +19,7 @@ tried('posix', lambda: open('/dev/shm/avfs-test').close())";
 const NAMES: [&str; 4] = ["memory", "messages", "semaphores", "posix"];
 
 #[test]
-fn memory_that_the_host_shares_is_not_shared_with_the_command() {
+fn shared_memory_of_the_host_is_not_accessible() {
     let env = TestEnv::with_project();
     let with = |start: &str| {
         let script =

@@ -1,5 +1,5 @@
-//! Tried: talking to a server of the host by a socket or a named pipe below a directory that `--ro` shows.
-//! Stopped by: such directories are shown through an overlay, which does not pass sockets and pipes on.
+//! Tried: talking to a host server through a socket or a FIFO below a directory that `--ro` shows.
+//! Stopped by: such directories are shown through an overlay, which does not connect sockets and FIFOs to the host.
 
 use std::fs::File;
 use std::os::unix::net::UnixListener;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, own_host};
 use crate::env::TestEnv;
 
-/// In the directory: a path may be longer than an address of a socket.
+/// Changes into the directory: its path may be too long for a socket address.
 fn talk(dir: &std::path::Path) -> String {
     format!(
         "import socket
@@ -20,7 +20,7 @@ tried('pipe', lambda: os.close(os.open('pipe', os.O_WRONLY | os.O_NONBLOCK)))"
 }
 
 #[test]
-fn sockets_below_a_shown_directory_do_not_answer() {
+fn sockets_below_a_read_only_directory_cannot_be_used() {
     let env = TestEnv::with_project();
     let services = env.at("s");
     std::fs::create_dir(&services).unwrap();
@@ -35,14 +35,14 @@ fn sockets_below_a_shown_directory_do_not_answer() {
     assert_nothing_gained(&inside(&env, &["--ro", shown], &talk), &["socket", "pipe"]);
     assert_eq!(env.ok(&["--ro", shown], &format!("cat {shown}/file")), "shown\n");
     assert_eq!(env.json(&["--ro", shown], "true")["result"]["notes"], json!([]));
-    // One that is named itself is what was asked for.
+    // A socket that is named itself was requested explicitly.
     let named = services.join("socket");
     assert_all_gained(&inside(&env, &["--ro", named.to_str().unwrap()], &talk), &["socket"]);
 }
 
-/// The kernel takes no directory for a layer in which the host has mounted something.
+/// The kernel does not accept a directory as a layer if the host has mounted something in it.
 #[test]
-fn directories_with_mounts_in_them_are_shown_as_they_are_only_on_request() {
+fn directories_with_mounts_are_bound_only_with_allow_degraded() {
     let env = TestEnv::with_project();
     let dir = env.at("s");
     std::fs::create_dir_all(dir.join("mounted")).unwrap();

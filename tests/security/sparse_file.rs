@@ -1,5 +1,5 @@
-//! Tried: filling the vault, or keeping the capture busy for ever, with a file that is mostly holes.
-//! Stopped by: holes are skipped; what is longer than a version can hold fails the capture by its name.
+//! Tried: filling the vault, or keeping the capture busy indefinitely, with a file that is mostly holes.
+//! Stopped by: holes are skipped; a file that is longer than a version can hold is left out and named.
 
 use serde_json::json;
 
@@ -7,17 +7,17 @@ use crate::env::{Running, TestEnv};
 use crate::support::pause::Pauses;
 
 const FILE_BYTES: u64 = 8 << 30;
-/// What a run may read of everything together.
+/// The most that a run may read in total.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes that a process has read until now.
+/// Bytes that a process has read so far.
 fn bytes_read(process: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/io")).unwrap();
     text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
 #[test]
-fn holes_cost_nothing() {
+fn holes_are_not_read() {
     let env = TestEnv::with_project();
     for scratch in ["memory", "disk"] {
         let pauses = Pauses::new(&env.at(""));
@@ -37,9 +37,9 @@ fn holes_cost_nothing() {
 }
 
 #[test]
-fn a_bomb_of_holes_is_told_by_its_name() {
+fn file_longer_than_a_version_can_hold_is_left_out_and_named() {
     let env = TestEnv::with_project();
-    // A file system in memory takes what is longer than any version holds.
+    // A tmpfs accepts files that are longer than a version can hold.
     let bomb = "truncate -s 17T bomb; stat -c %s bomb; echo kept > other";
     let control = env.json(&["--scratch", "memory", "--discard"], bomb);
     assert_eq!(control["result"]["stdout"], json!(format!("{}\n", 17_u64 << 40)), "{control}");
@@ -50,6 +50,6 @@ fn a_bomb_of_holes_is_told_by_its_name() {
     let run = format!("run:{}", envelope["result"]["run_id"].as_str().unwrap());
     assert_eq!(env.cat(&run, "other"), "kept\n");
     env.assert_sound();
-    // The vault goes on.
+    // The vault still works.
     env.ok(&[], "true");
 }

@@ -1,5 +1,5 @@
-//! Tried: changing the mode of a named pipe or a terminal of the host that was given as a stream, with fchmod(2).
-//! Stopped by: for a named pipe the command gets a pipe that the supervisor serves, for a terminal a pseudo terminal.
+//! Tried: changing the mode of a host FIFO or terminal that was given as a stream, with fchmod(2).
+//! Stopped by: instead of a FIFO the command gets a pipe that the supervisor serves, instead of a terminal a pty.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::env::{Running, TestEnv, runner};
 
 #[test]
-fn mode_of_a_named_pipe_stays() {
+fn mode_of_a_fifo_is_unchanged() {
     let env = TestEnv::with_project();
     let fifo = env.at("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
@@ -29,7 +29,7 @@ fn mode_of_a_named_pipe_stays() {
 }
 
 #[test]
-fn nothing_is_written_to_a_named_pipe_given_as_input() {
+fn fifo_given_as_input_cannot_be_written() {
     let env = TestEnv::with_project();
     let fifo = env.at("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
@@ -47,7 +47,7 @@ fn nothing_is_written_to_a_named_pipe_given_as_input() {
 }
 
 #[test]
-fn mode_of_the_terminal_stays() {
+fn mode_of_the_terminal_is_unchanged() {
     const WITH_TERMINAL: &str = "
 import os, pty, subprocess, sys
 main, side = pty.openpty()

@@ -1,6 +1,6 @@
-//! Tried: opening a file that was given as a stream once more through /proc/self/fd, for writing; truncating it; changing
-//! its mode, times or attributes through the descriptor.
-//! Stopped by: a file as stdin is opened again through a read-only mount; for other streams the command gets a pipe.
+//! Tried: reopening a file that was given as a stream through /proc/self/fd, for writing; truncating it; changing its
+//! mode, times or attributes through the descriptor.
+//! Stopped by: a file as stdin is reopened through a read-only mount; for other streams the command gets a pipe.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use crate::attempt::{outside, program};
 use crate::env::{Running, TestEnv, runner};
 
 #[test]
-fn a_file_given_as_a_stream_cannot_be_opened_again() {
+fn file_given_as_a_stream_cannot_be_reopened_for_writing() {
     let env = TestEnv::with_project();
     let victim = env.at("victim");
     let content = || std::fs::read_to_string(&victim).unwrap();
@@ -25,9 +25,9 @@ fn a_file_given_as_a_stream_cannot_be_opened_again() {
     assert_eq!(content(), "precious");
 }
 
-/// Also by a file that the caller may write, and where Landlock does not help.
+/// Also with a file that the caller may write, and without Landlock.
 #[test]
-fn a_file_given_as_input_cannot_be_changed() {
+fn file_given_as_input_cannot_be_modified() {
     let env = TestEnv::with_project();
     let victim = env.at("victim");
     std::fs::write(&victim, "precious").unwrap();
@@ -68,7 +68,7 @@ fn xattr_of(path: &Path) -> bool {
 }
 
 #[test]
-fn a_file_given_for_output_is_not_cut_off() {
+fn file_given_for_output_cannot_be_truncated() {
     let env = TestEnv::with_project();
     let victim = env.at("victim");
     for stream in ["", "2>&1"] {

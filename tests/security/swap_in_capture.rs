@@ -1,6 +1,6 @@
-//! Tried: having a capture or an import walk out of the directory by swapping a directory for a link while it
-//! is read, and by names such as `..`.
-//! Stopped by: every open is beneath the root and follows no link (openat2); a capture begins when nobody is left.
+//! Tried: making a capture or an import walk out of the directory, by swapping a directory for a symlink while it is
+//! read, and by names such as `..`.
+//! Stopped by: opens stay beneath the root, without symlinks (openat2); a capture starts once all processes have ended.
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
@@ -9,11 +9,11 @@ use crate::env::{Running, TestEnv, avfs};
 use crate::support::noise;
 use crate::support::pause::Pauses;
 
-/// Longer than what is read in one go: such a file is opened by its path after its directory was listed.
+/// Longer than one read: such a file is opened by its path after its directory was listed.
 const LARGE_BYTES: usize = (1 << 20) + 1;
 const SMALL_BYTES: usize = 64;
 
-/// True if the vault holds these bytes, which do not compress.
+/// Whether the vault contains these bytes, which do not compress.
 fn holds(env: &TestEnv, bytes: &[u8]) -> bool {
     let mut files = std::fs::read_dir(env.project().join(".avfs")).unwrap();
     files.any(|file| {
@@ -23,7 +23,7 @@ fn holds(env: &TestEnv, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn a_directory_that_becomes_a_link_is_not_walked_through() {
+fn directory_that_becomes_a_symlink_is_not_followed() {
     let env = TestEnv::with_project();
     let tree = env.at("tree");
     let (real, other) = (tree.join("swapped"), env.at("other"));
@@ -37,8 +37,8 @@ fn a_directory_that_becomes_a_link_is_not_walked_through() {
         command.args(["--json", "import"]).arg(&tree);
         command
     };
-    // Before the directory is opened; before its file is: a small one within the open directory, a large one once
-    // more by its path.
+    // Before the directory is opened; before its file is opened: a small file relative to the open directory, a large
+    // one a second time by its path.
     for (round, bytes, point, outcome) in [
         (1, SMALL_BYTES, "scan-dir#2", json!("import.vanished")),
         (2, SMALL_BYTES, "open-file#1", json!(null)),
@@ -52,7 +52,7 @@ fn a_directory_that_becomes_a_link_is_not_walked_through() {
         let mut running = Running::start(pauses.set(&mut import()));
         pauses.wait(point, &mut running.child);
         swap();
-        // Control: whoever follows links reads the secret.
+        // Control: following symlinks reads the secret.
         assert_eq!(std::fs::read(real.join("file")).unwrap(), secret);
         pauses.release(point);
         let answer = running.answer();
@@ -62,7 +62,7 @@ fn a_directory_that_becomes_a_link_is_not_walked_through() {
             !holds(&env, &secret[..SMALL_BYTES]),
             "{bytes} bytes, {point}: a file of the host was imported"
         );
-        // Control: what is imported is found in the vault.
+        // Control: imported content is found in the vault.
         Running::start(&mut import()).answer().expect(0);
         assert!(holds(&env, &content[..SMALL_BYTES]), "{bytes} bytes, {point}");
     }
@@ -70,7 +70,7 @@ fn a_directory_that_becomes_a_link_is_not_walked_through() {
 }
 
 #[test]
-fn swaps_until_the_last_moment_of_a_run_lead_nowhere() {
+fn swaps_until_the_end_of_a_run_do_not_escape() {
     let env = TestEnv::with_project();
     std::fs::create_dir(env.at("victims")).unwrap();
     std::fs::write(env.at("victims/secret"), "host's secret").unwrap();

@@ -1,5 +1,5 @@
-//! Tried: replacing what `--rw`, `--ro` or `--vault` names after the request was judged, by a link or a directory.
-//! Stopped by: a path is resolved once and held open; only the file that was judged is mounted or opened.
+//! Tried: replacing the target of `--rw`, `--ro` or `--vault` with a symlink or a directory after it was checked.
+//! Stopped by: a path is resolved once and kept open; only the file that was checked is mounted or opened.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::env::{Running, TestEnv, avfs};
 use crate::shared::start_held;
 
-/// A link that leads to a directory the policy allows, and another directory, which it does not.
+/// A symlink to a directory that the policy allows, and another directory that it does not allow.
 struct Paths {
     env: TestEnv,
     allowed: PathBuf,
@@ -38,20 +38,20 @@ impl Paths {
         std::os::unix::fs::symlink(dir, &self.link).unwrap();
     }
 
-    /// Shows the link, and runs a line that knows it as `$LINK`.
+    /// Shows the link, and runs a line that has its path in `$LINK`.
     fn run(&self, option: &str, line: &str) -> Command {
         let text = self.link.to_str().unwrap();
         let set = format!("LINK={text}");
         self.env.command(&["--json", option, text, "--env", &set, "--shell", line])
     }
 
-    /// The same line without a sandbox.
+    /// Runs the same line without a sandbox.
     fn natively(&self, line: &str) -> String {
         let mut shell = self.env.clean(Path::new("/bin/sh"));
         Running::start(shell.args(["-c", line]).env("LINK", &self.link)).answer().expect(0).text()
     }
 
-    /// The code of the error, or the command's own output.
+    /// The error code, or the output of the command.
     fn swapped(&self, command: &mut Command, swap: impl FnOnce()) -> String {
         let (running, pauses) = start_held(&self.env, command, "launching");
         swap();
@@ -76,14 +76,14 @@ fn made(dir: &Path) -> bool {
     made.exists() && std::fs::remove_file(made).is_ok()
 }
 
-/// Each option, and a line that tells which directory is shown.
+/// Each option, and a line that prints which directory is mounted.
 const OPTIONS: [(&str, &str, &str); 2] = [("rw", "--rw", WRITE), ("ro", "--ro", NAME)];
 
 #[test]
-fn another_link_does_not_change_what_is_shown() {
+fn retargeted_symlink_does_not_change_the_mount() {
     for (cap, option, line) in OPTIONS {
         let paths = Paths::new(cap);
-        // Control: by name it is where the link leads, and the policy tells the two apart.
+        // Control: by name it is the target of the link, and the policy distinguishes the two.
         paths.lead_to(&paths.forbidden);
         assert_eq!(paths.natively(line), "forbidden");
         assert_eq!(made(&paths.forbidden), cap == "rw");
@@ -97,7 +97,7 @@ fn another_link_does_not_change_what_is_shown() {
 }
 
 #[test]
-fn a_link_in_the_place_of_the_directory_is_refused() {
+fn symlink_that_replaces_the_directory_is_refused() {
     for (cap, option, line) in OPTIONS {
         let paths = Paths::new(cap);
         let swap = || {
@@ -113,7 +113,7 @@ fn a_link_in_the_place_of_the_directory_is_refused() {
 }
 
 #[test]
-fn another_directory_at_the_same_path_is_refused() {
+fn directory_that_replaces_the_checked_one_is_refused() {
     for (cap, option, line) in OPTIONS {
         let paths = Paths::new(cap);
         let swap = || {
@@ -123,13 +123,13 @@ fn another_directory_at_the_same_path_is_refused() {
         let seen = paths.swapped(&mut paths.run(option, line), swap);
         assert_eq!(seen, "sandbox.replaced", "{option}");
         assert!(!made(&paths.allowed));
-        // Control: the path alone tells nobody, a new run shows the other directory.
+        // Control: the path alone does not reveal the swap; a new run shows the other directory.
         let envelope = paths.env.answer(&mut paths.run(option, line)).expect(0).envelope();
         assert_eq!(envelope["result"]["stdout"], json!("forbidden"), "{option}");
     }
 }
 
-/// A directory with a vault of its own.
+/// A directory with its own vault.
 fn vault_in(env: &TestEnv, name: &str) -> PathBuf {
     let dir = env.at(name);
     std::fs::create_dir(&dir).unwrap();
@@ -140,7 +140,7 @@ fn vault_in(env: &TestEnv, name: &str) -> PathBuf {
 }
 
 #[test]
-fn another_vault_at_the_same_path_is_not_used() {
+fn vault_that_replaces_the_checked_one_is_not_used() {
     let swaps: [fn(&Path, &Path); 2] = [
         |other, at| std::os::unix::fs::symlink(other, at).unwrap(),
         |other, at| std::fs::rename(other, at).unwrap(),

@@ -1,11 +1,11 @@
-//! Tried: writing to the host through symbolic links in the workspace, made before the run or in it.
-//! Stopped by: a link is followed in the command's root, where the host's files are not.
+//! Tried: writing to the host through symlinks in the workspace, made before the run or during it.
+//! Stopped by: a symlink is resolved in the command's root, which does not contain the host's files.
 
 use crate::attempt::{inside, natively};
 use crate::env::TestEnv;
 
 #[test]
-fn a_link_out_of_the_workspace_leads_nowhere() {
+fn symlink_out_of_the_workspace_does_not_reach_the_host() {
     let env = TestEnv::with_project();
     std::fs::create_dir(env.at("victims")).unwrap();
     let victim = env.at("victims/victim");

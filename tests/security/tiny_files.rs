@@ -1,18 +1,18 @@
-//! Tried: drowning the capture in files.
-//! Stopped by: nothing is refused; a capture takes a bounded time and memory for each of them.
+//! Tried: overloading the capture with files.
+//! Stopped by: nothing is refused; a capture takes bounded time and memory per file.
 
 use serde_json::json;
 
 use crate::env::TestEnv;
 use crate::support::is_long;
 
-/// Of those of a directory.
+/// Files per directory.
 const FILES: u64 = 1000;
 
 #[test]
-fn many_files_are_captured() {
+fn capture_handles_many_files() {
     let env = TestEnv::with_project();
-    // More than an envelope lists. A capture that looks at all others for each of them takes longer than a test may.
+    // More than an envelope lists. A capture with quadratic cost would take longer than a test may.
     let dirs = if is_long() { 1000 } else { 50 };
     let program = format!(
         "import os
@@ -26,7 +26,7 @@ for d in range({dirs}):
     let words = [&limits[..], &["--", "python3", "-c", &program]].concat();
     let envelope = env.run(&words).expect(0).envelope();
     assert_eq!(envelope["result"]["change_counts"]["added"], json!(dirs * (FILES + 1)));
-    // What the envelope lists is bounded.
+    // The list in the envelope is bounded.
     assert!(envelope["result"]["changes"].as_array().unwrap().len() < 20_000);
     env.assert_sound();
 }

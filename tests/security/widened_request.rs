@@ -1,17 +1,17 @@
-//! Tried: an agent that asks for more with an option: another vault, a directory of the host, less isolation.
-//! Stopped by: the profile `agent` and caps, which know every option by which a request gets more.
+//! Tried: an agent that requests more with an option: another vault, a host directory, less isolation.
+//! Stopped by: the profile `agent` and caps, which cover every option that widens a request.
 
 use serde_json::json;
 
 use crate::env::TestEnv;
 
-/// With the policy of somebody who wrote none.
+/// Removes the user policy.
 fn without_policy(env: TestEnv) -> TestEnv {
     std::fs::remove_file(env.at("config/avfs/policy.toml")).unwrap();
     env
 }
 
-/// The rule that decides a run of `true` with these options, and what it decides.
+/// The rule that decides a run of `true` with these options, and its action.
 fn decided(env: &TestEnv, options: &[&str]) -> (String, String) {
     let words = [&["--json"], options, &["--", "true"]].concat();
     let answer = env.start(&words).answer();
@@ -22,7 +22,7 @@ fn decided(env: &TestEnv, options: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn an_agent_gets_nothing_more_by_an_option() {
+fn options_that_widen_a_request_of_an_agent_require_approval() {
     let env = without_policy(TestEnv::with_project());
     std::fs::create_dir(env.at("outside")).unwrap();
     std::fs::write(env.at("variables"), "A=b\n").unwrap();
@@ -44,11 +44,11 @@ fn an_agent_gets_nothing_more_by_an_option() {
     ] {
         let agent = decided(&env, &[options, &["--policy", "agent"]].concat());
         assert_eq!(agent, (rule.to_owned(), "require_approval".to_owned()), "{options:?}");
-        // Control: without the profile nobody asks.
+        // Control: without the profile no approval is required.
         let (_, action) = decided(&env, &[options, &["--dry-run"]].concat());
         assert_eq!(action, "allow", "{options:?}");
     }
-    // Nor by a path that is another one inside.
+    // Nor through a path that is a different one inside.
     for path in ["/usr/../proc", "../../../../../../proc"] {
         let refused =
             env.run(&["--json", "--policy", "agent", "--tmpfs", path, "--", "true"]).expect(125).envelope();
@@ -60,7 +60,7 @@ fn an_agent_gets_nothing_more_by_an_option() {
         env.run(&["--json", "--policy", "agent", "--tmpfs", &over, "--", "true"]).expect(121).envelope();
     assert_eq!(refused["state"], json!("failed"), "{refused}");
     std::fs::remove_file(env.project().join("to-proc")).unwrap();
-    // What gives nothing more passes.
+    // Options that widen nothing are allowed.
     for options in [&["--tmpfs", "/mnt"][..], &["--hide", "/etc"], &["--env", "A=b"], &["--at", project]] {
         let (_, action) = decided(&env, &[options, &["--policy", "agent"]].concat());
         assert_eq!(action, "allow", "{options:?}");
@@ -68,11 +68,11 @@ fn an_agent_gets_nothing_more_by_an_option() {
 }
 
 #[test]
-fn an_approval_counts_only_in_a_vault_of_the_user() {
+fn approval_counts_only_in_a_trusted_vault() {
     let env = without_policy(TestEnv::with_project());
     let other = env.at("other.db");
     let other = other.to_str().unwrap();
-    // Somebody else's vault, with a yes in it.
+    // A vault of another user.
     let mut attacker = env.clean(&crate::env::avfs());
     attacker.env("XDG_DATA_HOME", env.at("attacker")).args(["init", "--vault", other]);
     assert!(attacker.output().unwrap().status.success());
@@ -85,7 +85,7 @@ fn an_approval_counts_only_in_a_vault_of_the_user() {
     let refused = ask(&["--policy", "agent", "--", "true"]);
     assert_eq!(refused["decision"]["rule"], json!("profile.agent.vault"), "{refused}");
     assert_eq!(refused["error"]["code"], json!("policy.denied"), "{refused}");
-    // Control: in a vault that its user trusts an approval is asked for, and counts.
+    // Control: in a vault that the user trusts, an approval is requested, and counts.
     env.avfs(&["vault", "trust", other]).expect(0);
     let asked = ask(&fetch);
     let id = asked["decision"]["approval_id"].as_str().unwrap_or_default().to_owned();
@@ -95,18 +95,18 @@ fn an_approval_counts_only_in_a_vault_of_the_user() {
 }
 
 #[test]
-fn an_agent_makes_no_vault() {
+fn agent_cannot_create_a_vault() {
     let env = TestEnv::new();
     let refused = env.start(&["--json", "--policy", "agent", "--", "true"]).answer().expect(122).envelope();
     assert_eq!(refused["error"]["code"], json!("policy.denied"), "{refused}");
     assert!(!env.project().join(".avfs").exists());
-    // Control: anybody else does.
+    // Control: without the profile a vault is created.
     env.start(&["--", "true"]).answer().expect(0);
     assert!(env.vault_file().exists());
 }
 
 #[test]
-fn no_toolchain_comes_from_a_path_that_the_request_sets() {
+fn path_set_by_the_request_shows_no_toolchain() {
     let env = without_policy(TestEnv::with_project());
     let tools = env.at("tools/bin");
     std::fs::create_dir_all(&tools).unwrap();
