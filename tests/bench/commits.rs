@@ -17,10 +17,10 @@ use avfs_vault::{Advance, Vault, When, content, diff};
 use crate::generate::{Numbers, noise};
 use crate::{Bench, Goal, Row, median, new_vault, plain, timed};
 
-/// What each file of a commit holds.
+/// The size of each file of a commit.
 const FILE_BYTES: usize = 1500;
 
-/// The unit: one row, one transaction, one sync, on a connection that is open, with a log that is new and grows.
+/// The unit: one row, one transaction, one sync, on an open connection, with a new WAL that grows.
 pub struct Unit(rusqlite::Connection);
 
 impl Unit {
@@ -48,7 +48,7 @@ impl Unit {
     }
 }
 
-/// What a capture hands over: files by path, small ones.
+/// The output of a capture: small files by path.
 pub fn files(paths: &[TreePath], round: u64) -> (Edits, Vec<BlobRecord>) {
     let mut edits = Edits::new();
     let mut blobs = Vec::new();
@@ -94,14 +94,14 @@ pub fn populated(path: &Path, paths: &[TreePath]) -> Vault {
     vault
 }
 
-/// Which files a commit changes.
+/// The files that a commit changes.
 #[derive(Clone, Copy)]
 enum Place {
     Anywhere,
     SideBySide,
 }
 
-/// A vault that is committed to, with what it holds.
+/// A vault that receives commits, and its paths.
 struct Subject {
     vault: Vault,
     paths: Vec<TreePath>,
@@ -113,9 +113,9 @@ impl Subject {
         Self { vault: populated(path, &paths), paths, numbers: RefCell::new(Numbers::new(1)) }
     }
 
-    /// The time of one commit of so many files.
+    /// The time of one commit of `changed` files.
     fn commit(&self, changed: usize, place: Place) -> f64 {
-        // Every call makes other content than all before: what is known already costs less.
+        // Every call makes new content, because content that is already stored costs less.
         static CALLS: AtomicU64 = AtomicU64::new(1);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let numbers = &mut *self.numbers.borrow_mut();
@@ -136,7 +136,7 @@ impl Subject {
         self.commit(5, Place::Anywhere)
     }
 
-    /// The same rows as commits of five files in plain SQLite.
+    /// The rows of commits of five files, in plain SQLite.
     fn plain(&self, bench: &Bench) -> plain::Objects {
         const TRIED: u64 = 50;
         let usage = || self.vault.read().unwrap().usage().unwrap();
@@ -155,7 +155,7 @@ impl Subject {
     }
 }
 
-/// The medians of what is measured in turns.
+/// The medians of functions measured in alternation.
 fn in_turns<const N: usize>(measured: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
     crate::in_turns(ROUNDS, || (), measured).map(median)
 }
@@ -223,7 +223,7 @@ pub fn commits(bench: &Bench) -> Vec<Row> {
     rows
 }
 
-/// Commits of five files where every sync takes longer: run by itself with the library that does that.
+/// Commits of five files with slower syncs: started as a separate process with the library that delays them.
 pub fn slow_commits(bench: &Bench) -> Vec<Row> {
     let (home, n) = (bench.fresh("slow-commits"), bench.files);
     let places = [("5 random files of", false), ("5 files in one directory of", true)];
@@ -243,7 +243,7 @@ pub fn slow_commits(bench: &Bench) -> Vec<Row> {
     places.map(measure).into()
 }
 
-/// What a version of five changed files adds beside their content.
+/// The bytes that a version of five changed files adds, without their content.
 fn growth(name: &str, subject: &Subject) -> Row {
     const VERSIONS: u64 = 50;
     let used = || {
@@ -256,7 +256,7 @@ fn growth(name: &str, subject: &Subject) -> Row {
     }
     let content = VERSIONS * 5 * FILE_BYTES as u64;
     let each = (used() - before).saturating_sub(content) as f64 / VERSIONS as f64 / 1024.0;
-    let what = format!("growth of a version of 5 files, {name}, beside their content");
+    let what = format!("growth per version of 5 files, {name}, without their content");
     Row { what, ours: each, unit: "KiB", peer: String::new(), theirs: 0.0, goal: Goal::Below(80.0) }
 }
 

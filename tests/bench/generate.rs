@@ -1,11 +1,11 @@
-//! A tree of source-like text: the same one for the same number of files, on every machine.
+//! A tree of source-like text: identical for the same number of files, on every machine.
 //!
 //! Sizes and compressibility (zstd -1, file by file: about 0.26) are those of real source trees.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A small generator of pseudo-random numbers; its sequence is part of the benchmark.
+/// A small pseudo-random number generator; its sequence is part of the benchmark.
 pub struct Numbers(u64);
 
 impl Numbers {
@@ -38,7 +38,7 @@ fn identifier(numbers: &mut Numbers) -> String {
     parts.join("_")
 }
 
-/// A line of code-like text; most of its names are those the file uses all the time.
+/// A line of code-like text; most of its identifiers recur in the file.
 fn line(numbers: &mut Numbers, all: &[String], own: &[usize], out: &mut String) {
     for _ in 0..numbers.below(4) {
         out.push_str("    ");
@@ -56,7 +56,7 @@ fn line(numbers: &mut Numbers, all: &[String], own: &[usize], out: &mut String) 
     out.push('\n');
 }
 
-/// Sizes spread like those of source files: half below some 3 KB, a few of some hundred KB.
+/// Sizes distributed like those of source files: half below about 3 KB, a few of several hundred KB.
 fn size(numbers: &mut Numbers) -> usize {
     let mut size = 150 + numbers.below(900);
     for _ in 0..6 {
@@ -67,7 +67,7 @@ fn size(numbers: &mut Numbers) -> usize {
     if numbers.below(64) == 0 { size * 30 } else { size }
 }
 
-/// Makes `files` files in one directory for every 19 of them.
+/// Makes `files` files, and one directory for every 19 of them.
 pub fn tree(dir: &Path, files: usize) {
     let mut numbers = Numbers::new(7);
     let identifiers: Vec<String> = (0..6000).map(|_| identifier(&mut numbers)).collect();

@@ -1,4 +1,4 @@
-//! One file of a gigabyte: time, memory, and the log beside the vault.
+//! One file of 1 GiB: time, memory, and the size of the WAL.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::{Bench, Goal, Row, median, new_vault, peers, plain, quiet, thrice, ti
 
 const BYTES: usize = 1 << 30;
 
-/// Half text-like, half noise: what large files in workspaces tend to be.
+/// Half text-like, half noise, as large files in workspaces tend to be.
 fn content(compressible: bool) -> Vec<u8> {
     let mut numbers = Numbers::new(11);
     let block = noise(3, 4 << 20);
@@ -78,7 +78,7 @@ pub fn large(bench: &Bench) -> Vec<Row> {
             goal,
         };
         rows.push(row("import of 1 GiB", time, "s", "cp", copy, Goal::AtMost(3.0)));
-        // An import is on the disk when it returns; a copy is not.
+        // An import is durable when it returns; a copy is not.
         rows.push(row("import of 1 GiB", time, "s", "cp && sync", durable, Goal::AtMost(3.0)));
         let in_rows = thrice(|| plain::large_file(&bench.fresh("plain"), &tree.join("large.bin"))) / 1e3;
         rows.push(row("import of 1 GiB", time, "s", "plain rows of SQLite", in_rows, Goal::AtMost(1.5)));

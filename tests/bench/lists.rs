@@ -1,4 +1,4 @@
-//! Lists: `avfs batch` and `avfs replay` beside the same commands run one by one.
+//! Lists: `avfs batch` and `avfs replay` compared with the same commands run one by one.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::runs::Place;
 use crate::{Bench, Goal, Row, program};
 
 const ITEMS: usize = 500;
-/// Items of a list that is only as long as memory is asked about.
+/// Items of a list that measures only memory.
 const MANY: usize = 100_000;
 
 pub fn lists(bench: &Bench) -> Vec<Row> {
@@ -23,7 +23,7 @@ fn row(what: &str, ours: f64, peer: &str, theirs: f64, goal: Goal) -> Row {
     Row { what: what.to_owned(), ours, unit: "s", peer: peer.to_owned(), theirs, goal }
 }
 
-/// A list without a scheduler: as many processes as jobs, each with its share.
+/// The peer has no scheduler: as many processes as jobs, each with its share of the list.
 fn scheduler(place: &Place) -> Vec<Row> {
     let list = place.work.join("true.txt");
     std::fs::write(&list, "true\n".repeat(ITEMS)).unwrap();
@@ -45,7 +45,7 @@ fn scheduler(place: &Place) -> Vec<Row> {
             .avfs(&["batch", "true.txt", "--mode", "fan-out", "--from", "main", "--jobs", jobs])
             .arg("--json"))
     };
-    // In turns: what else the machine does falls on both.
+    // Alternating, so that other load on the machine affects both.
     let mut best = [f64::MAX; 4];
     for _ in 0..3 {
         let half = loop_of(ITEMS / 2);
@@ -74,7 +74,7 @@ fn scheduler(place: &Place) -> Vec<Row> {
     ]
 }
 
-/// A replay of which everything is remembered, beside one that runs everything.
+/// A fully cached replay, compared with one that executes everything.
 fn cached(place: &Place) -> Row {
     let items: String = (0..ITEMS).map(|n| format!("echo {n} > made\n")).collect();
     std::fs::write(place.work.join("made.txt"), items).unwrap();
@@ -82,16 +82,16 @@ fn cached(place: &Place) -> Row {
     let replay = |cache: &str| {
         run(place.avfs(&["replay", "made", "--jobs", "2", "--verify", "--cache", cache]).arg("--json"))
     };
-    // In turns, and the best of each, as above.
+    // Alternating, and the best of each, as above.
     let (mut running, mut remembered) = (f64::MAX, f64::MAX);
     for _ in 0..3 {
         running = running.min(replay("off"));
         remembered = remembered.min(replay("read")).min(replay("read"));
     }
-    row("replay of 500 runs that runs them", running, "fully cached", remembered, Goal::AtLeast(20.0))
+    row("replay of 500 runs, executed", running, "fully cached", remembered, Goal::AtLeast(20.0))
 }
 
-/// What a long list costs the process that runs it: it ends with its first item.
+/// The memory of the process that runs a long list: the batch ends with its first item.
 fn memory(place: &Place) -> Row {
     let list = format!("false\n{}", "true\n".repeat(MANY - 1));
     std::fs::write(place.work.join("many.txt"), list).unwrap();
@@ -110,7 +110,7 @@ fn memory(place: &Place) -> Row {
     }
 }
 
-/// The most memory a process ever had, in megabytes.
+/// The peak memory of a process, in megabytes.
 fn peak_of(mut child: std::process::Child, pid: rustix::process::Pid) -> f64 {
     let status = format!("/proc/{}/status", pid.as_raw_nonzero());
     let mut peak = 0.0_f64;

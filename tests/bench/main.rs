@@ -24,14 +24,14 @@ use avfs_types::clock::SystemClock;
 use avfs_vault::backend::sqlite::{OnClose, OpenOptions};
 use avfs_vault::{Context, Vault};
 
-/// One line of the result: a measured time in units of another one.
+/// One line of the result: a measured value and its ratio to a peer.
 pub struct Row {
     pub what: String,
     pub ours: f64,
     pub unit: &'static str,
     pub peer: String,
     pub theirs: f64,
-    /// The ratio that is to be held, and on which side of it.
+    /// The limit of the ratio, and its direction.
     pub goal: Goal,
 }
 
@@ -93,7 +93,7 @@ fn unique() -> String {
     format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A program of the release build, as it is installed.
+/// A program of the release build, as installed.
 pub fn program(name: &str) -> PathBuf {
     let dir = std::env::var_os("AVFS_BENCH_BIN").expect("scripts/bench sets AVFS_BENCH_BIN");
     PathBuf::from(dir).join(name)
@@ -123,9 +123,9 @@ pub fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Lets the disk catch up, so that one measurement does not pay for the one before.
+/// Lets the disk catch up, so that one measurement does not pay for the previous one.
 pub fn quiet() {
-    // One sync may leave work behind: what it wrote to a file system in a file has yet to reach the disk.
+    // One sync may leave work behind: data written to a file system in an image file has yet to reach the disk.
     for _ in 0..10 {
         rustix::fs::sync();
         if unwritten_kib() < 4096 {
@@ -135,7 +135,7 @@ pub fn quiet() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-/// The times of what is measured in turns, since a disk is not as fast at all times.
+/// Measures several functions in alternation, because the speed of a disk varies.
 pub fn in_turns<const N: usize>(
     rounds: usize,
     before_each: fn(),
@@ -151,7 +151,7 @@ pub fn in_turns<const N: usize>(
     times
 }
 
-/// The median of three, each on a quiet disk.
+/// The median of three measurements, each on a quiet disk.
 pub fn thrice(mut measure: impl FnMut() -> f64) -> f64 {
     median(
         (0..3)
@@ -163,7 +163,7 @@ pub fn thrice(mut measure: impl FnMut() -> f64) -> f64 {
     )
 }
 
-/// What is still to be written to disks.
+/// Kibibytes that are not yet written to disk.
 fn unwritten_kib() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap();
     let value = |name: &str| {

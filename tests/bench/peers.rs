@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::timed;
 
-/// Runs a command that must succeed and gives its time.
+/// Runs a command that must succeed, and returns its time in seconds.
 pub fn run(command: &mut Command) -> f64 {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let (time, status) = timed(|| command.status());
@@ -21,7 +21,7 @@ pub fn has(program: &str) -> bool {
 pub fn git(dir: &Path) -> Command {
     let mut git = Command::new("git");
     git.arg("-C").arg(dir);
-    // A commit of so many files begins a repack in the background, and would burden all that is measured after it.
+    // A commit of so many files starts a repack in the background, which would slow down the following measurements.
     git.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]);
     git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
     for (key, value) in [
@@ -35,7 +35,7 @@ pub fn git(dir: &Path) -> Command {
     git
 }
 
-/// `git add -A && git commit` into a fresh repository, with the work tree apart from it.
+/// `git add -A && git commit` into a new repository, with a separate work tree.
 pub fn git_import(repository: &Path, tree: &Path) -> f64 {
     run(git(repository).args(["init", "-q", "--bare", "."]));
     let with_tree = |args: &[&str]| {

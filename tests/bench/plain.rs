@@ -1,4 +1,4 @@
-//! Plain SQLite: what the same bytes cost as rows of one file, the least that a vault in such a file can do.
+//! Plain SQLite: the cost of the same bytes as rows of one file, a lower bound for a vault in such a file.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use crate::generate::noise;
 use crate::timed;
 
-/// As a vault stores: chunks by content of the same sizes, transactions and a log of the same length.
+/// As in a vault: content-defined chunks of the same sizes, and transactions and a WAL of the same length.
 const CHUNK_BYTES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 const TRANSACTION_BYTES: usize = 8 << 20;
 const LOG_BYTES: usize = 48 << 20;
@@ -30,7 +30,7 @@ fn connect(dir: &Path) -> Connection {
     sql
 }
 
-/// Reads, hashes and compresses files and keeps them in one durable commit; milliseconds, the median of some rounds.
+/// Reads, hashes, compresses and stores files in one durable commit. Milliseconds, the median of several rounds.
 pub fn small_files(dir: &Path, files: &[PathBuf]) -> f64 {
     let sql = connect(dir);
     let mut compressor = zstd::bulk::Compressor::new(1).unwrap();
@@ -38,7 +38,7 @@ pub fn small_files(dir: &Path, files: &[PathBuf]) -> f64 {
         sql.execute_batch("BEGIN IMMEDIATE").unwrap();
         for file in files {
             let mut content = std::fs::read(file).unwrap();
-            // Other content in every round, as a command would leave it.
+            // Different content in every round, as a command would leave it.
             content.extend_from_slice(&number.to_le_bytes());
             let packed = compressor.compress(&content).unwrap();
             let digest = blake3::hash(&content);
@@ -49,7 +49,7 @@ pub fn small_files(dir: &Path, files: &[PathBuf]) -> f64 {
     crate::median((0..15).map(|number| timed(|| round(number)).0 * 1e3).collect())
 }
 
-/// Cuts and hashes a file on one thread and keeps the pieces on another, until they are in the file; milliseconds.
+/// Cuts and hashes a file on one thread and stores the chunks on another, until they are durable. Milliseconds.
 pub fn large_file(dir: &Path, file: &Path) -> f64 {
     let sql = connect(dir);
     let (send, receive) = mpsc::sync_channel::<Vec<(blake3::Hash, Vec<u8>)>>(4);
@@ -98,7 +98,7 @@ pub fn large_file(dir: &Path, file: &Path) -> f64 {
     timed(both).0 * 1e3
 }
 
-/// Rows of one table: how many are there, and how many of what length a commit adds.
+/// Rows of one table: the existing rows, and the number and length of the rows that a commit adds.
 pub struct Rows {
     pub there: u64,
     pub added: u64,

@@ -1,4 +1,4 @@
-//! How long it takes to read a command of 200 words, as a text and as words.
+//! Time to parse a command of 200 words, as text and as argv.
 
 use std::hint::black_box;
 use std::path::Path;

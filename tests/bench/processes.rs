@@ -1,4 +1,4 @@
-//! Many processes on one vault: commits of one file each on a large parent, counted for a while.
+//! Many processes on one vault: commits of one file each on a large parent, counted for some seconds.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ const SECONDS: u64 = 5;
 const PROCESSES: usize = 32;
 const TURNS: usize = 3;
 
-/// A process of its own: commits until its time is over, then prints how often it did.
+/// A writer process: commits until its time is over, then prints the number of commits.
 pub fn writer(args: &[String]) {
     let [vault, number, files] = args else { panic!("--writer VAULT NUMBER FILES") };
     let number: u64 = number.parse().unwrap();
@@ -38,7 +38,7 @@ pub fn writer(args: &[String]) {
     println!("{count}");
 }
 
-/// Commits of each of so many processes.
+/// The number of commits of each process.
 fn counts(parent: &Path, files: usize, processes: usize, preload: Option<&str>) -> Vec<u64> {
     let vault = parent.with_file_name(format!("p{processes}-{}.db", preload.is_some()));
     for left in ["", "-wal", "-shm"] {

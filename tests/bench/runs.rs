@@ -1,4 +1,4 @@
-//! Runs: `avfs-run` as a user calls it, beside bubblewrap, an overlay mounted by hand, native execution and cp.
+//! Runs: `avfs-run` as a user calls it, compared with bubblewrap, an overlay mounted by hand, native execution and cp.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -21,7 +21,7 @@ const SOURCES: &str = "mkdir c; i=0; while [ $i -lt 12 ]; do \
 const BUILD: &str = "for f in c/*.c; do cc -O2 -fPIC -c -o ${f%.c}.o $f; done; cc -shared -o c/all c/*.o";
 const READ: &str = "find . -type f -print0 | xargs -0 cat > /dev/null";
 
-/// A workspace of its own with its vault and caches.
+/// A separate workspace with its vault and caches.
 pub struct Place {
     pub work: PathBuf,
     cache: PathBuf,
@@ -52,7 +52,7 @@ impl Place {
     }
 
     pub fn around(&self, command: &mut Command) {
-        // Toolchains of whoever measures would be mounts that the peer does not have.
+        // Toolchains of the tester would add mounts that the peer does not have.
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command.env("XDG_CACHE_HOME", &self.cache).stdin(Stdio::null()).stderr(Stdio::null());
     }
@@ -66,13 +66,13 @@ impl Place {
         envelope
     }
 
-    /// Milliseconds of some phases of one run.
+    /// The sum of some phases of one run, in milliseconds.
     fn phases(&self, options: &[&str], script: &str, names: &[&str]) -> f64 {
         let envelope = self.json(options, script);
         names.iter().map(|name| envelope["result"]["phases_ms"][name].as_f64().unwrap()).sum()
     }
 
-    /// Just `true`, without a shell.
+    /// Runs `true` without a shell.
     pub fn run_true(&self, options: &[&str]) -> f64 {
         let mut command = Command::new(program("avfs-run"));
         command.arg("-q").args(options).args(["--", "true"]).current_dir(&self.work);
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// bubblewrap with the mounts a run has.
+/// bubblewrap with the mounts of a run.
 fn bubblewrap(work: &Path) -> Command {
     let mut command = Command::new("bwrap");
     command.args(["--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]);
@@ -97,7 +97,7 @@ fn bubblewrap(work: &Path) -> Command {
     command
 }
 
-/// Where an overlay that is mounted by hand has its upper.
+/// The location of the upper of an overlay that is mounted by hand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Upper {
     Disk,
@@ -121,12 +121,12 @@ fn by_hand(bench: &Bench, lower: &Path, upper: Upper, before: &str, script: &str
         .arg(before)
         .stderr(Stdio::null());
     let output = command.output().unwrap();
-    // As a run does: on some file systems a delete makes the next files slower.
+    // As a run does: on some file systems a deletion makes creating the next files slower.
     run(Command::new("sh").args(["-c", "chmod -R u+rwx $0; rm -rf $0"]).arg(&dir));
     String::from_utf8_lossy(&output.stdout).trim().parse::<f64>().unwrap() / 1e3
 }
 
-/// A script that tells how long it took, so that only the work is compared.
+/// Runs a script that prints how long it took, so that only the work is compared.
 fn inside(place: &Place, options: &[&str], before: &str, script: &str) -> f64 {
     let timed_script = format!(
         "{before} && start=$(date +%s%N) && {{ {script}; }} && end=$(date +%s%N) && echo $(( (end - start) / 1000 ))"
@@ -167,7 +167,7 @@ fn figure(what: &str, ours: f64, unit: &'static str, limit: f64) -> Row {
     Row { what: what.to_owned(), ours, unit, peer: String::new(), theirs: 0.0, goal: Goal::Below(limit) }
 }
 
-/// What a run costs that does nothing. The two are measured in turns: what disturbs one disturbs the other.
+/// The cost of a run that does nothing. The two are measured in alternation, so that a disturbance affects both.
 fn start_up(bench: &Bench, small: &Place, fork: &[&str]) -> Vec<Row> {
     let mut rows = Vec::new();
     let large = Place::new(bench, "runs-large", bench.files);
@@ -199,7 +199,7 @@ fn start_up(bench: &Bench, small: &Place, fork: &[&str]) -> Vec<Row> {
     rows
 }
 
-/// The best of some rounds of each, in turns: what disturbs one of them is no part of its cost.
+/// The best of several rounds of each, in alternation: disturbances are not part of the cost.
 fn in_turns<const N: usize>(measured: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
     crate::in_turns(WORK_ROUNDS, quiet, measured).map(|times| times.into_iter().fold(f64::INFINITY, f64::min))
 }
@@ -247,7 +247,7 @@ fn work_inside(bench: &Bench, small: &Place) -> Vec<Row> {
     rows
 }
 
-/// Reading and hashing files, and one durable commit: what a capture cannot do without.
+/// Reading and hashing files, and one durable commit: the minimum work of a capture.
 fn hash_and_commit(bench: &Bench, files: &[PathBuf]) -> f64 {
     let hashed = || {
         for file in files {
@@ -311,7 +311,7 @@ fn concurrent(small: &Place, fork: &[&str]) -> Vec<Row> {
     }]
 }
 
-/// A directory nobody has seen before.
+/// A directory that avfs has not seen before.
 fn first_sight(bench: &Bench) -> Vec<Row> {
     #[expect(clippy::disallowed_methods, reason = "compared with what date prints")]
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as f64;
@@ -320,7 +320,7 @@ fn first_sight(bench: &Bench) -> Vec<Row> {
     let began = now();
     let output = place.command(&["-q"], "date +%s%N").output().unwrap();
     let first = String::from_utf8_lossy(&output.stdout).trim().parse::<f64>().unwrap();
-    let what = format!("first instruction in {} files never seen", bench.files);
+    let what = format!("first instruction in a new directory of {} files", bench.files);
     rows.push(figure(&what, (first - began) / 1e6, "ms", 300.0));
 
     let [mut whole, mut import] = [const { Vec::new() }; 2];
@@ -331,7 +331,7 @@ fn first_sight(bench: &Bench) -> Vec<Row> {
         whole.push(place.run_true(&[]));
     }
     let (whole, import) = (median(whole), median(import));
-    rows.push(row("the whole run of `true` there", whole, "the import alone", import, Goal::AtMost(1.1)));
+    rows.push(row("the whole run of `true` in it", whole, "the import alone", import, Goal::AtMost(1.1)));
 
     let place = Place::new(bench, "runs-new", bench.files);
     rows.push(figure("with --discard", place.run_true(&["--discard"]), "ms", 1000.0));

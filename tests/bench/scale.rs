@@ -1,7 +1,8 @@
-//! Scale: a tree of many small files, and a vault with a long history. Time and memory of each verb, beside git and cp.
+//! Scale: a tree of many small files, and a vault with a long history. Time and memory of each verb, compared with git
+//! and cp.
 //!
-//! The short form has as many files as `--files` says and 10,000 runs; the long one, with AVFS_BENCH_LONG, 1,000,000
-//! files and 100,000 runs.
+//! The short form has `--files` files and 10,000 runs; the long form, with AVFS_BENCH_LONG, has 1,000,000 files and
+//! 100,000 runs.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -21,18 +22,18 @@ use crate::{Bench, Goal, Row, context, median, options, program, quiet, timed};
 
 const DIR_FILES: usize = 100;
 const FORKS: usize = 1_000;
-/// What no verb may have resident, in megabytes.
+/// The limit on the resident memory of every verb, in megabytes.
 const MEMORY_MB_MAX: f64 = 128.0;
-/// When a list has to show its first line, in milliseconds.
+/// The time within which a list must print its first line, in milliseconds.
 const FIRST_LINE_MS_MAX: f64 = 50.0;
 const RUN_ROUNDS: usize = 15;
 
-/// What a command took.
+/// The resources that a command used.
 struct Cost {
     seconds: f64,
-    /// The most it had resident.
+    /// Peak resident memory.
     memory_mb: f64,
-    /// What it wrote to disks.
+    /// Data written to disk.
     written_mb: f64,
 }
 
@@ -49,7 +50,7 @@ pub fn scale(bench: &Bench) -> Vec<Row> {
     rows
 }
 
-/// Files of 10 to 80 bytes, each with other content.
+/// Files of 10 to 80 bytes, each with different content.
 fn small_files(dir: &Path, files: usize) {
     for number in 0..files.div_ceil(DIR_FILES) {
         let dir = dir.join(format!("t{:04}/d{:03}", number / 100, number % 100));
@@ -81,7 +82,7 @@ fn imports(bench: &Bench, tenth: &Place, place: &Place, files: usize) -> Vec<Row
     let mut rows = vec![
         row(&what, ours.seconds, "s", "git add -A && git commit", git, Goal::AtMost(0.25)),
         row(&what, ours.seconds, "s", "a tenth of the files", small.seconds, Goal::AtMost(12.0)),
-        row("written by it", ours.written_mb, "MB", "the vault", vault_mb, Goal::AtMost(4.0)),
+        row("written by the import", ours.written_mb, "MB", "the vault", vault_mb, Goal::AtMost(4.0)),
         memory("import", &ours),
     ];
     for (name, cost) in [("`avfs-run -- true` over the directory", dir), ("status", seen)] {
@@ -117,7 +118,7 @@ fn verbs(bench: &Bench, place: &Place, files: usize) -> Vec<Row> {
     rows
 }
 
-/// Runs, versions and forks as a year of work leaves them, written by the library: sandboxes would take hours.
+/// Runs, versions and forks as after a year of work, written by the library: sandboxes would take hours.
 fn make_history(vault: &Vault, runs: usize) {
     let fork = |number: usize| ForkName::parse(&format!("task-{number:04}")).unwrap();
     let main = Reference::parse("main").unwrap();
@@ -205,7 +206,7 @@ fn memory(what: &str, cost: &Cost) -> Row {
     row(&format!("{what}: memory"), cost.memory_mb, "MB", "", 0.0, Goal::Below(MEMORY_MB_MAX))
 }
 
-/// Runs a command to its end. One that finds nothing has not failed.
+/// Runs a command to its end. Exit status 1 (nothing found) is not a failure.
 fn cost(mut command: Command) -> Cost {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
@@ -222,21 +223,21 @@ fn cost(mut command: Command) -> Cost {
     Cost { seconds: start.elapsed().as_secs_f64(), memory_mb, written_mb }
 }
 
-/// A number that the kernel tells of a process.
+/// A value from the files of a process in /proc.
 fn value_of(child: &Child, file: &str, name: &str) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{}/{file}", child.id())).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
 }
 
-/// Seconds until a command has written something, or ended.
+/// Seconds until a command has written its first byte, or ended.
 fn first_line(mut command: Command) -> f64 {
     let (time, mut child) = timed(|| {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let _ = child.stdout.as_mut().unwrap().read(&mut [0; 1]).unwrap();
         child
     });
-    // It has nobody to write to any more.
+    // The command can no longer write its output.
     drop(child.stdout.take());
     child.wait().unwrap();
     time

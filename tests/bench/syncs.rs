@@ -1,4 +1,4 @@
-//! How long runs wait for the disk: with every sync 20 ms longer, beside the same run without that.
+//! How long runs wait for the disk: with every sync 20 ms longer, compared with the same run without the delay.
 
 use std::process::Command;
 
@@ -38,7 +38,7 @@ pub fn syncs(bench: &Bench) -> Vec<Row> {
     ];
     for (what, options, script) in unchanged {
         let (ours, theirs) = both(options, script);
-        let (what, peer) = (format!("{what}, syncs 20 ms longer"), "without that".to_owned());
+        let (what, peer) = (format!("{what}, syncs 20 ms longer"), "without the delay".to_owned());
         rows.push(Row { what, ours, unit: "ms", peer, theirs, goal: Goal::AtMost(1.05) });
     }
     for (what, options) in
@@ -46,7 +46,7 @@ pub fn syncs(bench: &Bench) -> Vec<Row> {
     {
         let (slow, fast) = both(options, "date +%N > new");
         rows.push(Row {
-            what: format!("{what}, syncs 20 ms longer: how much longer it is"),
+            what: format!("{what}, syncs 20 ms longer: added time"),
             ours: slow - fast,
             unit: "ms",
             peer: "one sync".to_owned(),

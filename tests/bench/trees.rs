@@ -1,4 +1,4 @@
-//! Whole trees: import, import again, export, materialize, by `avfs` as a user calls it.
+//! Whole trees: import, repeated import, export, materialize, with `avfs` as a user calls it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use avfs_vault::Vault;
 use crate::peers::run;
 use crate::{Bench, Goal, Row, context, generate, median, new_vault, options, peers, program, quiet};
 
-/// A vault, and the caches that `avfs` has for it.
+/// A vault and the caches of `avfs` for it.
 pub struct Home(PathBuf);
 
 impl Home {
@@ -49,7 +49,7 @@ pub fn generated(bench: &Bench) -> Vec<Row> {
     measure(bench, &tree, &format!("{} generated files", bench.files))
 }
 
-/// The sources of the crates this project is built from: a real tree that every builder has.
+/// The sources of the crates that this project is built from: a real tree that every build machine has.
 pub fn real(bench: &Bench) -> Vec<Row> {
     let cargo =
         std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{}/.cargo", std::env::var("HOME").unwrap()));
@@ -74,13 +74,13 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
         let (what, peer) = (format!("{what}, {name}"), peer.to_owned());
         rows.push(Row { what, ours, unit: "s", peer, theirs, goal });
     };
-    // In turns: what the machine and its disk are like changes with what was done before.
+    // Alternating, because earlier work changes the state of the machine and its disk.
     let has_restic = peers::has("restic");
     let turns: Vec<_> =
         (0..3).map(|_| (bench.fresh("git"), Home::new(bench), bench.fresh("restic"))).collect();
     let mut times = [const { Vec::new() }; 3];
     for (repository, home, restic) in &turns {
-        // Stamps younger than the scan prove nothing, to git as to avfs.
+        // Timestamps newer than the scan prove nothing, neither to git nor to avfs.
         quiet();
         times[0].push(peers::git_import(repository, tree));
         quiet();
@@ -117,7 +117,7 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
         let before = home.head();
         changed.push(home.import(tree));
         assert_ne!(home.head(), before);
-        // Settles the stamps of what was just changed.
+        // Lets the timestamps of the changed files settle.
         pause();
         home.import(tree);
     }
@@ -139,7 +139,7 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
         quiet();
         std::fs::create_dir(to("git")).unwrap();
         times[3].push(peers::git_checkout(repository, &to("git")));
-        // Copies that fill the memory would be evicted beside the next turn, at the cost of who uses every core.
+        // Copies that fill the memory would be evicted during the next round, at the cost of tools that use every core.
         for name in ["cp", "export", "cache", "git"] {
             avfs_hostfs::remove::remove_tree(&to(name)).unwrap();
         }
