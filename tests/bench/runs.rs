@@ -148,7 +148,7 @@ pub fn runs(bench: &Bench) -> Vec<Row> {
     let fork = ["--fork", "bench"];
     small.run_true(&fork);
     let second = small.json(&fork, "true");
-    assert_eq!(second["enforcement"]["base"], "reused", "a run after a run writes no base");
+    assert_eq!(second["enforcement"]["base"], "reused", "a repeated run writes no base");
     rows.extend(start_up(bench, &small, &fork));
     rows.extend(work_inside(bench, &small));
     rows.extend(captures(bench, &small));

@@ -1,4 +1,4 @@
-//! The documents: their commands print what they show, their links lead somewhere, their picture is current.
+//! The documents: commands print the output that is shown, links resolve, and the picture is current.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -150,7 +150,7 @@ fn interrupt(env: &TestEnv, words: &[&str], point: &str, signal: Signal) -> Answ
     let mut child = pauses.set(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     pauses.wait(point, &mut child);
     kill_process(Pid::from_child(&child), signal).unwrap();
-    // The command has noted the signal before it goes on.
+    // The command has noted the signal before it continues.
     wait_for("stopped", || {
         pauses.reached().iter().any(|point| point == "stopped") || child.try_wait().unwrap().is_some()
     });
