@@ -63,7 +63,7 @@ fn line() -> impl Strategy<Value = String> {
 
 fn config() -> Config {
     Config {
-        cases: if is_long() { 200 } else { 16 },
+        cases: if is_long() { 200 } else { 10 },
         max_shrink_iters: 60,
         max_shrink_time: 60_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
