@@ -3,8 +3,7 @@
 //! Only entries at or above the run's edits are checked, so the cost is proportional to the run's changes. No
 //! file content is read, and nothing is written.
 
-use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -18,30 +17,13 @@ use avfs_types::clock::FileTime;
 use avfs_types::ids::TreeId;
 use avfs_types::path::TreePath;
 use avfs_vault::edit::{Edit, Edits};
-use avfs_vault::page::{DirRef, Node, Page};
-use avfs_vault::tree::{Pages, Walk};
+use avfs_vault::page::{DirRef, Node};
+use avfs_vault::tree::{CachedPages, Pages, Walk};
 use avfs_vault::{Result, Vault, VaultError, pages, tree};
-
-/// Caches pages that lead to several paths.
-struct Remembered<'a> {
-    pages: &'a dyn Pages,
-    at: RefCell<HashMap<TreeId, Page>>,
-}
-
-impl Pages for Remembered<'_> {
-    fn page(&self, id: &TreeId) -> Result<Page> {
-        if let Some(page) = self.at.borrow().get(id) {
-            return Ok(page.clone());
-        }
-        let page = self.pages.page(id)?;
-        self.at.borrow_mut().insert(*id, page.clone());
-        Ok(page)
-    }
-}
 
 /// Compares the host directory with the base version of a run.
 pub(crate) struct HostLook<'a> {
-    pages: Remembered<'a>,
+    pages: CachedPages<'a>,
     /// The root of the version.
     base: DirRef,
     dir: OwnedFd,
@@ -60,7 +42,7 @@ impl<'a> HostLook<'a> {
         launched_at: FileTime,
     ) -> Result<Self> {
         let base = pages::reference(pages, base)?;
-        let pages = Remembered { pages, at: RefCell::default() };
+        let pages = CachedPages::new(pages);
         let dir = beneath::open_root(dir).map_err(VaultError::Input)?;
         let vault_dir = vault.path().and_then(Path::parent).and_then(|dir| dir.metadata().ok());
         let vault_dir = vault_dir.map(|meta| (meta.dev(), meta.ino()));
@@ -90,7 +72,7 @@ impl<'a> HostLook<'a> {
                 Edit::Dir(_) => false,
             };
             if let (Node::Dir(dir), true) = (&node, goes) {
-                for walked in Walk::new(self.pages.pages, dir, path) {
+                for walked in Walk::new(self.pages.source(), dir, path) {
                     let walked = walked?;
                     if self.differs(&walked.path, &walked.node)? {
                         return Ok(true);

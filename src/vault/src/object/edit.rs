@@ -3,8 +3,7 @@
 //! Not recursive: paths in byte order put a directory before its entries, so one forward pass finds the directories
 //! and one backward pass closes them.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use avfs_types::clock::FileTime;
 use avfs_types::ids::TreeId;
@@ -12,7 +11,7 @@ use avfs_types::path::TreePath;
 
 use super::page::{Body, DirMeta, DirRef, Node, Page};
 use super::pages::{Changes, NewPages};
-use super::tree::Pages;
+use super::tree::{CachedPages, Pages};
 use super::{pages, tree};
 use crate::{Result, VaultError};
 
@@ -57,7 +56,7 @@ pub fn apply(
 ) -> Result<DirRef> {
     let mut works = gather(edits);
     let paths: Vec<TreePath> = works.keys().cloned().collect();
-    let looked = Looked { pages, at: RefCell::default() };
+    let looked = CachedPages::new(pages);
     for path in &paths {
         let base = base_of(&looked, root, path, &works, edits, manner)?;
         let touched = match manner {
@@ -91,30 +90,12 @@ pub fn apply(
     Ok(edited)
 }
 
-/// Pages read during lookups, kept until their directory is edited.
-struct Looked<'a> {
-    pages: &'a dyn Pages,
-    at: RefCell<HashMap<TreeId, Page>>,
-}
-
-impl Pages for Looked<'_> {
-    fn page(&self, id: &TreeId) -> Result<Page> {
-        if let Some(page) = self.at.borrow().get(id) {
-            return Ok(page.clone());
-        }
-        let page = self.pages.page(id)?;
-        self.at.borrow_mut().insert(*id, page.clone());
-        Ok(page)
-    }
-}
-
-/// Reuses a page that a lookup has already read.
-struct Taken<'a>(&'a Looked<'a>);
+/// Reuses a page that a lookup has already read, for the last time.
+struct Taken<'a>(&'a CachedPages<'a>);
 
 impl Pages for Taken<'_> {
     fn page(&self, id: &TreeId) -> Result<Page> {
-        let looked = self.0.at.borrow_mut().remove(id);
-        looked.map_or_else(|| self.0.pages.page(id), Ok)
+        self.0.take(id)
     }
 }
 
@@ -152,14 +133,14 @@ fn gather(edits: &Edits) -> BTreeMap<TreePath, Work> {
 
 /// A directory before its changes: the existing one, the one that an edit puts there, or an empty one.
 fn base_of(
-    looked: &Looked<'_>,
+    looked: &CachedPages<'_>,
     root: &DirRef,
     path: &TreePath,
     works: &BTreeMap<TreePath, Work>,
     edits: &Edits,
     manner: Manner,
 ) -> Result<(DirMeta, Body)> {
-    let pages = looked.pages;
+    let pages = looked.source();
     let Some((parent, name)) = path.split() else { return tree::top(pages, &root.tree) };
     let above = &works[&parent];
     let there = match above.changes.get(name) {
@@ -191,6 +172,9 @@ fn changes_names(pages: &dyn Pages, body: &Body, changes: &Changes) -> Result<bo
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+
     use super::*;
     use crate::page::{Entry, FifoNode};
 

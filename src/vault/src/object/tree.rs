@@ -1,5 +1,8 @@
 //! Reads trees: pages verified against their digests, lookups, listings.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use avfs_types::ids::{DigestKind, TreeId};
 use avfs_types::path::TreePath;
 
@@ -22,6 +25,43 @@ impl Pages for &dyn Reader {
         let data =
             self.tree(id)?.ok_or_else(|| VaultError::MissingObject { kind: "tree", id: id.short() })?;
         check_page(id, &data)
+    }
+}
+
+/// Keeps the pages it reads, for lookups of paths that share directories.
+pub struct CachedPages<'a> {
+    source: &'a dyn Pages,
+    pages: RefCell<HashMap<TreeId, Page>>,
+}
+
+impl<'a> CachedPages<'a> {
+    /// An empty cache in front of `source`.
+    #[must_use]
+    pub fn new(source: &'a dyn Pages) -> Self {
+        Self { source, pages: RefCell::default() }
+    }
+
+    /// The source of the pages, for reading without keeping them.
+    #[must_use]
+    pub fn source(&self) -> &'a dyn Pages {
+        self.source
+    }
+
+    /// Takes a page out of the cache, or reads it.
+    pub(crate) fn take(&self, id: &TreeId) -> Result<Page> {
+        let cached = self.pages.borrow_mut().remove(id);
+        cached.map_or_else(|| self.source.page(id), Ok)
+    }
+}
+
+impl Pages for CachedPages<'_> {
+    fn page(&self, id: &TreeId) -> Result<Page> {
+        if let Some(page) = self.pages.borrow().get(id) {
+            return Ok(page.clone());
+        }
+        let page = self.source.page(id)?;
+        self.pages.borrow_mut().insert(*id, page.clone());
+        Ok(page)
     }
 }
 
