@@ -13,7 +13,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use avfs_egress::{Outside, Route};
+use avfs_hostfs::machine;
 
+use super::resolver;
 use super::stop::{Stop, Woken};
 use crate::sys;
 use crate::sys::Errno;
@@ -98,9 +100,8 @@ impl Outside for World<'_> {
         let name = name.to_owned();
         let thread = std::thread::Builder::new().name("lookup".to_owned());
         let looking = thread.spawn(move || {
-            let found = (name.as_str(), 0_u16).to_socket_addrs();
             // The receiver may have given up waiting.
-            let _ = answer.send(found.map(|found| found.map(|address| address.ip()).collect::<Vec<_>>()));
+            let _ = answer.send(look_up(&name));
             drop((lookup, working));
         });
         looking.map_err(io)?;
@@ -114,6 +115,14 @@ impl Outside for World<'_> {
 
     fn own_addresses(&self) -> Result<Vec<IpAddr>, DialError> {
         sys::own_addresses().map_err(DialError::Own)
+    }
+}
+
+fn look_up(name: &str) -> std::io::Result<Vec<IpAddr>> {
+    if machine::HAS_NAME_SERVICE {
+        Ok((name, 0_u16).to_socket_addrs()?.map(|address| address.ip()).collect())
+    } else {
+        resolver::lookup(name)
     }
 }
 

@@ -8,6 +8,7 @@ mod client;
 mod dial;
 mod log;
 mod pump;
+mod resolver;
 mod serve;
 mod stop;
 

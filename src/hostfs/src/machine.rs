@@ -29,6 +29,10 @@ pub fn ignores(signal: i32) -> bool {
     u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }
 
+/// Whether the C library can ask its name service (nsswitch.conf(5)) for users and hosts. A statically linked glibc
+/// loads the modules for that at run time, and they must match its version.
+pub const HAS_NAME_SERVICE: bool = !cfg!(all(target_env = "gnu", target_feature = "crt-static"));
+
 /// The local user database.
 const USERS_FILE: &str = "/etc/passwd";
 
@@ -40,8 +44,12 @@ pub fn actor() -> String {
     // A name service lookup costs more than reading the file, where it usually ends up anyway.
     let users = std::fs::read_to_string(USERS_FILE).unwrap_or_default();
     let name = name_in(&users, uid.as_raw()).map(str::to_owned);
-    let name = name.or_else(|| User::from_uid(uid).ok().flatten().map(|user| user.name));
+    let name = name.or_else(|| if HAS_NAME_SERVICE { name_by_service(uid) } else { None });
     format!("{}({uid})", name.as_deref().unwrap_or("unknown"))
+}
+
+fn name_by_service(uid: Uid) -> Option<String> {
+    User::from_uid(uid).ok().flatten().map(|user| user.name)
 }
 
 fn name_in(users: &str, uid: u32) -> Option<&str> {
