@@ -74,6 +74,10 @@ fn completions_are_generated_for_each_shell() {
         for verb in ["checkpoint", "batch", "replay", "record", "cache", "bisect", "race"] {
             assert!(script.contains(verb), "{shell}: {verb}");
         }
+        let script = env.ok(&["completions", shell, "avfs-run"]);
+        for option in ["net", "fork", "shell", "json-fd"] {
+            assert!(script.contains(option), "{shell}: {option}");
+        }
     }
 }
 

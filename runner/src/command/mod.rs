@@ -16,7 +16,7 @@ mod waiting;
 use std::ffi::OsString;
 
 use args::Args;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use avfs_hostfs::{mask, size_limit};
 use avfs_types::exit_code;
@@ -30,6 +30,12 @@ pub fn as_helper(words: &[OsString]) -> Option<u8> {
         [_, word, rest @ ..] if word == renames::WORD => Some(renames::help(rest)),
         _ => None,
     }
+}
+
+/// The options of `avfs-run`, for completion scripts.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    Args::command()
 }
 
 /// Runs the command line `words`, the first of which is the program's name. Returns the exit code.

@@ -1,6 +1,6 @@
 //! `avfs completions`
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 
 use avfs_wire::Completions;
@@ -14,15 +14,29 @@ use crate::ui::Outcome;
 #[command(after_help = "\
 Examples:
   avfs completions bash > ~/.local/share/bash-completion/completions/avfs
-  avfs completions fish > ~/.config/fish/completions/avfs.fish")]
+  avfs completions fish > ~/.config/fish/completions/avfs.fish
+  avfs completions fish avfs-run > ~/.config/fish/completions/avfs-run.fish")]
 pub struct CompletionsArgs {
     /// The shell to complete for
     shell: Shell,
+    /// The program that the script completes
+    #[arg(default_value = "avfs")]
+    program: Program,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Program {
+    Avfs,
+    AvfsRun,
 }
 
 pub fn run(ctx: &CommandContext, args: &CompletionsArgs) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut help::command(), "avfs", &mut script);
+    let (mut command, name) = match args.program {
+        Program::Avfs => (help::command(), "avfs"),
+        Program::AvfsRun => (avfs_run::command_line(), "avfs-run"),
+    };
+    clap_complete::generate(args.shell, &mut command, name, &mut script);
     let result =
         Completions { shell: args.shell.to_string(), script: String::from_utf8_lossy(&script).into_owned() };
     ctx.ui.answer(&result, |out| out.own_bytes(&script))
