@@ -1,14 +1,16 @@
 //! Estimates the cost of a first import: a short survey of a directory before it is imported into an empty vault.
 
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ignore::WalkBuilder;
-use ignore::gitignore::GitignoreBuilder;
-
 use avfs_hostfs::foreign::Mapped;
+use avfs_types::path::TreePath;
 use avfs_types::{VAULT_DIR, show_bytes_size};
+use avfs_vault::ignore::{FILE_NAME, Rules};
 
 /// Maximum duration of the survey. For a directory that takes longer, only the part seen so far is reported.
 const LOOK_MAX: Duration = Duration::from_millis(300);
@@ -30,6 +32,8 @@ const MADE_AGAIN: [&str; 11] = [
 ];
 /// Minimum size of a file to be listed.
 const LARGE_FILE_BYTES: u64 = 50 << 20;
+/// Larger ignore files are reported by the import.
+const IGNORE_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of suggestions.
 const SUGGESTED_MAX: usize = 5;
 
@@ -96,43 +100,54 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
 
 fn look(dir: &Path, exclude: &[String]) -> Seen {
     let begun = Instant::now();
-    let mut patterns = GitignoreBuilder::new(dir);
-    for line in exclude {
-        // The import itself reports invalid patterns.
-        let _ = patterns.add_line(None, line);
-    }
-    let patterns = patterns.build().ok();
-    let is_wanted = move |path: &Path, is_dir: bool| {
-        let excluded = patterns.as_ref().is_some_and(|patterns| patterns.matched(path, is_dir).is_ignore());
-        !excluded && !path.ends_with(VAULT_DIR)
-    };
-    let walk = WalkBuilder::new(dir)
-        .standard_filters(false)
-        .add_custom_ignore_filename(".avfsignore")
-        .filter_entry(move |entry| {
-            is_wanted(entry.path(), entry.file_type().is_some_and(|kind| kind.is_dir()))
-        })
-        .build();
+    let root = TreePath::root();
+    // Lines that are not patterns are reported by the import itself.
+    let (excluded, _) = Rules::default().with_readable(&root, exclude.join("\n").as_bytes());
     let mut seen = Seen { is_whole: true, ..Seen::default() };
     let mapped = Mapped::here();
-    for entry in walk.flatten() {
-        let Ok(meta) = entry.metadata() else { continue };
-        seen.is_foreign = seen.is_foreign
-            || !mapped.has(meta.uid(), meta.gid())
-            || (!meta.is_symlink() && mapped.lacks_listed_at(entry.path()));
-        if !meta.is_dir() {
+    let is_foreign = |path: &Path, meta: &Metadata| {
+        !mapped.has(meta.uid(), meta.gid()) || (!meta.is_symlink() && mapped.lacks_listed_at(path))
+    };
+    seen.is_foreign = dir.metadata().is_ok_and(|meta| is_foreign(dir, &meta));
+    let mut left = vec![(root, Rules::default())];
+    while let Some((at, rules)) = left.pop() {
+        let path = dir.join(OsStr::from_bytes(at.as_bytes()));
+        let rules = with_ignore_file(&path, &at, rules);
+        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            let (name, is_dir) = (entry.file_name(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            let below = at.join(name.as_bytes());
+            if name == VAULT_DIR || rules.ignores(&below, is_dir) || excluded.ignores(&below, is_dir) {
+                continue;
+            }
+            let Ok(meta) = entry.metadata() else { continue };
+            seen.is_foreign = seen.is_foreign || is_foreign(&entry.path(), &meta);
+            if is_dir {
+                left.push((below, rules.clone()));
+                continue;
+            }
             let bytes = meta.blocks().saturating_mul(512).min(meta.len());
             seen.files += 1;
             seen.bytes = seen.bytes.saturating_add(bytes);
-            note_heavy(&mut seen.heavy, entry.path().strip_prefix(dir).unwrap_or(entry.path()), bytes);
-        }
-        if seen.files.is_multiple_of(CLOCK_EVERY) && begun.elapsed() > LOOK_MAX {
-            seen.is_whole = false;
-            break;
+            note_heavy(&mut seen.heavy, Path::new(OsStr::from_bytes(below.as_bytes())), bytes);
+            if seen.files.is_multiple_of(CLOCK_EVERY) && begun.elapsed() > LOOK_MAX {
+                seen.is_whole = false;
+                left.clear();
+                break;
+            }
         }
     }
     seen.heavy.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
     seen
+}
+
+/// The rules inside a directory. Only a regular file of a usual size is read: opening a pipe would wait.
+fn with_ignore_file(path: &Path, at: &TreePath, above: Rules) -> Rules {
+    let file = path.join(OsStr::from_bytes(FILE_NAME));
+    let is_usual = file.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= IGNORE_BYTES_MAX);
+    if !is_usual {
+        return above;
+    }
+    std::fs::read(&file).map_or_else(|_| above.clone(), |text| above.with_readable(at, &text).0)
 }
 
 /// Counts a file for the outermost rebuildable directory around it, or lists it separately if it is large.
