@@ -42,7 +42,7 @@ fn reply(query: &[u8], zone: Zone, truncated: bool) -> Vec<u8> {
             records.push([owner, vec![0, number, 0, 1, 0, 0, 0, 60, 0, length], data].concat());
         }
     }
-    let flags = [0x81 | u8::from(truncated) << 1, if known { 0x80 } else { 0x83 }];
+    let flags = [0x81 | (u8::from(truncated) << 1), if known { 0x80 } else { 0x83 }];
     let count = u8::try_from(records.len()).unwrap();
     [&query[..2], &flags, &[0, 1, 0, count, 0, 0, 0, 0], &query[12..end], &records.concat()].concat()
 }
