@@ -121,7 +121,7 @@ fn missing_fork_hint_suggests_creation_only_where_it_helps() {
         [&["fork", "delete", "nosuch"][..], &["apply", "nosuch"], &["discard", "nosuch"], &["undo", "nosuch"]]
     {
         let refusal = env.refused(words, 1, "fork.not_found");
-        assert_eq!(hint(&refusal), "list them with: avfs fork list", "{words:?}");
+        assert_eq!(hint(&refusal), "list forks with: avfs fork list", "{words:?}");
     }
     let refusal = env.refused(&["write", "a", "--text", "a", "--fork", "nosuch"], 1, "fork.not_found");
     assert!(hint(&refusal).contains("avfs fork create nosuch"), "{refusal}");

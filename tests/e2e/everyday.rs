@@ -78,7 +78,7 @@ fn the_rule_suggested_in_a_denial_allows_the_command() {
         env.policy("# mine\n");
         let words = [&["-q", "--"], words].concat();
         let denied = env.run(&words).expect(122);
-        assert!(denied.stderr.contains("in your own policy.toml:\n[[rule]]\nprefix = ["), "{denied:?}");
+        assert!(denied.stderr.contains("in ~/.config/avfs/policy.toml:\n[[rule]]\nprefix = ["), "{denied:?}");
         let (_, rule) = denied.stderr.split_once("policy.toml:\n").unwrap();
         env.policy(&format!("# mine\n{rule}"));
         let json = env.run(&[&["--json"], &words[1..]].concat()).envelope();

@@ -34,7 +34,7 @@ pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -
     let notes = result.notes.iter().filter(|note| note.code != IMPORT_LARGE);
     let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note.text)).collect();
     if result.timed_out {
-        lines.push("the command timed out and was stopped".to_owned());
+        lines.push("the command timed out and was stopped (--timeout)".to_owned());
     }
     if let Some(from) = result.cache.as_ref().and_then(|cache| cache.from.as_ref()) {
         lines.push(format!("cached: the command was not executed, this is the result of run {from}"));

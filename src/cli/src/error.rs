@@ -115,7 +115,7 @@ impl Diagnose for EdgeError {
 hint!(EdgeError, |error, avfs| {
     let hint = match error {
         Self::Advised { hint, .. } => hint,
-        Self::NoOldFork(_) => return Some(format!("list them with: {avfs} fork list")),
+        Self::NoOldFork(_) => return Some(format!("list forks with: {avfs} fork list")),
         Self::NoNewVault { hint, .. } => return hint.clone(),
         Self::NotKept { run } => return Some(format!("discard it with: {avfs} discard {run}")),
         Self::SyncConflict { fork, .. } => {
@@ -133,7 +133,7 @@ hint!(EdgeError, |error, avfs| {
             return Some(format!("print it without --json: {avfs} cat REF PATH > FILE"));
         }
         Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
-        Self::UnknownVerb { .. } => "list them with: avfs --help",
+        Self::UnknownVerb { .. } => "list verbs with: avfs --help",
         Self::TwoForks { .. } | Self::TwoVaults { .. } => "omit one of them",
         Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
         Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {

@@ -95,7 +95,10 @@ fn by_category(asked: &Asked<'_>, command: &Judged, category: Category) -> Verdi
         Category::HostEscapeRisk => (
             Action::Deny,
             why("reaches beyond the sandbox"),
-            Some("run it outside of the sandbox, or allow it with a rule in your own policy.toml".to_owned()),
+            Some(
+                "run it outside of the sandbox, or allow it with a rule in ~/.config/avfs/policy.toml"
+                    .to_owned(),
+            ),
         ),
     };
     Verdict { action, rule: format!("builtin.{category}"), reason, hint }

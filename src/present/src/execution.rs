@@ -38,7 +38,7 @@ pub fn approval_body(
         |how| format!("approve it{how} with: {avfs} approvals approve {}, then run it again", approval.id);
     // An approval adds nothing to a request, such as a network that was not requested.
     let hint = match decision.and_then(|decision| decision.hint.clone()) {
-        Some(advice) => format!("{advice}; or {}", approve(" as it is")),
+        Some(advice) => format!("{advice}; or {}", approve(" unchanged")),
         None => approve(""),
     };
     let message = format!("an approval is required: {}", approval.reason);

@@ -40,7 +40,9 @@ pub enum NameError {
         length: usize,
     },
     /// The name contains a character that is not allowed.
-    #[error("{what} name {name:?} contains {found:?}; letters, digits, '.', '_' and '-' are allowed")]
+    #[error(
+        "{what} name {name:?} contains {found:?}; letters, digits, '.', '_' and '-' are allowed, in a fork name also '/'"
+    )]
     BadCharacter {
         /// The kind of name.
         what: &'static str,

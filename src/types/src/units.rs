@@ -15,22 +15,24 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnitError {
     /// Not a size in bytes.
-    #[error("{0:?} is not a size such as 500K or 20MiB")]
+    #[error("invalid size {0:?}: expected a number of bytes, or a size such as 500K or 20MiB")]
     Size(String),
     /// A limit of zero.
     #[error("invalid limit {0:?}: expected more than 0, or none for no limit")]
     Nothing(String),
     /// Not a number of processors.
-    #[error("{0:?} is not a number of processors")]
+    #[error("invalid number of processors {0:?}: expected more than 0, such as 2 or 0.5")]
     Cpus(String),
     /// Not a duration.
-    #[error("{0:?} is not a duration such as 90s, 30m or 7d")]
+    #[error("invalid duration {0:?}: expected a number with a unit, such as 90s, 30m or 7d")]
     Span(String),
     /// Neither a duration nor a time.
-    #[error("{0:?} is neither a duration nor a time")]
+    #[error("invalid time {0:?}: expected a duration or a time")]
     Since(String),
     /// Not a time since 1970 in whole seconds.
-    #[error("{0:?} is not a time since 1970 in whole seconds")]
+    #[error(
+        "invalid time {0:?}: expected whole seconds since 1970, such as 2026-01-31T12:00:00Z or @1769860800"
+    )]
     Clock(String),
 }
 

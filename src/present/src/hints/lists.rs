@@ -30,7 +30,9 @@ hint!(SelectionError, |error, avfs| match error {
     Self::Vault(error) => error.hint(avfs),
     Self::Ambiguous { name } => Some(format!("choose one: fork:{name} or recording:{name}")),
     Self::Unknown { .. } => {
-        Some(format!("list them with: {avfs} fork list, {avfs} record list, {avfs} runs list"))
+        Some(format!(
+            "list forks, recordings and runs with: {avfs} fork list, {avfs} record list, {avfs} runs list"
+        ))
     }
 });
 

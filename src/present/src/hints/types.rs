@@ -45,7 +45,7 @@ hint!(DrawnIdError, |error, avfs| {
         Drawn::Batch => "batch --list",
     };
     Some(format!(
-        "an id has {RUN_ID_HEX_DIGITS} hex digits; the first {PREFIX_HEX_DIGITS_MIN} or more identify it; list them with: \
+        "an id has {RUN_ID_HEX_DIGITS} hex digits; the first {PREFIX_HEX_DIGITS_MIN} or more identify it; list ids with: \
              {avfs} {listing}"
     ))
 });

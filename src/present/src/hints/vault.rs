@@ -96,8 +96,9 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::UnknownRef { reference } if reference.starts_with("run:") => {
         format!("list runs with: {avfs} runs list")
     }
-    Self::UnknownRef { .. } =>
-        format!("list them with: {avfs} fork list, or: {avfs} log; a version needs at least four digits"),
+    Self::UnknownRef { .. } => format!(
+        "list forks with: {avfs} fork list, versions with: {avfs} log; the id of a version needs at least four digits"
+    ),
     Self::AmbiguousRef { .. } => "give more digits of the version".into(),
     Self::BeforeFirst { .. } => format!("list the versions with: {avfs} log"),
     Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".into(),
@@ -106,7 +107,7 @@ hint!(VaultError, |error, avfs| Some(match error {
          the changes of the run itself can be shown and applied"
     ),
     Self::NoFork { name } => {
-        format!("list them with: {avfs} fork list, or create it with: {avfs} fork create {name}")
+        format!("list forks with: {avfs} fork list, or create it with: {avfs} fork create {name}")
     }
     Self::ForkExists { name } if *name == ForkName::main() => {
         "choose another name: main always exists".into()
@@ -117,7 +118,7 @@ hint!(VaultError, |error, avfs| Some(match error {
         format!("delete the fork and its checkpoints with: {avfs} fork delete --force {name}")
     }
     Self::PersistentFork { name } if *name == ForkName::main() => {
-        format!("revert its last version with: {avfs} undo")
+        format!("revert its last version with: {avfs} undo main")
     }
     Self::PersistentFork { name } => {
         format!(
@@ -133,25 +134,25 @@ hint!(VaultError, |error, avfs| Some(match error {
                  {avfs} restore REF --fork {fork}"
     ),
     Self::NoCheckpoint { fork, .. } => {
-        format!("list them with: {avfs} checkpoint list --fork {fork}")
+        format!("list checkpoints with: {avfs} checkpoint list --fork {fork}")
     }
     Self::CheckpointExists { .. } => "choose another name, or delete that one first".into(),
     Self::Moved { path } => format!("move it back to {}", path.display()),
-    Self::NoRun { .. } => format!("list them with: {avfs} runs list"),
+    Self::NoRun { .. } => format!("list runs with: {avfs} runs list"),
     Self::NotRelated { .. } | Self::NothingToJoin => "join versions with a common ancestor".into(),
-    Self::NoBatch { .. } => format!("list them with: {avfs} batch --list"),
+    Self::NoBatch { .. } => format!("list batches with: {avfs} batch --list"),
     Self::AmbiguousBatch { .. } => "give more digits of the batch's id".into(),
     Self::AmbiguousRun { .. } => "give more digits of the run's id".into(),
     Self::RunCaptured { id } | Self::RunWithoutVersion { id, .. } => {
         format!("show it with: {avfs} runs show {id}")
     }
-    Self::NoApproval { .. } => format!("list them with: {avfs} approvals list"),
+    Self::NoApproval { .. } => format!("list approvals with: {avfs} approvals list"),
     Self::AmbiguousApproval { .. } => "give more digits of the approval's id".into(),
     Self::ApprovalSettled { id, .. } => {
         format!("show it with: {avfs} approvals show {id}")
     }
     Self::ApprovalExpired { .. } => "run the command again to request a new approval".into(),
-    Self::NoRecording { .. } => format!("list them with: {avfs} record list"),
+    Self::NoRecording { .. } => format!("list recordings with: {avfs} record list"),
     Self::RecordingExists { name } => {
         format!("choose another name, or: {avfs} record delete {name}")
     }
@@ -172,7 +173,7 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::IsADirectory { .. } => "name a file in it, or use -r with rm or cp for the whole directory".into(),
     Self::NotAFile { path, .. } => {
         let path = shell_word(OsStr::from_bytes(path.as_bytes()));
-        format!("show its type with: {avfs} ls -l REF {path}")
+        format!("list it with: {avfs} ls -l REF {path}")
     }
     Self::PathCycle { from, to } if from == to => "choose another target".into(),
     Self::PathCycle { .. } => "choose a target outside the directory".into(),

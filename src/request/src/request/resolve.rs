@@ -47,13 +47,13 @@ pub enum Terminal {
 pub enum ResolveError {
     #[error("invalid request: {0}")]
     Spec(#[from] SpecError),
-    #[error("{} does not exist", path.display())]
+    #[error("host path {} does not exist", path.display())]
     NoPath { path: PathBuf },
     #[error("{} contains '..'", path.display())]
     ParentDir { path: PathBuf },
-    #[error("{word:?} is neither NAME nor NAME=VALUE")]
+    #[error("invalid variable {word:?}: expected NAME or NAME=VALUE")]
     BadEnv { word: OsString },
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read the environment file {}", path.display())]
     EnvFile {
         path: PathBuf,
         #[source]

@@ -28,8 +28,8 @@ impl std::str::FromStr for ChangesOf {
         let bad =
             |reason| VaultError::from(BadReference { reference: text.chars().take(80).collect(), reason });
         if text.starts_with("run:") || text.starts_with("last~") {
-            let run =
-                RunPrefix::parse(text).map_err(|_| bad("run: needs at least four digits of a run id"))?;
+            let run = RunPrefix::parse(text)
+                .map_err(|_| bad("expected at least four hex digits of a run id after run:"))?;
             return Ok(Self::Run(run));
         }
         ForkName::parse(text).map(Self::Fork).map_err(|_| bad("it is not the name of a fork or a run"))

@@ -122,7 +122,8 @@ pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
     if let Some(fork) = fork
         && matches!(vault.fork(fork), Err(VaultError::NoFork { .. }))
     {
-        ctx.ui.note(format_args!("note: there is no fork {fork}; list them with: {} fork list", ctx.ui.avfs));
+        ctx.ui
+            .note(format_args!("note: there is no fork {fork}; list forks with: {} fork list", ctx.ui.avfs));
     }
 }
 

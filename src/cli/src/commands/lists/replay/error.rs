@@ -31,7 +31,9 @@ impl Diagnose for ReplayError {
 hint!(ReplayError, |error, avfs| Some(match error {
     Self::Empty { .. } => format!("list runs with: {avfs} runs list"),
     Self::Unknown { .. } => {
-        format!("list them with: {avfs} fork list, {avfs} record list, {avfs} runs list")
+        format!(
+            "list forks, recordings and runs with: {avfs} fork list, {avfs} record list, {avfs} runs list"
+        )
     }
     Self::UnknownBase { .. } => {
         "use the vault that it was recorded in, or a copy of it, with: --vault PATH".to_owned()
