@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|-")]
     pub request: Option<PathBuf>,
 
-    /// How to show the changes [default: summary] [possible values: summary, tree, stat, patch]
+    /// Show the changes in this form [default: summary] [possible values: summary, tree, stat, patch]
     #[arg(long, value_name = "FORM", help_heading = "Output")]
     pub show: Option<ChangeForm>,
     /// Print one JSON envelope to stdout, including the command's output. compact: omit null values, group changes by

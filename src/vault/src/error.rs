@@ -289,7 +289,7 @@ pub enum VaultError {
     },
 
     /// The tree has no such path.
-    #[error("there is no file or directory {path}")]
+    #[error("{path} does not exist in the version")]
     NoPath {
         /// The path.
         path: TreePath,

@@ -119,7 +119,8 @@ pub struct RunSpec {
     #[serde(rename = "cache")]
     [skip]
     pub cache_dirs: Vec<String>,
-    /// Declare a host file or directory that the result depends on; its content becomes part of the cache key
+    /// Declare a host file or directory that the result depends on; can be repeated. Its content becomes part of the
+    /// cache key
     #[serde(rename = "inputs")]
     [long, value_name = "PATH", help_heading = "Cache"]
     pub input: Vec<PathBuf> => "compared, but not visible to the command",
@@ -137,7 +138,7 @@ pub struct RunSpec {
     /// values: fail, wait, ask]
     [long, value_name = "HOW", help_heading = "Policy"]
     pub approval: Option<ApprovalMode> => "how to wait for the answer",
-    /// Use this approval; exit with status 122 if it is not valid for this exact request
+    /// Use this approval if one is required; exit with status 122 if it is not valid for this exact request
     #[serde(rename = "approval_id")]
     [long, value_name = "ID", help_heading = "Policy"]
     pub approved: Option<ApprovalPrefix> => "names an approval, which is checked",
@@ -156,22 +157,22 @@ pub struct RunSpec {
     /// read-only [default: strict] [possible values: strict, host]
     [long, value_name = "PROFILE", help_heading = "Sandbox"]
     pub profile: Option<Profile> => "profile.agent.profile caps.profile",
-    /// Make a host path visible, read-only
+    /// Make a host path visible, read-only; can be repeated
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub ro: Vec<PathBuf> => "profile.agent.ro caps.ro",
     /// Ignored: every path in `ro` counts as named by the request.
     [skip]
     pub ro_named: Vec<PathBuf>,
-    /// Make a host path visible and writable
+    /// Make a host path visible and writable; can be repeated
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub rw: Vec<PathBuf> => "profile.agent.rw caps.rw",
     /// Ignored: symlinks are resolved again.
     [skip]
     pub links: BTreeMap<String, PathBuf>,
-    /// Mount an empty tmpfs at PATH
+    /// Mount an empty tmpfs at PATH; can be repeated
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub tmpfs: Vec<PathBuf> => "profile.agent.cover caps.cover",
-    /// Hide PATH from the command
+    /// Hide PATH from the command; can be repeated
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub hide: Vec<PathBuf> => "profile.agent.cover caps.cover",
     /// Choose the home directory of the command. private: empty for each run; persistent: kept between runs of the
@@ -187,20 +188,22 @@ pub struct RunSpec {
     /// Names of variables to pass if the caller has them, except variables with a fixed value.
     [skip]
     pub environment: Vec<String>,
-    /// Pass a variable, or set it; NAME* passes all variables with this prefix except those that look like credentials
+    /// Pass a variable, or set it; can be repeated. NAME* passes all variables with this prefix except those that look
+    /// like credentials
     #[serde(skip)]
     [id = "env", long = "env", value_name = "NAME[*]|NAME=VALUE", help_heading = "Sandbox"]
     pub env_words: Vec<OsString> => "profile.agent.secrets caps.secrets",
-    /// Set variables from a file of NAME=VALUE lines
+    /// Set variables from a file of NAME=VALUE lines; can be repeated
     #[serde(skip)]
     [long, value_name = "FILE", help_heading = "Sandbox"]
     pub env_file: Vec<PathBuf> => "profile.agent.env_file caps.env_file",
     /// Ignored: the variables that they set are in `env`.
     [skip]
     pub env_files: Vec<PathBuf>,
-    /// Pass the variable NAME as a secret. NAME=file: pass it as the file /run/secrets/NAME instead; NAME=PATH: pass a
-    /// host file that way; the variable NAME_FILE holds the path of the file. Secrets are never stored, are removed
-    /// from output captured by --json (not from streamed output), and files that contain one are not kept
+    /// Pass the variable NAME as a secret; can be repeated. NAME=file: pass it as the file /run/secrets/NAME instead;
+    /// NAME=PATH: pass a host file that way; the variable NAME_FILE holds the path of the file. Secrets are never
+    /// stored, are removed from output captured by --json (not from streamed output), and files that contain one are
+    /// not kept
     #[serde(skip)]
     [long, value_name = "NAME[=file|=PATH]", help_heading = "Sandbox"]
     pub secret: Vec<OsString> => "profile.agent.secrets caps.secrets",
@@ -229,10 +232,12 @@ pub struct RunSpec {
     /// Allow the command to create user namespaces, as nested sandboxes do
     [long, help_heading = "Sandbox"]
     pub allow_userns: bool => "profile.agent.confinement caps.userns",
-    /// Hold the changes of the run in memory or on disk [default: auto] [possible values: auto, memory, disk]
+    /// Hold the changes of the run in memory or on disk. auto: in memory if it has enough free space, else on disk
+    /// [default: auto] [possible values: auto, memory, disk]
     [long, value_name = "SCRATCH", help_heading = "Sandbox"]
     pub scratch: Option<ScratchChoice> => "where changes are held",
-    /// Make the workspace writable with an overlay or a copy [default: auto] [possible values: auto, overlay, copy]
+    /// Make the workspace writable with an overlay or a copy. auto: an overlay, or a copy if the host refuses one
+    /// [default: auto] [possible values: auto, overlay, copy]
     [long, value_name = "BACKEND", help_heading = "Sandbox"]
     pub backend: Option<BackendChoice> => "the same files by another method",
     /// Make the run reproducible: fixed host name, umask, environment (from the caller only PATH, HOME and variables of
@@ -265,23 +270,24 @@ pub struct RunSpec {
     /// The time between SIGTERM and SIGKILL in milliseconds.
     [skip]
     pub grace_ms: Option<u64>,
-    /// Limit the memory of all processes together: 512MiB, 2GiB, or none
+    /// Limit the memory of all processes together: 512MiB, 2GiB, or none [default: none]
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub memory: Option<Limit> => "caps.memory",
-    /// Limit the number of processors: 2, 0.5, or none; fractions need control groups
+    /// Limit the number of processors: 2, 0.5, or none; fractions need control groups [default: none]
     [long, value_name = "N", help_heading = "Limits"]
     pub cpus: Option<CpuLimit> => "caps.cpus",
-    /// Limit the number of processes and threads; none for no limit
+    /// Limit the number of processes and threads: 100, or none [default: none]
     [long, value_name = "N", help_heading = "Limits"]
     pub pids: Option<Limit> => "caps.pids",
-    /// Limit the bytes written to the workspace, and to each tmpfs such as /tmp; none for no limit. Writes to --rw
-    /// paths and caches are not counted
+    /// Limit the bytes written to the workspace, and to each tmpfs such as /tmp: 500MiB, 2GiB, or none. Writes to --rw
+    /// paths and caches are not counted [default: none]
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub disk: Option<Limit> => "caps.disk",
-    /// Limit the number of files created or deleted in the workspace; none for no limit. Directories and links count
+    /// Limit the number of files created or deleted in the workspace: 10000, or none. Directories and links count
+    /// [default: none]
     [long, value_name = "N", help_heading = "Limits"]
     pub files: Option<Limit> => "caps.files",
-    /// Limit the size of each file; none for no limit. A larger file in the workspace cannot be modified
+    /// Limit the size of each file: 100MiB, or none. A larger file in the workspace cannot be modified [default: none]
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub file_size: Option<Limit> => "caps.file_size",
     /// Store the output of the command in the vault, as long as its changes are kept; avfs runs show --output prints
