@@ -59,9 +59,9 @@ fn verbs_of_other_tools_get_a_hint() {
         (&["revert", "main~1"], "avfs restore REF"),
         (&["list"], "avfs ls REF"),
         (&["tag", "v1"], "avfs checkpoint save"),
-        (&["cat", "--fork", "main", "README.md"], "usage: avfs cat [OPTIONS] <REF> <PATH>...; see"),
-        (&["log", "--fork", "main"], "usage: avfs log [OPTIONS] [FORK]"),
-        (&["diff", "--fork", "main"], "usage: avfs diff [OPTIONS] [A] [B]"),
+        (&["cat", "--fork", "main", "README.md"], "argument: avfs cat [OPTIONS] <REF> <PATH>..."),
+        (&["log", "--fork", "main"], "argument: avfs log [OPTIONS] [FORK]"),
+        (&["diff", "--fork", "main"], "argument: avfs diff [OPTIONS] [A] [B]"),
     ] {
         let refusal = env.refused(words, 2, "usage");
         assert!(hint(&refusal).contains(reported), "{words:?}: {refusal}");

@@ -346,7 +346,7 @@ fn import_names_attributes_it_cannot_store() {
 fn json_usage_errors_name_the_missing_argument() {
     let env = TestEnv::with_project();
     for (words, told) in
-        [(&["ls"][..], "<REF>"), (&["prune"], "--keep-last"), (&["fork"], "a subcommand is missing")]
+        [(&["ls"][..], "<REF>"), (&["prune"], "--keep-last"), (&["fork"], "missing subcommand")]
     {
         let refusal = env.json(words);
         assert_eq!(refusal["error"]["code"], json!("usage"));

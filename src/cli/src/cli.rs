@@ -21,10 +21,11 @@ use crate::commands::{
     runs, schema, show, stats, status, sync, tree, unapply, undo, vault, write,
 };
 
-/// Keep every version of a directory in one file: fork, compare, restore, export
+/// Run commands over versions of a directory, and review, apply or undo their changes
 ///
-/// A vault is one SQLite file that holds versions of a directory. A fork is a named head that moves from
-/// version to version. A checkpoint is a label that pins a version.
+/// `avfs run` runs a command in a sandbox: the directory does not change, and the changes become a version. A
+/// vault is one SQLite file that holds versions of a directory. A fork is a named head that moves from version
+/// to version. A checkpoint is a label that pins a version.
 ///
 /// REF names a version: FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, or the first four or more
 /// digits of a version's id. PATH is the path of an entry in a version, relative to the root of the version,
@@ -33,10 +34,12 @@ use crate::commands::{
 #[command(name = "avfs", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_long_help = "\
 Examples:
-  avfs init
+  avfs run -- make test
+  avfs diff
+  avfs apply
+  avfs undo
   avfs import -m 'before the refactoring'
   avfs log
-  avfs diff main
   avfs restore main~1")]
 pub struct Cli {
     /// Use this vault: a path, or the name of a vault in $XDG_DATA_HOME/avfs/vaults [default: $AVFS_VAULT,
@@ -46,7 +49,7 @@ pub struct Cli {
         value_hint = clap::ValueHint::FilePath, value_parser = vault_word()
     )]
     pub vault: Option<OsString>,
-    /// Print one JSON object (its schema: avfs schema); =compact is for runs
+    /// Print one JSON object (its schema: avfs schema); =compact only for avfs run
     #[arg(
         long, global = true, value_name = "FORM", num_args = 0..=1, require_equals = true,
         default_missing_value = "full", help_heading = "Global options"

@@ -69,7 +69,7 @@ pub fn check_form(ui: &Ui, form: Option<JsonForm>, verb: &Verb) -> Result<(), u8
     match (form, verb) {
         (Some(JsonForm::Compact), Verb::Run(_) | Verb::Proxy(_)) | (None | Some(JsonForm::Full), _) => Ok(()),
         (Some(JsonForm::Compact), _) => {
-            let message = "--json=compact is for runs".to_owned();
+            let message = "--json=compact is available only for avfs run".to_owned();
             let hint = Some("use --json, or: avfs run --json=compact -- COMMAND".to_owned());
             ui.tell_body(&ErrorBody { code: "usage".to_owned(), message, hint });
             Err(exit_code::USAGE)
@@ -132,7 +132,7 @@ const ELSEWHERE: [(&[&str], &str); 10] = [
     ),
     (
         &["merge", "pull", "rebase"],
-        "write changes to the directory with: avfs apply; bring it into a fork with: avfs sync FORK",
+        "write changes to the directory with: avfs apply; merge the directory into a fork with: avfs sync FORK",
     ),
     (
         &["list"],
@@ -173,10 +173,7 @@ fn fork_by_option(error: &clap::Error) -> Option<(String, String)> {
     let usage = usage_of(error)?;
     let takes_one = ["FORK", "REF", "[A]"].iter().any(|place| usage.contains(place));
     (word == "--fork" && takes_one).then(|| {
-        (
-            format!("this verb takes the fork as an argument, without {word}"),
-            format!("usage: {usage}; see more with: --help"),
-        )
+        (format!("this verb has no option {word}"), format!("name the fork as an argument: {usage}"))
     })
 }
 
@@ -191,7 +188,7 @@ fn usage_body(error: &clap::Error) -> ErrorBody {
     let first = lines.next().unwrap_or_default();
     let listed: Vec<&str> = lines.collect();
     let message = match first.strip_prefix("error: ").unwrap_or(first) {
-        _ if is_help => "a subcommand is missing".to_owned(),
+        _ if is_help => "missing subcommand".to_owned(),
         first if listed.is_empty() => first.to_owned(),
         first => format!("{first} {}", listed.join(", ")),
     };

@@ -12,7 +12,7 @@ use crate::ui::Outcome;
 
 /// Copy a path inside a fork
 ///
-/// The copy shares the content: nothing is stored twice.
+/// The copy shares the content: nothing is stored twice. Replaces an existing file, but not a directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

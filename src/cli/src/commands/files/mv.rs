@@ -11,6 +11,8 @@ use crate::context::CommandContext;
 use crate::ui::Outcome;
 
 /// Move or rename a path inside a fork
+///
+/// Replaces an existing file, but not a directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

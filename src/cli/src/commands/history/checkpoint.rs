@@ -117,7 +117,7 @@ struct InfoArgs {
 
 /// Restore a fork to one of its checkpoints
 ///
-/// Adds a new version equal to the version of the checkpoint. The history stays, so `avfs restore main~1`
+/// Adds a new version equal to the version of the checkpoint. The history stays, so `avfs undo FORK`
 /// reverts it.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -31,7 +31,7 @@ pub struct LogArgs {
     /// The fork, or a version to start at
     #[arg(value_name = "FORK", default_value = "main")]
     reference: Reference,
-    /// List at most N versions
+    /// List at most N versions [default: all]
     #[arg(short = 'n', long = "limit", value_name = "N")]
     limit: Option<usize>,
     /// List only versions that changed this path

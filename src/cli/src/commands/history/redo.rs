@@ -19,7 +19,7 @@ use crate::ui::Outcome;
 Examples:
   avfs redo
   avfs redo experiment
-  avfs undo && avfs diff main~1 main && avfs redo")]
+  avfs undo main && avfs diff main~1 main && avfs redo main")]
 pub struct RedoArgs {
     /// The fork to move one step forward
     #[arg(value_name = "FORK", default_value = "main")]

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use crate::commands::execute::run_as;
 use crate::ui::Outcome;
 
-/// Run a command like avfs-run (the name that agents may expect)
+/// Run a command with avfs-run (an alias for agents)
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
