@@ -27,9 +27,9 @@ use crate::commands::{
 /// vault is one SQLite file that holds versions of a directory. A fork is a named head that moves from version
 /// to version. A checkpoint is a label that pins a version.
 ///
-/// REF names a version: FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, or the first four or more
-/// digits of a version's id. PATH is the path of an entry in a version, relative to the root of the version,
-/// not to the working directory.
+/// REF names a version: FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, last or last~N (the newest
+/// run, or the run N before it), or the first four or more digits of a version's id. PATH is the path of an
+/// entry in a version, relative to the root of the version, not to the working directory.
 #[derive(Debug, Parser)]
 #[command(name = "avfs", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_long_help = "\

@@ -24,7 +24,7 @@ impl Conflict {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    #[error("{} changed since the run started; nothing was written: {}", dir.display(), list(conflicts))]
+    #[error("conflict with newer changes in {}; nothing was written: {}", dir.display(), list(conflicts))]
     Conflict { dir: PathBuf, conflicts: Vec<Conflict> },
     #[error("{} changed since the apply; nothing was reverted: {}", dir.display(), list(conflicts))]
     ChangedSince { dir: PathBuf, conflicts: Vec<Conflict> },

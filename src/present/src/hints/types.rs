@@ -8,7 +8,8 @@ use avfs_types::{UnitError, WordError};
 use crate::hint;
 
 hint!(BadReference, |_, _| Some(
-    "expected FORK, FORK@CHECKPOINT, FORK~N, run:ID or the first four or more digits of a version".into(),
+    "expected FORK, FORK@CHECKPOINT, FORK~N, run:ID, last, or the first four or more digits of a version"
+        .into(),
 ));
 
 hint!(PathError, |_, _| Some("name a path inside the workspace, such as src/main.rs".into()));

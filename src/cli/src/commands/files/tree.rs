@@ -25,7 +25,7 @@ pub struct TreeArgs {
     /// The directory or file to start at [default: the root]
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
     path: TreePath,
-    /// Show at most N levels
+    /// Show at most N levels [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     depth: Option<u16>,
 }

@@ -28,7 +28,7 @@ pub struct WriteArgs {
     /// Write this text [default: read stdin]
     #[arg(long)]
     text: Option<String>,
-    /// Set these permission bits
+    /// Set these permission bits [default: 644 for a new file]
     #[arg(long, value_name = "OCTAL", value_parser = parse_mode)]
     mode: Option<u32>,
 }

@@ -46,7 +46,7 @@ enum RecordAction {
     Export(ExportArgs),
 }
 
-/// Start to record the runs of this vault
+/// Start recording the runs of this vault
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -111,10 +111,10 @@ struct ExportArgs {
     /// A fork, a recording, a run, or a range of runs; use fork:NAME or recording:NAME if a name is both
     #[arg(value_name = "FORK|RECORDING|RUN..RUN", required_unless_present = "runs", conflicts_with = "runs")]
     what: Option<String>,
-    /// Export these runs
+    /// Export these runs, separated by commas
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     runs: Vec<RunPrefix>,
-    /// Write to this file atomically
+    /// Write to this file atomically [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

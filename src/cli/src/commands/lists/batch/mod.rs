@@ -54,8 +54,9 @@ pub struct BatchArgs {
     /// The list: a file, or - for standard input
     #[arg(value_name = "LIST", required_unless_present = "list", value_hint = clap::ValueHint::FilePath)]
     list_file: Option<PathBuf>,
-    /// Order the items this way [default: needs if any item has needs, else chain] [possible values: chain,
-    /// fan-out, needs]
+    /// Choose where each item starts. chain: at the result of the previous item; fan-out: at the same base;
+    /// needs: at the results of the items it needs [default: needs if any item has needs, else chain]
+    /// [possible values: chain, fan-out, needs]
     #[arg(long, value_name = "MODE")]
     mode: Option<Manner>,
     /// Run N items at once [default: the number of processors; a chain runs one at a time]
