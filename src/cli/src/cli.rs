@@ -21,7 +21,7 @@ use crate::commands::{
     runs, schema, show, stats, status, sync, tree, unapply, undo, vault, write,
 };
 
-/// Run commands over versions of a directory, and review, apply or undo their changes
+/// Run commands over versions of a directory; review, apply or undo their changes
 ///
 /// `avfs run` runs a command in a sandbox: the directory does not change, and the changes become a version. A
 /// vault is one SQLite file that holds versions of a directory. A fork is a named head that moves from version
