@@ -19,7 +19,7 @@ pub enum EdgeError {
     NoNewVault { reason: String, hint: Option<String> },
     #[error("run {run} is neither on a named fork nor applied; it is only kept for review")]
     NotKept { run: RunId },
-    #[error("both {fork} and the directory changed, so nothing was merged: {}", list(paths))]
+    #[error("fork {fork} and the directory changed the same paths; nothing was merged: {}", list(paths))]
     SyncConflict { fork: ForkName, paths: Vec<TreePath> },
     #[error("the output of run {run} was not kept or has expired")]
     NoOutput { run: RunId },
@@ -146,7 +146,7 @@ hint!(EdgeError, |error, avfs| {
             "check the spelling, or choose another file"
         }
         Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
-            "create the directory first, or choose another place"
+            "check the path, or create the directory first"
         }
         Self::Host { source, .. }
             if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) =>

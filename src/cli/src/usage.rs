@@ -121,7 +121,7 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Hint> {
 const ELSEWHERE: [(&[&str], &str); 10] = [
     (&["exec", "sh"], "run a command with: avfs run -- COMMAND; list runs with: avfs runs list"),
     (&["commit", "add"], "record a directory as a new version with: avfs import"),
-    (&["branch", "switch"], "create a fork with: avfs fork create NAME; list them with: avfs fork list"),
+    (&["branch", "switch"], "create a fork with: avfs fork create NAME; list forks with: avfs fork list"),
     (&["checkout", "clone"], "write a version to a directory with: avfs export REF DIR"),
     (&["reset", "revert", "rollback"], "go back with: avfs restore REF, or: avfs undo FORK"),
     (&["history", "versions"], "list versions with: avfs log; list runs with: avfs runs list"),

@@ -101,7 +101,7 @@ hint!(VaultError, |error, avfs| Some(match error {
     ),
     Self::AmbiguousRef { .. } => "give more digits of the version".into(),
     Self::BeforeFirst { .. } => format!("list the versions with: {avfs} log"),
-    Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".into(),
+    Self::Pruned { .. } => "list versions with: avfs log, and choose one that is not pruned".into(),
     Self::Partial { .. } => format!(
         "import the directory before the run with: {avfs} import, and run the command without --base touched; \
          the changes of the run itself can be shown and applied"
