@@ -17,13 +17,13 @@ const OUTPUT_BYTES_MAX: u64 = 10 << 20;
 /// Run one command over a fork of the workspace, in a sandbox
 ///
 /// The command sees the workspace at its own path, the system read-only, an empty home and no network. Its changes
-/// become a version in the vault; the host is not modified.
+/// become a version in the vault; the host is not modified, except with --apply or --rw.
 ///
 /// Without --fork, the run starts from the current state of the directory, and its changes are kept for review: avfs
 /// diff, avfs apply, avfs discard.
 ///
 /// A policy decides first. Commands that only read, write or delete inside the sandbox are run. A command that needs
-/// network access it does not have waits for an approval (avfs approvals); one that reaches beyond the sandbox is
+/// network access it does not have requires an approval (avfs approvals); one that reaches beyond the sandbox is
 /// denied. For the reason: avfs policy explain -- COMMAND.
 ///
 /// Exit codes: the command's own; 128+N killed by signal N; 120 approval required; 121 the sandbox could not be set

@@ -12,8 +12,8 @@ use crate::ui::Outcome;
 /// Revert the last undo of a fork
 ///
 /// Adds a new version equal to the one that `avfs undo` reverted. Call it again to revert the undo before
-/// that. After any other change to the fork there is nothing to redo; use `avfs restore` to return to any
-/// version.
+/// that. If `avfs undo` moved a fork other than main, name that fork. After any other change to the fork there
+/// is nothing to redo; use `avfs restore` to return to any version.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -20,8 +20,8 @@ use crate::view::first_line;
 ///
 /// Adds a new version equal to the previous one, with a message that names the reverted version; no version
 /// is rewritten. Call it again to go back another step, at most to the start of the fork. `avfs redo` goes
-/// forward again, until a run, an import or an edit adds another version. The files in the bound directory do
-/// not change.
+/// forward again, until a run, an import or an edit adds another version. With FORK, the files in the bound
+/// directory do not change.
 ///
 /// Without FORK, revert the newest run that changed files: on a named fork go back one step; if the changes
 /// were applied, remove them from the bound directory, like `avfs unapply`.

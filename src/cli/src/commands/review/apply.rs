@@ -29,7 +29,8 @@ use crate::view::plural;
 /// Write the changes of a fork or a run to the bound directory
 ///
 /// First compares every path with the version that the changes are based on. If a path has changed in the
-/// directory since, nothing is written and all such paths are listed. Unversioned files are never touched.
+/// directory since (a conflict), nothing is written and all such paths are listed. Unversioned files are never
+/// touched.
 /// Applying again completes an interrupted apply. Paths that host tools execute automatically, such as git
 /// hooks and shell start-up files, are listed first. Setuid and setgid bits are stripped, and the files are
 /// listed.
