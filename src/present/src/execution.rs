@@ -20,7 +20,7 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> Err
         Denial::NoTerminal => ("policy.no_terminal", format!("denied: {reason}"), advice),
         Denial::Person { .. } => ("approval.denied", format!("denied: {reason}"), advice),
         Denial::BadApproval { shown, fault } => {
-            let hint = "omit it to request a new one".to_owned();
+            let hint = "omit --approved to request a new approval".to_owned();
             (fault.code(), format!("approval {shown} is not valid for this request: {fault}"), Some(hint))
         }
     };

@@ -21,7 +21,7 @@ pub enum UnitError {
     #[error("invalid limit {0:?}: expected more than 0, or none for no limit")]
     Nothing(String),
     /// Not a number of processors.
-    #[error("invalid number of processors {0:?}: expected more than 0, such as 2 or 0.5")]
+    #[error("invalid number of processors {0:?}: expected at least 0.001, such as 2 or 0.5")]
     Cpus(String),
     /// Not a duration.
     #[error("invalid duration {0:?}: expected a number with a unit, such as 90s, 30m or 7d")]
