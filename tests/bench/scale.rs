@@ -103,9 +103,15 @@ fn verbs(bench: &Bench, place: &Place, files: usize) -> Vec<Row> {
         memory("export", &export),
     ];
     let forked = ["--fork", "cached", "--from", "main", "--base", "cached"];
-    let words: [(&str, Command); 4] = [
+    let mut removal = Command::new(program("avfs-run"));
+    let remove = ["-q", "--fork", "removed", "--from", "main", "--", "sh", "-c", "rm -r t*"];
+    place.around(removal.args(remove).current_dir(&place.work));
+    let words: [(&str, Command); 7] = [
         ("first run on a fork (materialize)", place.run(&forked)),
         ("grep", place.avfs(&["grep", "main", "00000000-000"])),
+        ("a run that removes everything", removal),
+        ("diff of a tree that was removed", place.avfs(&["diff", "main", "removed"])),
+        ("apply --dry-run of the removal", place.avfs(&["apply", "removed", "--dry-run"])),
         ("fsck", place.avfs(&["fsck"])),
         ("gc", place.avfs(&["gc"])),
     ];

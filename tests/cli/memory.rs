@@ -93,3 +93,56 @@ fn memory_of_a_scan_does_not_grow_with_the_number_of_files() {
     let many = peak_kib(&env, &["status"]);
     assert!(many < few + GROWTH_KIB_MAX, "{few} KiB for 1,000 files, {many} KiB for 25,000");
 }
+
+/// Adds directories of 100 files of one line each.
+fn add_files(env: &TestEnv, prefix: &str, dirs: u32) {
+    for dir in 0..dirs {
+        let dir = env.project().join(format!("{prefix}-{dir:04}"));
+        std::fs::create_dir(&dir).unwrap();
+        for n in 0..100 {
+            std::fs::write(dir.join(format!("file-{n:03}")), format!("{} {n}\n", dir.display())).unwrap();
+        }
+    }
+}
+
+/// The growth with about 20,000 changes. If all were held, it would be more than 16 MB.
+const CHANGES_GROWTH_KIB_MAX: u64 = 9 << 10;
+
+/// Compares the memory of verbs for 1,000 files with that for `dirs` directories of 100 files.
+fn assert_bounded(dirs: u32, prepare: impl Fn(&TestEnv, u32), verbs: &[&[&str]]) {
+    let peaks = |dirs| {
+        let env = TestEnv::with_project();
+        prepare(&env, dirs);
+        verbs.iter().map(|words| peak_kib(&env, words)).collect::<Vec<u64>>()
+    };
+    for (words, (few, many)) in verbs.iter().zip(peaks(10).into_iter().zip(peaks(dirs))) {
+        let is_bounded = many < few + CHANGES_GROWTH_KIB_MAX;
+        assert!(is_bounded, "{words:?}: {few} KiB for 1,000 files, {many} KiB for {dirs}00");
+    }
+}
+
+#[test]
+fn memory_of_a_diff_does_not_grow_with_the_number_of_changes() {
+    let unrelated = |env: &TestEnv, dirs| {
+        add_files(env, "old", dirs);
+        env.ok(&["import"]);
+        for dir in 0..dirs {
+            std::fs::remove_dir_all(env.project().join(format!("old-{dir:04}"))).unwrap();
+        }
+        add_files(env, "new", dirs);
+        env.ok(&["import"]);
+    };
+    let diff = |form: &'static str| ["diff", "main~1", "main", form];
+    let (text, json, tree) = (diff("--name-status"), diff("--json"), diff("--tree"));
+    assert_bounded(100, unrelated, &[&text, &json, &tree, &["diff", "main~1", "main"]]);
+}
+
+#[test]
+fn memory_of_a_run_does_not_grow_with_the_number_of_removed_files() {
+    let imported = |env: &TestEnv, dirs| {
+        add_files(env, "old", dirs);
+        env.ok(&["import"]);
+    };
+    let remove = ["run", "--", "sh", "-c", "rm -r old-*"];
+    assert_bounded(220, imported, &[&remove]);
+}

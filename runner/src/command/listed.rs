@@ -1,8 +1,9 @@
 //! The order in which the changes of a run are listed: files that git ignores come last, or are folded.
 
-use avfs_changes::{FoldedChanges, GitIgnored};
+use avfs_changes::{FOLDED_CHANGES_MAX, FoldedChanges, GitIgnored};
 use avfs_engine::{Executed, ExecutionResult, Outcome};
 use avfs_request::{ChangeForm, JsonForm};
+use avfs_vault::diff::Change;
 use avfs_vault::version::root_of_either;
 use avfs_vault::{Vault, require_version};
 
@@ -14,8 +15,8 @@ pub const CHANGES_SHOWN: usize = 10;
 /// The changes of a run to list.
 #[derive(Default)]
 pub struct Listed {
-    /// Indexes of the changes that a summary names, and whether git ignores them.
-    pub first: Vec<(usize, bool)>,
+    /// The changes that a summary names, and whether git ignores them.
+    pub first: Vec<(Change, bool)>,
     /// All changes by directory, for a compact envelope.
     pub folded: FoldedChanges,
 }
@@ -34,9 +35,14 @@ impl Listed {
         // The run is already recorded: listing its changes in a different order is not a failure.
         listed.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot determine which files git ignores");
-            let places = 0..result.changes.changes.len();
-            let folded = FoldedChanges { others: places.clone().collect(), ..FoldedChanges::default() };
-            Self { first: places.take(CHANGES_SHOWN).map(|place| (place, false)).collect(), folded }
+            let changes = &result.changes.changes;
+            let folded = FoldedChanges {
+                others: changes.first(FOLDED_CHANGES_MAX).to_vec(),
+                others_count: changes.len() as u64,
+                ..FoldedChanges::default()
+            };
+            let first = changes.first(CHANGES_SHOWN).iter().map(|change| (change.clone(), false));
+            Self { first: first.collect(), folded }
         })
     }
 

@@ -29,7 +29,7 @@ const RUNS_ON_HOST_SHOWN: usize = 10;
 /// The summary of a run, in lines.
 ///
 /// `first` has the indexes of the changes to list, and whether git ignores them.
-pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -> Vec<String> {
+pub fn summary(result: &ExecutionResult, first: &[(Change, bool)], avfs: &Avfs) -> Vec<String> {
     // Already printed before the command started.
     let notes = result.notes.iter().filter(|note| note.code != IMPORT_LARGE);
     let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note.text)).collect();
@@ -67,10 +67,9 @@ pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -
     match &result.change_report {
         Some(report) => lines.extend(report_lines(report)),
         None => {
-            for (place, is_ignored) in first {
+            for (change, is_ignored) in first {
                 let ignored = if *is_ignored { "  (ignored by git)" } else { "" };
-                let change = result.changes.changes.get(*place).map(one_line).unwrap_or_default();
-                lines.push(format!("  {change}{ignored}"));
+                lines.push(format!("  {}{ignored}", one_line(change)));
             }
             let more = result.changes.changes.len().saturating_sub(first.len());
             if more > 0 {

@@ -5,7 +5,7 @@ use avfs_types::show_bytes_size;
 use avfs_vault::backend::Reader;
 use avfs_vault::diff::{Change, ChangeKind};
 use avfs_vault::page::DirRef;
-use avfs_vault::{Result, VaultError};
+use avfs_vault::{Result, Vault, VaultError};
 
 use crate::change_summary::{ChangeSummary, Shown};
 use crate::change_view::{Extent, file_sizes, kind_words, stat_view, tree_view};
@@ -29,13 +29,14 @@ pub struct ChangeReport {
 
 /// Reports changes.
 pub struct ChangeSummaryService<'r> {
+    pub vault: &'r Vault,
     pub reader: &'r dyn Reader,
 }
 
 impl ChangeSummaryService<'_> {
     /// The changes between two roots, without changes of the time only.
     pub fn between(&self, before: &DirRef, after: &DirRef) -> Result<ChangeSummary> {
-        ChangeSummary::compare(&self.reader, before, after, &[], Shown::WithoutTimes)
+        ChangeSummary::compare(self.vault, &self.reader, (before, after), &[], Shown::WithoutTimes)
     }
 
     /// The changes in a form. `None` for the summary, which is printed from the counts.
@@ -44,9 +45,9 @@ impl ChangeSummaryService<'_> {
         Ok(match form {
             ChangeForm::Summary => None,
             ChangeForm::Tree => {
-                let view = tree_view(summary, CHANGES_MAX);
+                let view = tree_view(summary, CHANGES_MAX)?;
                 let lines = view.lines.iter().map(|line| {
-                    let (letter, size) = match line.change {
+                    let (letter, size) = match &line.change {
                         Some(change) => (kind_words(&change.kind).1, size(change)),
                         None => (' ', String::new()),
                     };

@@ -1,11 +1,15 @@
 //! The changes between two trees, in display order: counted, filtered, and as text.
 
+use std::sync::Arc;
+
 use avfs_types::path::TreePath;
 use avfs_vault::backend::Reader;
-use avfs_vault::diff::{Change, ChangeKind, Side, diff, find_renames};
+use avfs_vault::changes::Changes;
+use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::page::{DirRef, FileNode, Node};
+use avfs_vault::renames::find_renames;
 use avfs_vault::tree::Pages;
-use avfs_vault::{Result, read_content};
+use avfs_vault::{Result, Vault, read_content};
 
 use crate::line_diff::{DiffSteps, Replaced, compare};
 
@@ -59,16 +63,16 @@ impl ChangeCounts {
 /// The changes to report, and their number by kind.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeSummary {
-    pub changes: Vec<Change>,
+    pub changes: Arc<Changes>,
     pub counts: ChangeCounts,
 }
 
 impl ChangeSummary {
     /// Compares two roots. `paths` limits the result to changes at or beneath one of them.
     pub fn compare(
+        vault: &Vault,
         pages: &dyn Pages,
-        before: &DirRef,
-        after: &DirRef,
+        (before, after): (&DirRef, &DirRef),
         paths: &[TreePath],
         shown: Shown,
     ) -> Result<Self> {
@@ -77,17 +81,17 @@ impl ChangeSummary {
             timed && (paths.is_empty() || paths.iter().any(|path| path.contains(&change.path)))
         };
         // Filter before renames are detected, so that a file moved out of the requested paths is shown as deleted.
-        let found: Vec<Change> = diff(pages, before, after)?.into_iter().filter(wanted).collect();
-        Ok(Self::of(found))
+        Self::of(Changes::between(pages, (before, after), vault.temporary_dirs(), wanted)?)
     }
 
     /// A summary of known changes.
-    #[must_use]
-    pub fn of(found: Vec<Change>) -> Self {
-        let changes = find_renames(found);
+    pub fn of(found: Changes) -> Result<Self> {
+        let changes = find_renames(found)?;
         let mut counts = ChangeCounts::default();
-        changes.iter().for_each(|change| counts.count(&change.kind));
-        Self { changes, counts }
+        for change in &changes {
+            counts.count(&change?.kind);
+        }
+        Ok(Self { changes: Arc::new(changes), counts })
     }
 }
 

@@ -109,46 +109,61 @@ pub fn is_dir(change: &Change) -> bool {
 
 /// A name in a tree with its change; no change for a directory that only leads to changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TreeLine<'a> {
+pub struct TreeLine {
     pub depth: usize,
     /// Escaped, so that it cannot fake a line. Directories end in a slash.
     pub name: String,
-    pub change: Option<&'a Change>,
+    pub change: Option<Change>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TreeView<'a> {
-    pub lines: Vec<TreeLine<'a>>,
+pub struct TreeView {
+    pub lines: Vec<TreeLine>,
     /// Number of changes omitted from the tree.
     pub left_off: u64,
 }
 
 /// The first `limit` changed paths as a tree.
-#[must_use]
-pub fn tree_view(summary: &ChangeSummary, limit: usize) -> TreeView<'_> {
-    let mut changes: Vec<&Change> = summary.changes.iter().collect();
-    // Sort by components, not bytes: `a/b` comes right after `a`, even if there is an `a-b`.
-    changes.sort_by(|a, b| a.path.components().cmp(b.path.components()));
-    let left_off = changes.len().saturating_sub(limit) as u64;
+pub fn tree_view(summary: &ChangeSummary, limit: usize) -> Result<TreeView, VaultError> {
+    let changes = first_of_tree(summary, limit)?;
+    let left_off = (summary.changes.len() - changes.len()) as u64;
     let mut lines = Vec::new();
-    let mut open: Vec<&[u8]> = Vec::new();
-    for change in changes.into_iter().take(limit) {
+    let mut open: Vec<Vec<u8>> = Vec::new();
+    for change in changes {
         let names: Vec<&[u8]> = change.path.components().collect();
-        let shared = open.iter().zip(&names).take_while(|(a, b)| a == b).count();
+        let shared = open.iter().zip(&names).take_while(|(a, b)| a == *b).count();
         open.truncate(shared);
         for name in names.iter().skip(shared) {
             let depth = open.len();
-            open.push(name);
+            open.push(name.to_vec());
             let last = open.len() == names.len();
-            let slash = if !last || is_dir(change) { "/" } else { "" };
+            let slash = if !last || is_dir(&change) { "/" } else { "" };
             let name = format!("{}{slash}", Shown(name));
-            lines.push(TreeLine { depth, name, change: last.then_some(change) });
+            lines.push(TreeLine { depth, name, change: last.then(|| change.clone()) });
         }
         if names.is_empty() {
             lines.push(TreeLine { depth: 0, name: "./".to_owned(), change: Some(change) });
         }
     }
-    TreeView { lines, left_off }
+    Ok(TreeView { lines, left_off })
+}
+
+/// The first `limit` changes in the order of a tree: by components, not bytes, so that `a/b` comes right after `a`,
+/// even if there is an `a-b`. Holds at most twice as many.
+fn first_of_tree(summary: &ChangeSummary, limit: usize) -> Result<Vec<Change>, VaultError> {
+    let shorten = |found: &mut Vec<Change>| {
+        found.sort_by(|a, b| a.path.components().cmp(b.path.components()));
+        found.truncate(limit);
+    };
+    let mut found = Vec::new();
+    for change in summary.changes.iter() {
+        found.push(change?.into_owned());
+        if found.len() > limit.saturating_mul(2) {
+            shorten(&mut found);
+        }
+    }
+    shorten(&mut found);
+    Ok(found)
 }
 
 /// The extent of the change to one path.
@@ -161,8 +176,8 @@ pub enum Extent {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StatView<'a> {
-    pub paths: Vec<(&'a Change, Extent)>,
+pub struct StatView {
+    pub paths: Vec<(Change, Extent)>,
     /// Line counts of the listed paths.
     pub total: LineStat,
     /// Number of changes that are omitted and whose content was not read.
@@ -170,16 +185,13 @@ pub struct StatView<'a> {
 }
 
 /// Added and deleted lines of the first `limit` changes, by path.
-pub fn stat_view<'a>(
-    reader: &dyn Reader,
-    summary: &'a ChangeSummary,
-    limit: usize,
-) -> Result<StatView<'a>, VaultError> {
+pub fn stat_view(reader: &dyn Reader, summary: &ChangeSummary, limit: usize) -> Result<StatView, VaultError> {
     let left_off = summary.changes.len().saturating_sub(limit) as u64;
     let mut view = StatView { left_off, ..StatView::default() };
     let mut steps = DiffSteps::default();
     for change in summary.changes.iter().take(limit) {
-        let extent = match text_change(reader, change, &mut steps)? {
+        let change = change?.into_owned();
+        let extent = match text_change(reader, &change, &mut steps)? {
             TextChange::Lines { stat, .. } => Extent::Lines(stat),
             TextChange::NoContent => Extent::Lines(LineStat::default()),
             TextChange::Binary => Extent::Binary,
@@ -228,16 +240,17 @@ pub(crate) mod tests {
             writer.put_blobs(&[blob]).unwrap();
         }
         writer.commit(Durability::Synced).unwrap();
-        (ChangeSummary::of(files.iter().map(|(path, text)| added(path, text)).collect()), store)
+        let changes: Vec<Change> = files.iter().map(|(path, text)| added(path, text)).collect();
+        (ChangeSummary::of(changes.into()).unwrap(), store)
     }
 
     #[test]
     fn tree_keeps_directories_together_and_counts_omitted_changes() {
         let (summary, _) = summary(&[("a-b/x", "1"), ("a/deep/x", "2"), ("a/y", "3"), ("z\n", "4")]);
         let shown = |limit| {
-            let view = tree_view(&summary, limit);
+            let view = tree_view(&summary, limit).unwrap();
             let lines = view.lines.iter().map(|line| {
-                let mark = line.change.map_or(' ', |change| kind_words(&change.kind).1);
+                let mark = line.change.as_ref().map_or(' ', |change| kind_words(&change.kind).1);
                 format!("{mark}{}{}", " ".repeat(line.depth), line.name)
             });
             (lines.collect::<Vec<_>>(), view.left_off)

@@ -4,9 +4,11 @@
 //! and size are bounded, because the content of a version is untrusted.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use avfs_types::path::TreePath;
 use avfs_vault::backend::Reader;
+use avfs_vault::changes::Changes;
 use avfs_vault::diff::Change;
 use avfs_vault::ignore::Rules;
 use avfs_vault::page::{DirRef, FileNode, Node};
@@ -26,6 +28,8 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 const DIRS_MAX: usize = 1000;
 /// Maximum changes that are checked. The remaining ones count as not ignored.
 const CHANGES_LOOKED_AT_MAX: usize = 100_000;
+/// Maximum changes that are listed beside the directories.
+pub const FOLDED_CHANGES_MAX: usize = 20;
 /// Maximum directories that changes are folded into.
 const FOLDED_DIRS_MAX: usize = 20;
 /// Maximum directory levels that are counted separately.
@@ -86,17 +90,18 @@ impl<'r> GitIgnored<'r> {
         Ok(rules)
     }
 
-    /// Indexes of the first `wanted` changes in display order, in which ignored paths come last. Each has a
-    /// flag that is true if git ignores the path.
-    pub fn last_in(&mut self, changes: &[Change], wanted: usize) -> Result<Vec<(usize, bool)>> {
+    /// The first `wanted` changes in display order, in which ignored paths come last. Each has a flag that is
+    /// true if git ignores the path.
+    pub fn last_in(&mut self, changes: &Changes, wanted: usize) -> Result<Vec<(Change, bool)>> {
         let (mut first, mut behind) = (Vec::new(), Vec::new());
-        for (place, change) in changes.iter().enumerate().take(CHANGES_LOOKED_AT_MAX) {
+        for change in changes.iter().take(CHANGES_LOOKED_AT_MAX) {
             if first.len() == wanted {
                 break;
             }
-            match self.covering(&change.path, is_dir(change))? {
-                None => first.push((place, false)),
-                Some(_) if behind.len() < wanted => behind.push((place, true)),
+            let change = change?;
+            match self.covering(&change.path, is_dir(&change))? {
+                None => first.push((change.into_owned(), false)),
+                Some(_) if behind.len() < wanted => behind.push((change.into_owned(), true)),
                 Some(_) => {}
             }
         }
@@ -107,31 +112,38 @@ impl<'r> GitIgnored<'r> {
 
     /// All changes, with ignored paths last.
     pub fn sorted(&mut self, summary: &ChangeSummary) -> Result<ChangeSummary> {
-        let (mut others, mut ignored) = (Vec::new(), Vec::new());
+        let (mut others, mut ignored) = (summary.changes.empty_like(), summary.changes.empty_like());
         for (place, change) in summary.changes.iter().enumerate() {
+            let change = change?;
             let is_ignored =
-                place < CHANGES_LOOKED_AT_MAX && self.covering(&change.path, is_dir(change))?.is_some();
-            if is_ignored { &mut ignored } else { &mut others }.push(change.clone());
+                place < CHANGES_LOOKED_AT_MAX && self.covering(&change.path, is_dir(&change))?.is_some();
+            if is_ignored { &mut ignored } else { &mut others }.push(change.into_owned());
         }
-        others.append(&mut ignored);
-        Ok(ChangeSummary { changes: others, counts: summary.counts })
+        for change in &ignored {
+            others.push(change?.into_owned());
+        }
+        Ok(ChangeSummary { changes: Arc::new(others), counts: summary.counts })
     }
 
     /// All changes, folded into directories.
-    pub fn fold(&mut self, changes: &[Change]) -> Result<FoldedChanges> {
+    pub fn fold(&mut self, changes: &Changes) -> Result<FoldedChanges> {
         let mut folded = FoldedChanges::default();
         let mut parents: BTreeMap<TreePath, u64> = BTreeMap::new();
         for (place, change) in changes.iter().enumerate() {
+            let change = change?;
             let covering = match place < CHANGES_LOOKED_AT_MAX {
-                true => self.covering(&change.path, is_dir(change))?,
+                true => self.covering(&change.path, is_dir(&change))?,
                 false => None,
             };
             match covering {
                 Some(path) => *folded.ignored.entry(path).or_default() += 1,
                 None => {
                     let parent = change.path.split().map(|(parent, _)| parent).unwrap_or_default();
-                    *parents.entry(parent).or_default() += 1;
-                    folded.others.push(place);
+                    *parents.entry(top_of(&parent, FOLDED_DEPTH_MAX)).or_default() += 1;
+                    folded.others_count += 1;
+                    if folded.others.len() < FOLDED_CHANGES_MAX {
+                        folded.others.push(change.into_owned());
+                    }
                 }
             }
         }
@@ -143,12 +155,19 @@ impl<'r> GitIgnored<'r> {
 /// Changes by directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoldedChanges {
-    /// Indexes of the changes that git does not ignore.
-    pub others: Vec<usize>,
+    /// The first changes that git does not ignore, at most [`FOLDED_CHANGES_MAX`].
+    pub others: Vec<Change>,
+    /// Number of changes that git does not ignore.
+    pub others_count: u64,
     /// Number of those changes in each directory.
     pub dirs: BTreeMap<TreePath, u64>,
     /// Ignored paths, with the number of changes at or beneath each.
     pub ignored: BTreeMap<TreePath, u64>,
+}
+
+/// The first components of a path.
+fn top_of(path: &TreePath, depth: usize) -> TreePath {
+    path.components().take(depth).fold(TreePath::root(), |dir, name| dir.join(name))
 }
 
 /// Counts by directory, with as many levels as keep the list short.
@@ -156,8 +175,7 @@ fn in_few(parents: &BTreeMap<TreePath, u64>) -> BTreeMap<TreePath, u64> {
     let at_depth = |depth: usize| {
         let mut dirs: BTreeMap<TreePath, u64> = BTreeMap::new();
         for (parent, count) in parents {
-            let above = parent.components().take(depth).fold(TreePath::root(), |dir, name| dir.join(name));
-            *dirs.entry(above).or_default() += count;
+            *dirs.entry(top_of(parent, depth)).or_default() += count;
         }
         dirs
     };

@@ -4,6 +4,7 @@
 //! Files that a user has to run explicitly (a Makefile, a build script) are not included. Files that only take
 //! effect because of settings on the host (git's `core.hooksPath`, a bare repository) cannot be detected here.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use avfs_types::path::TreePath;
 use avfs_types::words;
+use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::page::{DirRef, FileNode, Node};
 use avfs_vault::write_out::FreshPages;
@@ -319,17 +321,20 @@ pub fn called_out(
     vault: &Vault,
     after: &DirRef,
     dir: Option<&Path>,
-    changes: &[Change],
+    changes: &Changes,
 ) -> Result<Vec<RunsOnHost>> {
-    let is_told = |change: &&Change| change.kind != ChangeKind::Time && change.after.is_some();
+    let is_told = |change: &Result<Cow<'_, Change>>| {
+        change.as_ref().map_or(true, |change| change.kind != ChangeKind::Time && change.after.is_some())
+    };
     let told = || changes.iter().filter(is_told);
-    if told().next().is_none() {
+    if told().next().transpose()?.is_none() {
         return Ok(Vec::new());
     }
     let place = HostVersion { pages: &FreshPages::new(vault), root: after, dir };
-    let linked = LinkedPaths::find(&place, told().map(|change| &change.path));
+    let linked = LinkedPaths::find(&place, told())?;
     let mut called = Vec::new();
     for change in told() {
+        let change = &*change?;
         let Some(Side { node, .. }) = &change.after else { continue };
         let mut use_of = runs_on_host(&change.path, node).map(|found| (found, None));
         if use_of.is_none() && brings_install_script(vault, change, node)? {

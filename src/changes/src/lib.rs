@@ -44,6 +44,6 @@ pub use change_view::{
     CHANGES_SHOWN_MAX, Extent, StatView, TreeLine, TreeView, beside_content, file_sizes, is_dir, kind_words,
     stat_view, tree_view,
 };
-pub use git_ignored::{FoldedChanges, GitIgnored};
+pub use git_ignored::{FOLDED_CHANGES_MAX, FoldedChanges, GitIgnored};
 pub use git_patch::{PatchLeftOff, PatchLimits, PatchUse, patch_view};
 pub use host_executed::{HostUse, RunsOnHost, called_out, places_of_host, runs_on_host};

@@ -3,11 +3,13 @@
 //! Symlinks are resolved only in the version, never on the host. The search is bounded: directories near the
 //! changes come first, then those nearest to the root. Directories beyond the bounds are not searched.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use avfs_types::path::TreePath;
+use avfs_vault::diff::Change;
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::tree::Pages;
 use avfs_vault::{Result, tree};
@@ -59,11 +61,14 @@ struct Resolved {
 }
 
 impl LinkedPaths {
-    /// Searches for symlinks. The directories of the `near` paths are searched first.
-    pub fn find<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>) -> Self {
+    /// Searches for symlinks. The directories of the `near` changes are searched first.
+    pub fn find<'c>(
+        place: &HostVersion<'_>,
+        near: impl Iterator<Item = Result<Cow<'c, Change>>>,
+    ) -> Result<Self> {
         let mut found = Self::default();
         let mut visited = HashSet::new();
-        let mut waiting = nearest(place, near);
+        let mut waiting = nearest(place, near)?;
         waiting.push_back(Waiting {
             real: TreePath::root(),
             dir: *place.root,
@@ -110,7 +115,7 @@ impl LinkedPaths {
                 }
             }
         }
-        found
+        Ok(found)
     }
 
     fn add(&mut self, path: TreePath, link: &TreePath) {
@@ -134,11 +139,18 @@ fn is_searched(dir: &TreePath) -> bool {
     dir.components().nth(LEVELS_MAX).is_none() && may_hold(dir)
 }
 
-/// The parent directories of the paths, as far as the bounds leave room for others. Each is looked up once.
-fn nearest<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>) -> VecDeque<Waiting> {
+/// The parent directories of the changes, as far as the bounds leave room for others. Each is looked up once.
+fn nearest<'c>(
+    place: &HostVersion<'_>,
+    near: impl Iterator<Item = Result<Cow<'c, Change>>>,
+) -> Result<VecDeque<Waiting>> {
     let mut known = HashMap::from([(TreePath::root(), Some(*place.root))]);
     let mut waiting = VecDeque::new();
-    for path in near.filter(|path| path.components().nth(LEVELS_MAX).is_none()) {
+    for change in near {
+        let path = &change?.path;
+        if path.components().nth(LEVELS_MAX).is_some() {
+            continue;
+        }
         let mut missing = Vec::new();
         let mut above = path.split().map(|(dir, _)| dir);
         while let Some(dir) = above.filter(|dir| !known.contains_key(dir)) {
@@ -148,7 +160,7 @@ fn nearest<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>
         // From the topmost directory down.
         while let Some(dir) = missing.pop() {
             if known.len() > DIRS_MAX / 2 {
-                return waiting;
+                return Ok(waiting);
             }
             let found = dir.split().and_then(|(above, name)| {
                 let above = known.get(&above).copied().flatten()?;
@@ -163,7 +175,7 @@ fn nearest<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>
             }
         }
     }
-    waiting
+    Ok(waiting)
 }
 
 /// Follows a symlink in `dir` as the kernel would. `None` if it is dangling or leads out of the version.
@@ -236,6 +248,7 @@ mod tests {
     use avfs_types::ids::BlobId;
     use avfs_vault::backend::Backend;
     use avfs_vault::backend::memory::MemoryBackend;
+    use avfs_vault::diff::ChangeKind;
     use avfs_vault::links::Overlay;
     use avfs_vault::page::{DirMeta, Entry, FileContent, FileNode, SymlinkNode};
     use avfs_vault::pages::{NewPages, build};
@@ -288,7 +301,9 @@ mod tests {
         let pages = Overlay::new(&new, stored);
         let place = HostVersion { pages: &pages, root: &root, dir: Some(Path::new("/srv/p")) };
         let changed = TreePath::parse(changed.as_bytes()).unwrap();
-        let found = LinkedPaths::find(&place, std::iter::once(&changed));
+        let (kind, before, after) = (ChangeKind::Added, None, None);
+        let change = Change { path: changed.clone(), kind, before, after };
+        let found = LinkedPaths::find(&place, std::iter::once(Ok(Cow::Owned(change)))).unwrap();
         let mut names: Vec<String> = found.names_of(&changed).map(|(name, _)| name.to_string()).collect();
         names.sort();
         names

@@ -455,6 +455,7 @@ impl Out {
     ) -> Result<(), Failure> {
         let success = error.is_none();
         let envelope = Envelope { schema_version: SCHEMA_VERSION, kind, success, result, error };
-        self.json_line(&envelope)
+        // Written directly: a list of changes may be too long to hold as text.
+        printable::write_json_line(&envelope, &mut self.stream).map_err(Failure::output)
     }
 }

@@ -64,7 +64,7 @@ impl ProxyRuntime<'_> {
             Landed::Rebased { onto, .. } => root(onto)?,
             Landed::Nothing | Landed::Advanced { .. } | Landed::Diverted { .. } => before.root,
         };
-        let service = ChangeSummaryService { reader: &*reader };
+        let service = ChangeSummaryService { vault: self.site.vault, reader: &*reader };
         avfs_types::pause::point("changes");
         let summary = service.between(&from, &root(&version)?)?;
         let report = service.report(&summary, run.request.show)?;
@@ -159,7 +159,7 @@ impl ProxyRuntime<'_> {
             let root = full_root_of(&*reader, &base)?;
             let Ok(host) = beneath::open_root(dir) else { return Ok(()) };
             let mut differs = false;
-            for change in changes.changes.iter().take(PATHS_COMPARED_MAX) {
+            for change in changes.changes.first(PATHS_COMPARED_MAX) {
                 let began = tree::lookup(&&*reader, &root, &change.path)?;
                 let now = change.after.as_ref().map(|side| &side.node);
                 differs = differs || !is_one_of(host.as_fd(), &change.path, [began.as_ref(), now]);

@@ -5,6 +5,7 @@ use regex::bytes::Regex;
 
 use avfs_types::glob;
 use avfs_types::path::TreePath;
+use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind};
 use avfs_wire::{ListExpected, ListNoise, ReplayVerdict};
 
@@ -115,7 +116,7 @@ pub fn compare(
     expected: &ListExpected,
     seen: &Seen,
     noise: &Noise,
-    changes: Option<&[Change]>,
+    changes: Option<&TreeChanges>,
     streams: [Outputs<'_>; 2],
 ) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -156,7 +157,7 @@ fn tree_difference(
     expected: &ListExpected,
     seen: &Seen,
     noise: &Noise,
-    changes: Option<&[Change]>,
+    changes: Option<&TreeChanges>,
 ) -> Option<Difference> {
     let same = |recorded: &Option<String>, now: &String| recorded.as_ref().is_none_or(|it| it == now);
     let told = |what, text: &str, noise| Some(Difference { what, text: text.to_owned(), noise });
@@ -169,11 +170,11 @@ fn tree_difference(
         }
         (Some(_) | None, _) => {}
     }
-    let Some(changes) = changes.filter(|changes| !changes.is_empty()) else {
+    let Some(changes) = changes.filter(|changes| changes.count > 0) else {
         let text = "differs; the recorded tree is not in this vault".to_owned();
         return Some(Difference { what: "tree", text, noise: false });
     };
-    let loud = changes.iter().filter(|change| !noise.covers(change)).count();
+    let loud = changes.loud.len();
     let text = match loud {
         0 => "differs in noise".to_owned(),
         1 => "1 path differs".to_owned(),
@@ -196,10 +197,23 @@ pub fn verdict(expected: &ListExpected, differences: &[Difference]) -> ReplayVer
     }
 }
 
-/// The changes that declared noise does not explain.
-#[must_use]
-pub fn loud(changes: &[Change], noise: &Noise) -> Vec<Change> {
-    changes.iter().filter(|change| !noise.covers(change)).cloned().collect()
+/// The changes from a recorded tree to the observed one.
+#[derive(Debug, Default)]
+pub struct TreeChanges {
+    /// The number of all changes.
+    pub count: usize,
+    /// The changes that declared noise does not explain.
+    pub loud: Changes,
+}
+
+impl TreeChanges {
+    /// Counts a change, and keeps it unless it is noise.
+    pub fn add(&mut self, change: Change, noise: &Noise) {
+        self.count += 1;
+        if !noise.covers(&change) {
+            self.loud.push(change);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -239,7 +253,12 @@ mod tests {
         changes: Option<&[Change]>,
     ) -> (ReplayVerdict, Vec<&'static str>) {
         let noise = Noise::of(noise, &ListNoise::default()).unwrap();
-        let found = compare(&expected(), seen, &noise, changes, NONE());
+        let changes = changes.map(|changes| {
+            let mut found = TreeChanges::default();
+            changes.iter().for_each(|change| found.add(change.clone(), &noise));
+            found
+        });
+        let found = compare(&expected(), seen, &noise, changes.as_ref(), NONE());
         (verdict(&expected(), &found), found.iter().map(|difference| difference.what).collect())
     }
 

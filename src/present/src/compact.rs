@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use avfs_changes::{FoldedChanges, file_sizes, is_dir, kind_words};
+use avfs_changes::{FOLDED_CHANGES_MAX, FoldedChanges, file_sizes, is_dir, kind_words};
 use avfs_engine::{ConnectionVerdict, ExecutionResult, Omitted, Output};
 use avfs_request::spec::SCHEMA_VERSION;
 use avfs_types::clock::time_text;
@@ -28,7 +28,7 @@ struct Room {
     text_chars: usize,
 }
 
-const ROOM: Room = Room { output_bytes: 5 << 10, entries: 20, text_chars: 300 };
+const ROOM: Room = Room { output_bytes: 5 << 10, entries: FOLDED_CHANGES_MAX, text_chars: 300 };
 
 /// A compact envelope as one line of JSON, which is never longer than [`COMPACT_BYTES_MAX`]. `ran` is the run
 /// with its folded changes, if there was one.
@@ -182,11 +182,9 @@ fn changes(lists: &mut Lists, run: &ExecutionResult, folded: &FoldedChanges) -> 
     if counts.is_empty() {
         return None;
     }
-    let all: Vec<&Change> =
-        folded.others.iter().filter_map(|place| run.changes.changes.get(*place)).collect();
-    let shown = all.len().min(lists.room.entries);
-    let paths = all[..shown].iter().map(|change| lists.text(&one_change(change))).collect();
-    let dirs = match all.len() > shown {
+    let shown = folded.others.len().min(lists.room.entries);
+    let paths = folded.others[..shown].iter().map(|change| lists.text(&one_change(change))).collect();
+    let dirs = match folded.others_count > shown as u64 {
         // The directories count the changes that are not listed.
         true => counted(lists, &folded.dirs),
         false => Vec::new(),

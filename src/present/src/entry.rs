@@ -1,13 +1,17 @@
 //! Entries of trees and changes as wire types.
 
-use avfs_changes::ChangeCounts;
+use std::sync::Arc;
+
+use avfs_changes::{ChangeCounts, ChangeSummary};
 use avfs_types::base64::base64;
 use avfs_types::clock::{FileTime, time_of_file};
 use avfs_types::ids::to_hex;
 use avfs_types::path::TreePath;
 use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::page::{DirMeta, Node};
-use avfs_wire::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind, PathText};
+use avfs_wire::{
+    ChangeKindName, ChangeObject, ChangeTotals, EntryObject, LongList, NodeKind, PathText, RowError,
+};
 
 fn mode_and_time(node: &Node, dir_meta: Option<&DirMeta>) -> (Option<u32>, FileTime) {
     match node {
@@ -103,6 +107,19 @@ pub fn change(change: &Change) -> ChangeObject {
         mode_before: mode(&change.before),
         mode_after: mode(&change.after),
     }
+}
+
+/// The changes as a list that is made while it is written.
+#[must_use]
+pub fn change_list(summary: &ChangeSummary) -> LongList<ChangeObject> {
+    let changes = Arc::clone(&summary.changes);
+    LongList::new(move |each| {
+        for one in changes.iter() {
+            let one = one.map_err(|error| RowError::Make(error.to_string()))?;
+            each(crate::change(&one))?;
+        }
+        Ok(())
+    })
 }
 
 #[must_use]

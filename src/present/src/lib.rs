@@ -37,7 +37,7 @@ pub use cache::{
 };
 pub use compact::compact_line;
 pub use enforcement::{enforcement, limit};
-pub use entry::{change, change_kind, change_totals, entry, node_kind};
+pub use entry::{change, change_kind, change_list, change_totals, entry, node_kind};
 pub use execution::{approval_body, decision, denial_body, execution, execution_planned};
 pub use hints::{Avfs, Hint, error_body};
 pub use policy::{

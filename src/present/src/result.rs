@@ -133,7 +133,7 @@ pub fn result(result: &ExecutionResult) -> ResultObject {
     };
     let from = result.cache.as_ref().and_then(|cache| cache.from.as_ref());
     let changes: Vec<ChangeObject> =
-        result.changes.changes.iter().take(CHANGES_MAX).map(crate::change).collect();
+        result.changes.changes.first(CHANGES_MAX).iter().map(crate::change).collect();
     ResultObject {
         run_id: result.run_id.to_string(),
         fork: result.fork.as_ref().map(ForkName::to_string),

@@ -75,9 +75,9 @@ pub fn fork_use(used: &ForkUse) -> ForkUseObject {
 }
 
 #[must_use]
-pub fn diff_tree_line(line: &TreeLine<'_>) -> DiffTreeLine {
-    let (size_before, size_after) = line.change.map(file_sizes).unwrap_or_default();
-    let kind = line.change.map(|change| crate::change_kind(&change.kind));
+pub fn diff_tree_line(line: &TreeLine) -> DiffTreeLine {
+    let (size_before, size_after) = line.change.as_ref().map(file_sizes).unwrap_or_default();
+    let kind = line.change.as_ref().map(|change| crate::change_kind(&change.kind));
     DiffTreeLine { depth: line.depth, name: line.name.clone(), kind, size_before, size_after }
 }
 

@@ -12,8 +12,8 @@ use avfs_vault::discard::Discarded;
 use avfs_vault::undo::{Redone, Undone};
 use avfs_wire::RunObject;
 use avfs_wire::{
-    Apply, ApplyConflict, ChangeObject, ChangeTotals, DenialObject, Discard, PathText, Redo, RunsShow, Undo,
-    UnsettledRun,
+    Apply, ApplyConflict, ChangeObject, ChangeTotals, DenialObject, Discard, LongList, PathText, Redo,
+    RunsShow, Undo, UnsettledRun,
 };
 
 #[must_use]
@@ -33,7 +33,7 @@ pub fn unsettled_run(run: &Unsettled) -> UnsettledRun {
 #[must_use]
 pub fn run_shown(
     run: &RunRecord,
-    changes: Option<(Vec<ChangeObject>, ChangeTotals)>,
+    changes: Option<(LongList<ChangeObject>, ChangeTotals)>,
     kept_until: Option<Timestamp>,
 ) -> RunsShow {
     let (changes, change_counts) = changes.unzip();
@@ -92,7 +92,7 @@ pub fn apply(subject: &Subject, dir: &std::path::Path, dry_run: bool, runs_on_ho
         version_before: subject.before.id.to_hex(),
         version_after: subject.after.id.to_hex(),
         dry_run,
-        changes: Vec::new(),
+        changes: LongList::default(),
         change_counts: ChangeTotals::default(),
         already: 0,
         left_out: 0,
@@ -107,7 +107,7 @@ pub fn apply(subject: &Subject, dir: &std::path::Path, dry_run: bool, runs_on_ho
 pub fn applied(
     whole: Apply,
     applied: &Applied,
-    changes: Vec<ChangeObject>,
+    changes: LongList<ChangeObject>,
     change_counts: ChangeTotals,
 ) -> Apply {
     let (kept_dirs, set_ids_stripped) = (path_texts(&applied.kept_dirs), path_texts(&applied.stripped));

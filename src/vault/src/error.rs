@@ -370,6 +370,9 @@ pub enum VaultError {
     /// Reading the content to store failed.
     #[error("cannot read the content to store")]
     Input(#[source] std::io::Error),
+    /// Reading a temporary file of a long list failed.
+    #[error("cannot read a temporary file")]
+    Temporary(#[source] std::io::Error),
     /// Writing content to the caller's destination failed.
     #[error("cannot write the content")]
     Output(#[source] std::io::Error),
@@ -479,6 +482,7 @@ impl Diagnose for VaultError {
             }
             Self::FileTooLarge { .. } => "file.too_large",
             Self::Input(_) => "io.input",
+            Self::Temporary(_) => "io.temporary",
             Self::Output(_) => "io.output",
             Self::Threads(_) => "host.threads",
             Self::Quota { .. } => "quota.exceeded",

@@ -62,7 +62,9 @@ pub use history::{
 };
 pub use object::file_content::{copy_content, read_content};
 pub use object::object_writer::Batch;
-pub use object::{chunk, codec, content, delta, diff, edit, expansion, ingest, links, page, pages, tree};
+pub use object::{
+    changes, chunk, codec, content, delta, diff, edit, expansion, ingest, links, page, pages, renames, tree,
+};
 pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};
 pub use transfer::{
     account, capture, evict, export, ignore, import, layers, materialize, own, set_ids, unfinished, write_out,

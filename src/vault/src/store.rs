@@ -203,6 +203,14 @@ impl Vault {
         self.path.as_deref()
     }
 
+    /// Directories for temporary files of lists that are too long for memory, in order of preference.
+    #[must_use]
+    pub fn temporary_dirs(&self) -> Vec<PathBuf> {
+        let beside = self.path().and_then(Path::parent).map(Path::to_owned);
+        // Not /tmp, which may be in memory. A vault that cannot be written still has a place there.
+        beside.into_iter().chain([PathBuf::from("/var/tmp")]).collect()
+    }
+
     /// The store, for operations without a method here.
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {

@@ -7,7 +7,7 @@ use avfs_types::path::TreePath;
 
 use crate::entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject};
 use crate::records::{CheckpointObject, ForkObject, RunObject, VersionObject};
-use crate::text::{PathText, text_or_base64};
+use crate::text::{LongList, PathText, text_or_base64};
 
 /// The result of `avfs init`.
 #[derive(Clone, Debug, Serialize)]
@@ -288,7 +288,8 @@ pub struct Show {
     /// Checkpoints that pin it, as `fork@name`.
     pub checkpoints: Vec<String>,
     /// The changes since its first parent; null if one of the two is pruned.
-    pub changes: Option<Vec<ChangeObject>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<ChangeObject>>"))]
+    pub changes: Option<LongList<ChangeObject>>,
     /// The changes by kind; null where `changes` is.
     pub change_counts: Option<ChangeTotals>,
 }
@@ -403,7 +404,8 @@ pub struct Diff {
     /// The id of the newer version.
     pub after: String,
     /// The changes in the order of their paths.
-    pub changes: Vec<ChangeObject>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<ChangeObject>"))]
+    pub changes: LongList<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
     /// The changes as a tree, with `--tree`.
@@ -469,7 +471,8 @@ pub struct Status {
     /// True if there are no changes.
     pub clean: bool,
     /// The changes in the order of their paths.
-    pub changes: Vec<ChangeObject>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<ChangeObject>"))]
+    pub changes: LongList<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
     /// Paths that could not be read completely.

@@ -7,7 +7,7 @@ use crate::entry::{ChangeObject, ChangeTotals};
 use crate::records::{ForkObject, RunObject, VersionObject};
 use crate::result_object::{OmittedObject, RunsOnHostObject};
 use crate::results::Edited;
-use crate::text::PathText;
+use crate::text::{LongList, PathText};
 
 /// The result of `avfs runs list`.
 #[derive(Clone, Debug, Serialize)]
@@ -95,7 +95,8 @@ pub struct RunsShow {
     /// did not start from a version.
     pub base_kind: Option<&'static str>,
     /// The changes of the run; null if its versions are no longer kept.
-    pub changes: Option<Vec<ChangeObject>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<ChangeObject>>"))]
+    pub changes: Option<LongList<ChangeObject>>,
     /// The changes by kind; null where `changes` is.
     pub change_counts: Option<ChangeTotals>,
     /// When changes that are not applied are dropped, RFC 3339 in UTC; null if they do not expire.
@@ -260,7 +261,8 @@ pub struct Apply {
     /// True if nothing was written.
     pub dry_run: bool,
     /// The requested changes, without those of a modification time only.
-    pub changes: Vec<ChangeObject>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<ChangeObject>"))]
+    pub changes: LongList<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
     /// Changes that the directory already had, including times.
@@ -289,7 +291,8 @@ pub struct Unapply {
     /// True if nothing was written.
     pub dry_run: bool,
     /// The changes to the directory, without those of a modification time only.
-    pub changes: Vec<ChangeObject>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<ChangeObject>"))]
+    pub changes: LongList<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
     /// Changes that were already reverted in the directory.
@@ -315,7 +318,8 @@ pub struct Sync {
     /// True if a version was added to the fork.
     pub merged: bool,
     /// The changes to the fork, without those of a modification time only.
-    pub changes: Vec<ChangeObject>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<ChangeObject>"))]
+    pub changes: LongList<ChangeObject>,
     /// The changes by kind.
     pub change_counts: ChangeTotals,
     /// Paths that both sides changed in different ways; if there are any, nothing was merged.

@@ -1,5 +1,6 @@
 //! Bytes and texts in JSON.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -99,6 +100,71 @@ impl std::fmt::Debug for LongText {
 impl Serialize for LongText {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+type Rows<T> = dyn Fn(&mut dyn FnMut(T) -> fmt::Result) -> std::result::Result<(), RowError> + Send + Sync;
+
+/// A list that may be long: its elements are made one by one while it is written, and never held together.
+#[derive(Clone)]
+pub struct LongList<T>(Arc<Rows<T>>);
+
+/// Why a list cannot be written completely.
+#[derive(Debug)]
+pub enum RowError {
+    /// The element could not be written.
+    Write(fmt::Error),
+    /// The element could not be made, for this reason.
+    Make(String),
+}
+
+impl From<fmt::Error> for RowError {
+    fn from(error: fmt::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl<T> LongList<T> {
+    /// A list whose elements `rows` passes on.
+    pub fn new(
+        rows: impl Fn(&mut dyn FnMut(T) -> fmt::Result) -> std::result::Result<(), RowError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self(Arc::new(rows))
+    }
+}
+
+impl<T> Default for LongList<T> {
+    fn default() -> Self {
+        Self::new(|_| Ok(()))
+    }
+}
+
+impl<T> fmt::Debug for LongList<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LongList")
+    }
+}
+
+impl<T: Serialize> Serialize for LongList<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::{Error as _, SerializeSeq as _};
+        let mut list = serializer.serialize_seq(None)?;
+        let mut failed = None;
+        let made = (self.0)(&mut |row| {
+            list.serialize_element(&row).map_err(|error| {
+                failed = Some(error);
+                fmt::Error
+            })
+        });
+        match (failed, made) {
+            (Some(error), _) => Err(error),
+            (None, Err(RowError::Make(message))) => Err(S::Error::custom(message)),
+            (None, Err(RowError::Write(error))) => Err(S::Error::custom(error)),
+            (None, Ok(())) => list.end(),
+        }
     }
 }
 

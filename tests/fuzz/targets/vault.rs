@@ -343,7 +343,8 @@ fn compare(vault: &Vault) -> Result<(), VaultError> {
         |text: &str| Ok::<_, VaultError>(avfs_vault::version::resolve(&*reader, &Reference::parse(text)?)?.0);
     let (before, after) = (root_of(&version("main~1")?)?, root_of(&version("main")?)?);
     if after.totals.entries <= ENTRIES_WRITTEN_MAX {
-        let summary = ChangeSummary::compare(&&*reader, &before, &after, &[], Shown::WithTimes)?;
+        let roots = (&before, &after);
+        let summary = ChangeSummary::compare(vault, &&*reader, roots, &[], Shown::WithTimes)?;
         assert!(summary.changes.len() as u64 <= ENTRIES_WRITTEN_MAX + 1, "more changes than entries");
         patch_view(&*reader, &summary, PatchUse::Bytes, PatchLimits::DEFAULT, |_| Ok::<(), VaultError>(()))?;
     }

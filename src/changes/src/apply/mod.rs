@@ -21,6 +21,7 @@ use avfs_types::clock::Timestamp;
 use avfs_types::ids::{ForkName, RunId};
 use avfs_types::path::TreePath;
 use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord, VersionRecord};
+use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind, Side, diff};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
@@ -198,14 +199,10 @@ pub fn apply(
 }
 
 /// The changes that an apply would write, according to the vault alone: the directory is not read.
-pub fn changes_to_apply(
-    vault: &Vault,
-    subject: &Subject,
-    filter: &Filter,
-) -> Result<Vec<Change>, VaultError> {
+pub fn changes_to_apply(vault: &Vault, subject: &Subject, filter: &Filter) -> Result<Changes, VaultError> {
     let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
     let all = diff(&FreshPages::new(vault), &before, &after)?;
-    Ok(chosen(all, filter).0)
+    Ok(chosen(all, filter).0.into())
 }
 
 /// The changes that the filter selects, with the new directories they need; and the number of excluded changes.

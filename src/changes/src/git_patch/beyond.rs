@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 
 use avfs_types::path::TreePath;
+use avfs_vault::Result;
+use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::page::Node;
 
@@ -20,11 +22,12 @@ pub struct Implied {
 }
 
 impl Implied {
-    pub fn of(changes: &[Change]) -> Self {
+    pub fn of(changes: &Changes) -> Result<Self> {
         let is_file = |side: &Option<Side>| matches!(side, Some(Side { node, .. }) if in_git(node));
         let above = |path: &TreePath| path.ancestors().collect::<Vec<_>>();
         let mut implied = Self { before: HashSet::new(), after: HashSet::new() };
         for change in changes {
+            let change = &*change?;
             if is_file(&change.before) {
                 implied.before.extend(above(path_before(change)));
             }
@@ -32,7 +35,7 @@ impl Implied {
                 implied.after.extend(above(&change.path));
             }
         }
-        implied
+        Ok(implied)
     }
 }
 

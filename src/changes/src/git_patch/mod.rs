@@ -88,14 +88,10 @@ pub fn patch_view<E: From<VaultError>>(
 ) -> Result<PatchLeftOff, E> {
     let mut missing = PatchLeftOff::default();
     let mut room = limits.total_bytes;
-    let implied = Implied::of(&summary.changes);
+    let implied = Implied::of(&summary.changes)?;
     let mut sections = Sections { reader, purpose, limits, steps: DiffSteps::default() };
-    for change in &summary.changes {
-        // Content is not read once the limit is reached.
-        if missing.left_off > 0 {
-            missing.left_off += 1;
-            continue;
-        }
+    for (place, change) in summary.changes.iter().enumerate() {
+        let change = &*change?;
         let said = comments(change, &implied);
         let mut lines: Vec<Vec<u8>> = said.iter().map(|text| commented(text.as_bytes())).collect();
         let mut written = sections.of(change)?;
@@ -109,8 +105,9 @@ pub fn patch_view<E: From<VaultError>>(
         }
         lines.append(&mut written.lines);
         let Some(left) = room.checked_sub(bytes_of(&lines)) else {
-            missing.left_off += 1;
-            continue;
+            // Content is not read once the limit is reached.
+            missing.left_off = (summary.changes.len() - place) as u64;
+            break;
         };
         room = left;
         missing.shortened += u64::from(written.is_short);

@@ -2,10 +2,12 @@
 
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
+use avfs_vault::changes::Changes;
 use avfs_vault::delta::delta;
-use avfs_vault::diff::{Change, ChangeKind, Side, diff, find_renames};
+use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::edit::{Edit, Edits};
 use avfs_vault::page::{DirRef, Node};
+use avfs_vault::renames::find_renames;
 use avfs_vault::tree::Pages;
 use avfs_vault::{Result, tree};
 
@@ -15,7 +17,9 @@ pub fn changes_onto(pages: &dyn Pages, before: &DirRef, after: &DirRef, base: &D
     if before.tree == base.tree {
         return Ok(edits);
     }
-    for Change { path, kind, before: old, after: new } in find_renames(diff(pages, before, after)?) {
+    let found = Changes::between(pages, (before, after), Vec::new(), |_| true)?;
+    for change in &find_renames(found)? {
+        let Change { path, kind, before: old, after: new } = change?.into_owned();
         let (Some(old), Some(new)) = (old, new) else { continue };
         // A time that the run did not set is taken from `base`.
         let kept = match &kind {

@@ -203,7 +203,7 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::Threads(_) => {
         "end some processes, or raise the limit on them (ulimit -u); then try again".into()
     }
-    Self::Input(_) | Self::Output(_) => return None,
+    Self::Input(_) | Self::Temporary(_) | Self::Output(_) => return None,
 }));
 
 fn is_ignore_file(path: &TreePath) -> bool {

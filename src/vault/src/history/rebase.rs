@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use avfs_types::path::TreePath;
 
-use crate::diff::{Change, ChangeKind, Side, diff};
+use crate::diff::{Change, ChangeKind, Side, collect};
 use crate::edit::{Edit, Edits};
+use crate::expansion::Expansion;
 use crate::page::{DirMeta, DirRef, Node};
 use crate::tree::Pages;
 use crate::{Result, tree};
@@ -27,35 +28,33 @@ pub(crate) enum Rebase {
 /// alone is never a clash, and the edit's time is used. A directory that both sides created is one directory,
 /// unless its mode or attributes differ.
 pub(crate) fn rebase(pages: &dyn Pages, base: &DirRef, head: &DirRef, edits: &Edits) -> Result<Rebase> {
-    let changes = diff(pages, base, head)?;
     let edited = Edited::of(pages, base, edits)?;
     let mut clashes = BTreeSet::new();
     let mut merged = edits.clone();
-    for change in &changes {
-        match own_metadata(change) {
-            Some((old, new)) => {
-                let touched = change.kind != ChangeKind::Time && edited.replaces_or_removes(&change.path);
-                let wanted = edited.dirs.get(&change.path);
-                let both = wanted.map(|wanted| merge(old, new, wanted));
-                if touched || both == Some(None) {
-                    clashes.insert(change.path.clone());
-                }
-                if let Some(Some(meta)) = both {
-                    merged.insert(change.path.clone(), Edit::Dir(meta));
-                }
+    let mut compare = |change: Change| match own_metadata(&change) {
+        Some((old, new)) => {
+            let touched = change.kind != ChangeKind::Time && edited.replaces_or_removes(&change.path);
+            let wanted = edited.dirs.get(&change.path);
+            let both = wanted.map(|wanted| merge(old, new, wanted));
+            if touched || both == Some(None) {
+                clashes.insert(change.path.clone());
             }
-            None => match (made_dir(change), edited.made.get(&change.path)) {
-                (Some(theirs), Some(mine)) if (theirs.mode, theirs.xattrs) == (mine.mode, mine.xattrs) => {
-                    let mtime = theirs.mtime.max(mine.mtime);
-                    merged.insert(change.path.clone(), Edit::Dir(DirMeta { mtime, ..(*mine).clone() }));
-                }
-                _ if edited.touches(&change.path) => {
-                    clashes.insert(change.path.clone());
-                }
-                _ => {}
-            },
+            if let Some(Some(meta)) = both {
+                merged.insert(change.path.clone(), Edit::Dir(meta));
+            }
         }
-    }
+        None => match (made_dir(&change), edited.made.get(&change.path)) {
+            (Some(theirs), Some(mine)) if (theirs.mode, theirs.xattrs) == (mine.mode, mine.xattrs) => {
+                let mtime = theirs.mtime.max(mine.mtime);
+                merged.insert(change.path.clone(), Edit::Dir(DirMeta { mtime, ..(*mine).clone() }));
+            }
+            _ if edited.touches(&change.path) => {
+                clashes.insert(change.path.clone());
+            }
+            _ => {}
+        },
+    };
+    collect(pages, base, head, &mut Expansion::default(), &mut compare)?;
     Ok(if clashes.is_empty() { Rebase::Onto(merged) } else { Rebase::Clash(clashes.into_iter().collect()) })
 }
 

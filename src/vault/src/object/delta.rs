@@ -2,8 +2,9 @@
 
 use avfs_types::path::TreePath;
 
-use super::diff::{Change, diff};
+use super::diff::{Change, collect};
 use super::edit::{Edit, Edits};
+use super::expansion::Expansion;
 use super::page::{DirRef, Node};
 use super::tree::Pages;
 use crate::Result;
@@ -12,10 +13,10 @@ use crate::Result;
 /// another side may have created the same directory.
 pub fn delta(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Edits> {
     let mut edits = Edits::new();
-    for Change { path, after, .. } in diff(pages, before, after)? {
+    let mut add = |Change { path, after, .. }: Change| {
         let edit = match after {
             // It was removed with a parent directory.
-            None if is_in_deleted(&edits, &path) => continue,
+            None if is_in_deleted(&edits, &path) => return,
             None => Edit::Remove,
             Some(side) => match (side.node, side.dir_meta) {
                 (Node::Dir(_), Some(meta)) => Edit::Dir(meta),
@@ -23,7 +24,8 @@ pub fn delta(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Edits
             },
         };
         edits.insert(path, edit);
-    }
+    };
+    collect(pages, before, after, &mut Expansion::default(), &mut add)?;
     Ok(edits)
 }
 

@@ -1,14 +1,17 @@
 //! The differences between two trees; equal subtrees and equal pages are never opened.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 
 use avfs_types::path::TreePath;
 
 use super::expansion::{Expansion, Reserved, Stored, Version};
-use super::page::{Body, DirMeta, DirRef, Entry, FileContent, Node, PageRef};
+use super::page::{Body, DirMeta, DirRef, Entry, Node, PageRef};
 use super::tree;
 use super::tree::Pages;
 use crate::{Result, set_ids};
+
+/// Maximum entries of a directory that are read in advance.
+const LOOK_AHEAD_MAX: usize = 32;
 
 /// One path that differs. A directory's own metadata is stored next to its reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,22 +72,18 @@ pub enum ChangeKind {
     Time,
 }
 
-/// Every change from one root to another, sorted by path.
+/// Every change from one root to another, sorted by path. Holds all of them: see [`Changes`] for a list that does
+/// not.
+///
+/// [`Changes`]: crate::changes::Changes
 pub fn diff(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     collect(pages, before, after, &mut Expansion::default(), &mut |change| changes.push(change))?;
-    Ok(in_order(changes))
+    Ok(changes)
 }
 
-/// Two directories of the same path that are still to be compared.
-struct Pair {
-    path: TreePath,
-    before: Option<DirRef>,
-    after: Option<DirRef>,
-    reserved: Reserved,
-}
-
-/// Passes every change to `keep` in the order found. The memory for them is limited by `expansion`.
+/// Passes every change to `keep`, sorted by path. The walk itself holds a few pages for each level of directories.
+/// `expansion` limits the number of changes in shared directories.
 pub fn collect(
     pages: &dyn Pages,
     before: &DirRef,
@@ -92,19 +91,106 @@ pub fn collect(
     expansion: &mut Expansion,
     keep: &mut dyn FnMut(Change),
 ) -> Result<()> {
-    let (before, after, reserved) = (Some(*before), Some(*after), Reserved::default());
-    let mut pairs = vec![Pair { path: TreePath::root(), before, after, reserved }];
-    while let Some(Pair { path, before: a, after: b, reserved }) = pairs.pop() {
-        expansion.release(reserved);
-        if a.map(|dir| dir.tree) == b.map(|dir| dir.tree) {
+    if before.tree == after.tree {
+        return Ok(());
+    }
+    let root = Pair::new(Vec::new(), Some(*before), Some(*after), Reserved::default());
+    let opened = root.open(pages, &TreePath::root())?;
+    if let Some(change) = entry_change(TreePath::root(), (None, None), (&root, &opened)) {
+        keep(change);
+    }
+    // The path of the last level.
+    let mut at = TreePath::root();
+    let mut levels = vec![Level::new(pages, root, opened, expansion)];
+    while let Some(level) = levels.last_mut() {
+        if level.ahead.is_empty() {
+            level.look_ahead(&at, expansion)?;
+        }
+        let next = level.ahead.front().map(|entries| entries.name.as_slice());
+        if let Some(pair) = level.pending.pop_if(|pair| pair.is_before(next)) {
+            at = at.join(&pair.name);
+            let opened = match level.opened.take() {
+                Some(opened) => opened,
+                None => pair.open(pages, &at)?,
+            };
+            levels.push(Level::new(pages, pair, opened, expansion));
             continue;
         }
-        let open = |dir: Option<DirRef>| dir.map(|dir| tree::open(pages, &dir, &path)).transpose();
-        let (old, new) = (open(a)?, open(b)?);
-        // The change of the directory itself was already counted with its entry.
-        if let Some(change) = dir_change(&path, (a, &old), (b, &new)) {
+        let Some(Ahead { name, old, new, reserved }) = level.ahead.pop_front() else {
+            levels.pop();
+            at = at.split().map(|(above, _)| above).unwrap_or_default();
+            continue;
+        };
+        let path = at.join(&name);
+        let ((old, old_dir), (new, new_dir)) = (without_dir(old), without_dir(new));
+        let pair = Pair::new(name, old_dir, new_dir, reserved);
+        // The metadata of a directory is stored in the directory.
+        let opened = pair.open(pages, &path)?;
+        if let Some(change) = entry_change(path, (old, new), (&pair, &opened)) {
             keep(change);
         }
+        if old_dir.map(|dir| dir.tree) != new_dir.map(|dir| dir.tree) {
+            // The pages of pairs that wait longer are read again, so that few are held.
+            level.opened = Some(opened);
+            level.pending.push(pair);
+        }
+    }
+    Ok(())
+}
+
+type Opened = [Option<(DirMeta, Body)>; 2];
+
+/// Two directories of the same name whose entries are still to be compared.
+struct Pair {
+    name: Vec<u8>,
+    before: Option<DirRef>,
+    after: Option<DirRef>,
+    reserved: Reserved,
+}
+
+impl Pair {
+    const fn new(name: Vec<u8>, before: Option<DirRef>, after: Option<DirRef>, reserved: Reserved) -> Self {
+        Self { name, before, after, reserved }
+    }
+
+    fn open(&self, pages: &dyn Pages, path: &TreePath) -> Result<Opened> {
+        let open = |dir: Option<DirRef>| dir.map(|dir| tree::open(pages, &dir, path)).transpose();
+        if self.before.map(|dir| dir.tree) == self.after.map(|dir| dir.tree) {
+            return Ok([None, None]);
+        }
+        Ok([open(self.before)?, open(self.after)?])
+    }
+
+    /// True if the paths in the directories sort before the entry `next` beside them: `a/x` sorts after `a-b`.
+    fn is_before(&self, next: Option<&[u8]>) -> bool {
+        let Some(rest) = next.and_then(|next| next.strip_prefix(self.name.as_slice())) else { return true };
+        rest.first().is_none_or(|byte| *byte > b'/')
+    }
+}
+
+/// Entries of the same name that differ.
+struct Ahead {
+    name: Vec<u8>,
+    old: Option<Node>,
+    new: Option<Node>,
+    reserved: Reserved,
+}
+
+/// One level of directories on the way to the current path.
+struct Level<'p> {
+    old: Cursor<'p>,
+    new: Cursor<'p>,
+    /// The next entries that differ.
+    ahead: VecDeque<Ahead>,
+    /// Directories whose entries come later. Each name starts with the one before it, so the last comes first.
+    pending: Vec<Pair>,
+    /// The top pages of the last pair.
+    opened: Option<Opened>,
+}
+
+impl<'p> Level<'p> {
+    fn new(pages: &'p dyn Pages, pair: Pair, opened: Opened, expansion: &mut Expansion) -> Self {
+        expansion.release(pair.reserved);
         let mut cursor = |version, dir: Option<DirRef>, top: Option<(DirMeta, Body)>| {
             let mut cursor = Cursor { pages, version, items: Vec::new() };
             if let (Some(dir), Some((_, body))) = (dir, top) {
@@ -112,47 +198,59 @@ pub fn collect(
             }
             cursor
         };
-        let (old, new) = (cursor(Version::Before, a, old), cursor(Version::After, b, new));
-        for Differing { old, new, stored } in differing(old, new, expansion)? {
+        let [old, new] = opened;
+        let (old, new) = (cursor(Version::Before, pair.before, old), cursor(Version::After, pair.after, new));
+        Self { old, new, ahead: VecDeque::new(), pending: Vec::new(), opened: None }
+    }
+
+    /// Reads some entries in advance, so that a directory that is shared too often is found before the changes in
+    /// it are passed on.
+    fn look_ahead(&mut self, at: &TreePath, expansion: &mut Expansion) -> Result<()> {
+        while self.ahead.len() < LOOK_AHEAD_MAX
+            && let Some(Differing { old, new, stored }) = differing(&mut self.old, &mut self.new, expansion)?
+        {
             let Some(name) = old.as_ref().or(new.as_ref()).map(|entry| entry.name.clone()) else { continue };
-            let path = path.join(&name);
+            let path = at.join(&name);
             expansion.keep(&path, stored)?;
             let (old, new) = (old.map(|entry| entry.node), new.map(|entry| entry.node));
-            let dir_of = |node: &Option<Node>| match node {
-                Some(Node::Dir(dir)) => Some(*dir),
-                Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => None,
+            let reserved = match (&old, &new) {
+                (Some(Node::Dir(_)), Some(Node::Dir(_))) => Reserved::default(),
+                (Some(Node::Dir(dir)), _) => expansion.announce(Version::Before, dir, &path)?,
+                (_, Some(Node::Dir(dir))) => expansion.announce(Version::After, dir, &path)?,
+                (_, _) => Reserved::default(),
             };
-            let (old_dir, new_dir) = (dir_of(&old), dir_of(&new));
-            let other = |node: Option<Node>| node.filter(|node| !matches!(node, Node::Dir(_)));
-            let (old, new) = (other(old), other(new));
-            if let Some(change) = leaf_change(&path, old, new, old_dir.is_some() || new_dir.is_some()) {
-                keep(change);
-            }
-            let reserved = match (old_dir, new_dir) {
-                (None, None) => continue,
-                (Some(_), Some(_)) => Reserved::default(),
-                (Some(dir), None) => expansion.announce(Version::Before, &dir, &path)?,
-                (None, Some(dir)) => expansion.announce(Version::After, &dir, &path)?,
-            };
-            pairs.push(Pair { path, before: old_dir, after: new_dir, reserved });
+            self.ahead.push_back(Ahead { name, old, new, reserved });
         }
+        Ok(())
     }
-    Ok(())
 }
 
-/// Sorts changes by path; a directory replaced by a file, or the reverse, becomes one change of type.
-fn in_order(mut changes: Vec<Change>) -> Vec<Change> {
-    changes.sort_by(|a, b| a.path.cmp(&b.path));
-    changes.dedup_by(|change, last| {
-        let same = last.path == change.path;
-        if same {
-            last.kind = ChangeKind::Type;
-            last.before = last.before.take().or(change.before.take());
-            last.after = last.after.take().or(change.after.take());
-        }
-        same
-    });
-    changes
+/// Splits a node into one that is not a directory, and a directory.
+fn without_dir(node: Option<Node>) -> (Option<Node>, Option<DirRef>) {
+    match node {
+        Some(Node::Dir(dir)) => (None, Some(dir)),
+        Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => (node, None),
+    }
+}
+
+/// The change of an entry itself. A directory replaced by a file, or the reverse, is one change of type.
+fn entry_change(
+    path: TreePath,
+    (old, new): (Option<Node>, Option<Node>),
+    (pair, opened): (&Pair, &Opened),
+) -> Option<Change> {
+    let [old_top, new_top] = opened;
+    let of_dir = dir_change(&path, (pair.before, old_top), (pair.after, new_top));
+    let of_leaf = leaf_change(path, old, new);
+    match (of_leaf, of_dir) {
+        (Some(leaf), Some(dir)) => Some(Change {
+            kind: ChangeKind::Type,
+            before: leaf.before.or(dir.before),
+            after: leaf.after.or(dir.after),
+            ..leaf
+        }),
+        (leaf, dir) => leaf.or(dir),
+    }
 }
 
 fn dir_change(
@@ -176,18 +274,15 @@ fn dir_change(
     Some(Change { path: path.clone(), kind, before: side(a, old), after: side(b, new) })
 }
 
-fn leaf_change(path: &TreePath, old: Option<Node>, new: Option<Node>, with_dir: bool) -> Option<Change> {
+fn leaf_change(path: TreePath, old: Option<Node>, new: Option<Node>) -> Option<Change> {
     let kind = match (&old, &new) {
         (None, None) => return None,
-        // The other half of this change is a directory, which is found when that directory is opened.
-        (None, Some(_)) if with_dir => ChangeKind::Type,
-        (Some(_), None) if with_dir => ChangeKind::Type,
         (None, Some(_)) => ChangeKind::Added,
         (Some(_), None) => ChangeKind::Deleted,
         (Some(old), Some(new)) => compare(old, new)?,
     };
     let side = |node: Option<Node>| node.map(|node| Side { node, dir_meta: None });
-    Some(Change { path: path.clone(), kind, before: side(old), after: side(new) })
+    Some(Change { path, kind, before: side(old), after: side(new) })
 }
 
 /// How two nodes of the same name differ.
@@ -298,16 +393,15 @@ impl Differing {
     }
 }
 
-/// The entries of two directories that differ, ordered by name.
-fn differing(mut a: Cursor<'_>, mut b: Cursor<'_>, expansion: &mut Expansion) -> Result<Vec<Differing>> {
-    let mut found = Vec::new();
+/// The next entries of two directories that differ, in the order of their names.
+fn differing(a: &mut Cursor<'_>, b: &mut Cursor<'_>, expansion: &mut Expansion) -> Result<Option<Differing>> {
     loop {
         match (a.items.last(), b.items.last()) {
-            (None, None) => return Ok(found),
+            (None, None) => return Ok(None),
             (Some(Item::Page { .. }), None) => a.open(expansion)?,
             (None, Some(Item::Page { .. })) => b.open(expansion)?,
-            (Some(Item::Entry(..)), None) => found.push(Differing::of(a.take(), None)),
-            (None, Some(Item::Entry(..))) => found.push(Differing::of(None, b.take())),
+            (Some(Item::Entry(..)), None) => return Ok(Some(Differing::of(a.take(), None))),
+            (None, Some(Item::Entry(..))) => return Ok(Some(Differing::of(None, b.take()))),
             (Some(Item::Page { page: x, .. }), Some(Item::Page { page: y, .. })) if x.tree == y.tree => {
                 a.items.pop();
                 b.items.pop();
@@ -327,26 +421,26 @@ fn differing(mut a: Cursor<'_>, mut b: Cursor<'_>, expansion: &mut Expansion) ->
             }
             (Some(left @ Item::Page { .. }), Some(Item::Entry(entry, _))) => {
                 if entry.name.as_slice() < left.name() {
-                    found.push(Differing::of(None, b.take()));
+                    return Ok(Some(Differing::of(None, b.take())));
                 } else {
                     a.open(expansion)?;
                 }
             }
             (Some(Item::Entry(entry, _)), Some(right @ Item::Page { .. })) => {
                 if entry.name.as_slice() < right.name() {
-                    found.push(Differing::of(a.take(), None));
+                    return Ok(Some(Differing::of(a.take(), None)));
                 } else {
                     b.open(expansion)?;
                 }
             }
             (Some(Item::Entry(x, _)), Some(Item::Entry(y, _))) => match x.name.cmp(&y.name) {
-                std::cmp::Ordering::Less => found.push(Differing::of(a.take(), None)),
-                std::cmp::Ordering::Greater => found.push(Differing::of(None, b.take())),
+                std::cmp::Ordering::Less => return Ok(Some(Differing::of(a.take(), None))),
+                std::cmp::Ordering::Greater => return Ok(Some(Differing::of(None, b.take()))),
                 std::cmp::Ordering::Equal => {
                     let same = x == y;
                     let pair = Differing::of(a.take(), b.take());
                     if !same {
-                        found.push(pair);
+                        return Ok(Some(pair));
                     }
                 }
             },
@@ -354,44 +448,116 @@ fn differing(mut a: Cursor<'_>, mut b: Cursor<'_>, expansion: &mut Expansion) ->
     }
 }
 
-/// Pairs deleted files with added files of the same content; each is used once.
-#[must_use]
-pub fn find_renames(changes: Vec<Change>) -> Vec<Change> {
-    let file = |side: &Option<Side>| match side {
-        Some(Side { node: Node::File(file), .. }) if file.size > 0 => Some((file.content, file.size)),
-        Some(_) | None => None,
-    };
-    let mut gone: HashMap<(FileContent, u64), Vec<usize>> = HashMap::new();
-    for (at, change) in changes.iter().enumerate().rev() {
-        if change.kind == ChangeKind::Deleted
-            && let Some(key) = file(&change.before)
-        {
-            gone.entry(key).or_default().push(at);
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use proptest::prelude::*;
+
+    use avfs_types::clock::FileTime;
+    use avfs_types::ids::TreeId;
+
+    use super::super::page::{FifoNode, Page, SymlinkNode};
+    use super::super::pages::{NewPages, build};
+    use super::*;
+
+    struct Map(HashMap<TreeId, Vec<u8>>);
+
+    impl Pages for Map {
+        fn page(&self, id: &TreeId) -> Result<Page> {
+            tree::check_page(id, &self.0[id])
         }
     }
-    let mut from: HashMap<usize, usize> = HashMap::new();
-    for (at, change) in changes.iter().enumerate() {
-        if change.kind == ChangeKind::Added
-            && let Some(key) = file(&change.after)
-            && let Some(old) = gone.get_mut(&key).and_then(Vec::pop)
-        {
-            from.insert(at, old);
+
+    /// What a tree has at each path, with a number that decides about metadata. `None` for a directory.
+    type Paths = BTreeMap<TreePath, (Option<bool>, u8)>;
+
+    /// Paths whose names sort around a slash, each a directory, a symlink or a fifo.
+    fn paths() -> impl Strategy<Value = Paths> {
+        let name = prop::sample::select(vec!["a", "a-", "a--", "a-b", "a.", "a0", "b", "b b", "c"]);
+        let path = proptest::collection::vec(name, 1..4).prop_map(|names| names.join("/"));
+        let what = (proptest::option::of(any::<bool>()), 0..4_u8);
+        proptest::collection::vec((path, what), 0..40).prop_map(|found| {
+            let mut paths = Paths::from([(TreePath::root(), (None, 0))]);
+            for (path, what) in found {
+                let path = TreePath::parse(path.as_bytes()).unwrap();
+                // A leaf has nothing beneath it, and everything above a path is a directory.
+                let is_leaf = |above: &TreePath| paths.get(above).is_some_and(|found| found.0.is_some());
+                if path.ancestors().any(|above| is_leaf(&above)) {
+                    continue;
+                }
+                let has_beneath = paths.keys().any(|other| *other != path && path.contains(other));
+                for above in path.ancestors() {
+                    paths.entry(above).or_insert((None, what.1));
+                }
+                paths.insert(path, if has_beneath { (None, what.1) } else { what });
+            }
+            paths
+        })
+    }
+
+    fn meta(number: u8) -> DirMeta {
+        let mtime = FileTime { seconds: i64::from(number % 2), nanos: 0 };
+        DirMeta { mode: u32::from(number / 2), mtime, ..DirMeta::default() }
+    }
+
+    /// Builds a directory, and adds the sides of all paths in it to `sides`.
+    fn dir(at: &TreePath, paths: &Paths, new: &mut NewPages, sides: &mut BTreeMap<TreePath, Side>) -> DirRef {
+        let children = paths.iter().filter(|(path, _)| path.split().is_some_and(|(above, _)| above == *at));
+        let mut entries = Vec::new();
+        for (path, (leaf, number)) in children {
+            let DirMeta { mode, mtime, .. } = meta(*number);
+            let node = match leaf {
+                None => Node::Dir(dir(path, paths, new, sides)),
+                Some(true) => Node::Fifo(FifoNode { mode, mtime, link: None }),
+                Some(false) => Node::Symlink(SymlinkNode { mtime, target: vec![b'0' + number], link: None }),
+            };
+            if leaf.is_some() {
+                sides.insert(path.clone(), Side { node: node.clone(), dir_meta: None });
+            }
+            let name = path.components().last().unwrap().to_vec();
+            entries.push(Entry { name, node });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        let own = meta(paths[at].1);
+        let built = build(&own, entries, new);
+        sides.insert(at.clone(), Side { node: Node::Dir(built), dir_meta: Some(own) });
+        built
+    }
+
+    /// The same from complete lists, without a walk.
+    fn simple(before: &BTreeMap<TreePath, Side>, after: &BTreeMap<TreePath, Side>) -> Vec<Change> {
+        let paths: std::collections::BTreeSet<&TreePath> = before.keys().chain(after.keys()).collect();
+        let change = |path: &TreePath| {
+            let kind = match (before.get(path), after.get(path)) {
+                (None, None) => None,
+                (None, Some(_)) => Some(ChangeKind::Added),
+                (Some(_), None) => Some(ChangeKind::Deleted),
+                (Some(old), Some(new)) => match (&old.dir_meta, &new.dir_meta) {
+                    (Some(old), Some(new)) if old.mode != new.mode => Some(ChangeKind::Mode),
+                    (Some(old), Some(new)) => (old != new).then_some(ChangeKind::Time),
+                    (None, None) => compare(&old.node, &new.node),
+                    (Some(_), None) | (None, Some(_)) => Some(ChangeKind::Type),
+                },
+            };
+            let (before, after) = (before.get(path).cloned(), after.get(path).cloned());
+            kind.map(|kind| Change { path: path.clone(), kind, before, after })
+        };
+        paths.into_iter().filter_map(change).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+        #[test]
+        fn walk_finds_the_changes_of_complete_lists_in_order(before in paths(), after in paths()) {
+            let mut new = NewPages::default();
+            let (mut old_sides, mut new_sides) = (BTreeMap::new(), BTreeMap::new());
+            let old = dir(&TreePath::root(), &before, &mut new, &mut old_sides);
+            let now = dir(&TreePath::root(), &after, &mut new, &mut new_sides);
+            let pages = Map(new.pages.into_iter().collect());
+            let found = diff(&pages, &old, &now).unwrap();
+            prop_assert!(found.is_sorted_by(|a, b| a.path < b.path));
+            prop_assert_eq!(found, simple(&old_sides, &new_sides));
         }
     }
-    let used: std::collections::HashSet<usize> = from.values().copied().collect();
-    let mut slots: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
-    let mut found = Vec::with_capacity(slots.len());
-    for at in 0..slots.len() {
-        if used.contains(&at) {
-            continue;
-        }
-        let old = from.get(&at).and_then(|old| slots[*old].take());
-        let Some(mut change) = slots[at].take() else { continue };
-        if let Some(old) = old {
-            change.kind = ChangeKind::Renamed { from: old.path };
-            change.before = old.before;
-        }
-        found.push(change);
-    }
-    found
 }

@@ -1,5 +1,6 @@
 //! Immutable objects: blobs, tree pages, and how they are read, written, edited and compared.
 
+pub mod changes;
 pub mod chunk;
 pub mod codec;
 pub mod content;
@@ -15,4 +16,5 @@ pub mod page;
 pub mod page_codec;
 pub mod pages;
 pub mod reach;
+pub mod renames;
 pub mod tree;

@@ -68,9 +68,13 @@ impl Encoder {
 
     fn entry(&mut self, entry: &Entry) {
         put_bytes(&mut self.out, &entry.name);
-        let link = entry.node.link();
+        self.node(&entry.node);
+    }
+
+    fn node(&mut self, node: &Node) {
+        let link = node.link();
         let link_flag = if link.is_some() { FLAG_LINK } else { 0 };
-        match &entry.node {
+        match node {
             Node::File(file) => {
                 let xattrs = if file.xattrs.is_some() { FLAG_XATTRS } else { 0 };
                 let chunked = if matches!(file.content, FileContent::Chunked(_)) { FLAG_CHUNKED } else { 0 };
@@ -103,18 +107,20 @@ impl Encoder {
         }
     }
 
+    fn meta(&mut self, meta: &DirMeta) {
+        self.out.push(if meta.xattrs.is_some() { 1 | FLAG_XATTRS } else { 1 });
+        put_number(&mut self.out, u64::from(meta.mode));
+        self.time(meta.mtime);
+        if let Some(xattrs) = meta.xattrs {
+            self.out.extend_from_slice(&xattrs.0);
+        }
+    }
+
     fn page(&mut self, meta: Option<&DirMeta>, body: &Body) {
         self.out.push(FORMAT);
         match meta {
             None => self.out.push(0),
-            Some(meta) => {
-                self.out.push(if meta.xattrs.is_some() { 1 | FLAG_XATTRS } else { 1 });
-                put_number(&mut self.out, u64::from(meta.mode));
-                self.time(meta.mtime);
-                if let Some(xattrs) = meta.xattrs {
-                    self.out.extend_from_slice(&xattrs.0);
-                }
-            }
+            Some(meta) => self.meta(meta),
         }
         match body {
             Body::Leaf(entries) => {
@@ -167,15 +173,7 @@ impl Page {
         if format != FORMAT {
             return Err(DecodeError::Unknown(u64::from(format), "tree format"));
         }
-        let meta = match decoder.byte()? {
-            0 => None,
-            flags if flags & !FLAG_XATTRS == 1 => Some(DirMeta {
-                mode: decoder.small()?,
-                mtime: decoder.time()?,
-                xattrs: optional_blob(&mut decoder, flags)?,
-            }),
-            flags => return Err(DecodeError::Unknown(u64::from(flags), "page kind")),
-        };
+        let meta = decode_meta(&mut decoder)?;
         let level = decoder.byte()?;
         if level > LEVEL_MAX {
             return Err(DecodeError::Rule("it has too many levels"));
@@ -216,6 +214,18 @@ fn decode_list<'d, T>(
     Ok(items)
 }
 
+fn decode_meta(decoder: &mut Decoder<'_>) -> Result<Option<DirMeta>, DecodeError> {
+    Ok(match decoder.byte()? {
+        0 => None,
+        flags if flags & !FLAG_XATTRS == 1 => Some(DirMeta {
+            mode: decoder.small()?,
+            mtime: decoder.time()?,
+            xattrs: optional_blob(decoder, flags)?,
+        }),
+        flags => return Err(DecodeError::Unknown(u64::from(flags), "page kind")),
+    })
+}
+
 fn optional_blob(decoder: &mut Decoder<'_>, flags: u8) -> Result<Option<BlobId>, DecodeError> {
     Ok(if flags & FLAG_XATTRS == 0 { None } else { Some(BlobId(decoder.digest()?)) })
 }
@@ -243,7 +253,10 @@ fn decode_name(decoder: &mut Decoder<'_>) -> Result<Vec<u8>, DecodeError> {
 }
 
 fn decode_entry(decoder: &mut Decoder<'_>) -> Result<Entry, DecodeError> {
-    let name = decode_name(decoder)?;
+    Ok(Entry { name: decode_name(decoder)?, node: decode_node(decoder)? })
+}
+
+fn decode_node(decoder: &mut Decoder<'_>) -> Result<Node, DecodeError> {
     let tag = decoder.byte()?;
     let unknown = DecodeError::Unknown(u64::from(tag), "kind of entry");
     let allowed = match tag & KIND_MASK {
@@ -286,11 +299,27 @@ fn decode_entry(decoder: &mut Decoder<'_>) -> Result<Entry, DecodeError> {
         }),
     };
     let link = if tag & FLAG_LINK == 0 { None } else { Some(LinkId(decoder.array()?)) };
-    Ok(Entry { name, node: node.with_link(link) })
+    Ok(node.with_link(link))
+}
+
+/// Appends an entry without its name, and the metadata of a directory.
+pub(crate) fn put_side(out: &mut Vec<u8>, node: &Node, meta: Option<&DirMeta>) {
+    let mut encoder = Encoder { out: std::mem::take(out), flavor: Flavor::Storage };
+    encoder.node(node);
+    match meta {
+        None => encoder.out.push(0),
+        Some(meta) => encoder.meta(meta),
+    }
+    *out = encoder.out;
+}
+
+/// Decodes what [`put_side`] appended.
+pub(crate) fn take_side(decoder: &mut Decoder<'_>) -> Result<(Node, Option<DirMeta>), DecodeError> {
+    Ok((decode_node(decoder)?, decode_meta(decoder)?))
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;

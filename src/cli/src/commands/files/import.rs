@@ -162,7 +162,7 @@ fn count_changes(vault: &Vault, imported: &Imported) -> Result<Option<ChangeCoun
     }
     let (before, after) = (root_of(&before)?, root_of(after)?);
     let pages: &dyn Pages = &reader;
-    let summary = ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?;
+    let summary = ChangeSummary::compare(vault, pages, (&before, &after), &[], Shown::WithoutTimes)?;
     Ok(Some(summary.counts))
 }
 

@@ -6,9 +6,9 @@ use avfs_changes::{ChangeSummary, Shown};
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::backend::{Extent, Reader, VersionRecord};
-use avfs_vault::require_version;
 use avfs_vault::tree::Pages;
 use avfs_vault::version::roots_to_compare;
+use avfs_vault::{Vault, require_version};
 use avfs_wire::Show;
 
 use crate::commands::patch;
@@ -36,12 +36,12 @@ pub fn run(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let names = labels(&*reader)?.remove(&version.id).unwrap_or_default();
     let (checkpoints, forks): (Vec<String>, Vec<String>) =
         names.iter().cloned().partition(|name| name.contains('@'));
-    let summary = changes_of(&*reader, &version)?;
+    let summary = changes_of(&vault, &*reader, &version)?;
     let result = Show {
         version: avfs_present::version(&version),
         forks,
         checkpoints,
-        changes: summary.as_ref().map(|summary| summary.changes.iter().map(avfs_present::change).collect()),
+        changes: summary.as_ref().map(avfs_present::change_list),
         change_counts: summary.as_ref().map(|summary| avfs_present::change_totals(&summary.counts)),
     };
     ctx.ui.answer(&result, |out| {
@@ -79,7 +79,11 @@ fn show_record(out: &mut Out, version: &VersionRecord, names: &[String]) -> Resu
 
 /// The changes of a version against its first parent. The first version has no parent, so its summary is
 /// empty.
-fn changes_of(reader: &dyn Reader, version: &VersionRecord) -> Result<Option<ChangeSummary>, Failure> {
+fn changes_of(
+    vault: &Vault,
+    reader: &dyn Reader,
+    version: &VersionRecord,
+) -> Result<Option<ChangeSummary>, Failure> {
     let Some(parent) = version.parents.first() else { return Ok(Some(ChangeSummary::default())) };
     let parent = require_version(reader, parent)?;
     if parent.pruned_at.is_some() || version.pruned_at.is_some() {
@@ -87,5 +91,5 @@ fn changes_of(reader: &dyn Reader, version: &VersionRecord) -> Result<Option<Cha
     }
     let [before, after] = roots_to_compare(reader, &parent, version)?;
     let pages: &dyn Pages = &reader;
-    Ok(Some(ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?))
+    Ok(Some(ChangeSummary::compare(vault, pages, (&before, &after), &[], Shown::WithoutTimes)?))
 }

@@ -11,7 +11,7 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
 use avfs_types::path::TreePath;
-use avfs_vault::diff::ChangeKind;
+use avfs_vault::diff::{Change, ChangeKind};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::set_ids::SetIds;
@@ -105,9 +105,10 @@ fn refuse(ctx: &CommandContext, result: Apply, error: ApplyError) -> Outcome {
 }
 
 fn answer(ctx: &CommandContext, args: &ApplyArgs, dir: &Path, result: Apply, applied: Applied) -> Outcome {
-    let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
-    let summary = ChangeSummary::of(told);
-    let changes = summary.changes.iter().map(avfs_present::change).collect();
+    let told: Vec<Change> =
+        applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
+    let summary = ChangeSummary::of(told.into())?;
+    let changes = avfs_present::change_list(&summary);
     let counts = avfs_present::change_totals(&summary.counts);
     let result = avfs_present::applied(result, &applied, changes, counts);
     ctx.ui.answer(&result, |out| show(ctx, out, args, dir, &summary, &applied))

@@ -99,13 +99,13 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let pages: &dyn Pages = &reader;
     let roots = roots_to_compare(reader, &before, &after)?;
     require_paths(pages, &roots, &args.paths)?;
-    let summary = ChangeSummary::compare(pages, &roots[0], &roots[1], &args.paths, shown)?;
+    let summary = ChangeSummary::compare(&vault, pages, (&roots[0], &roots[1]), &args.paths, shown)?;
     let json = ctx.ui.format == Format::Json;
     let view = View::of(reader, &summary, args)?;
     let mut result = Diff {
         before: before.id.to_hex(),
         after: after.id.to_hex(),
-        changes: if json { summary.changes.iter().map(avfs_present::change).collect() } else { Vec::new() },
+        changes: avfs_present::change_list(&summary),
         change_counts: avfs_present::change_totals(&summary.counts),
         tree: None,
         stat: None,
@@ -217,19 +217,19 @@ fn require_paths(pages: &dyn Pages, roots: &[DirRef], paths: &[TreePath]) -> Res
 }
 
 /// The requested view of the changes.
-enum View<'a> {
+enum View {
     Summary,
     Names,
-    Tree(TreeView<'a>),
-    Stat(StatView<'a>),
+    Tree(TreeView),
+    Stat(StatView),
     Patch(PatchLimits),
 }
 
-impl<'a> View<'a> {
-    fn of(reader: &dyn Reader, summary: &'a ChangeSummary, args: &DiffArgs) -> Result<Self, Failure> {
+impl View {
+    fn of(reader: &dyn Reader, summary: &ChangeSummary, args: &DiffArgs) -> Result<Self, Failure> {
         let Form { tree, stat, name_status, patch } = args.form;
         Ok(match (tree, stat, name_status, patch) {
-            (true, ..) => Self::Tree(tree_view(summary, args.limit)),
+            (true, ..) => Self::Tree(tree_view(summary, args.limit)?),
             (_, true, ..) => Self::Stat(stat_view(reader, summary, args.limit)?),
             (_, _, true, _) => Self::Names,
             (.., true) => Self::Patch(args.patch_limits()),

@@ -24,7 +24,8 @@ const fn tone(kind: &ChangeKind) -> Tone {
 
 /// Prints one line for each change, then the counts.
 pub fn show_summary(out: &mut Out, summary: &ChangeSummary) -> std::result::Result<(), Failure> {
-    for change in &summary.changes {
+    for change in summary.changes.iter() {
+        let change = &*change?;
         let (name, _) = kind_words(&change.kind);
         let name = out.paint(tone(&change.kind), format_args!("{name:<8}"));
         out.line(format_args!("{name}  {}{}", shown_path(change), remarks(change)))?;
@@ -34,7 +35,8 @@ pub fn show_summary(out: &mut Out, summary: &ChangeSummary) -> std::result::Resu
 
 /// Prints `M<tab>path`, for scripts that do not read JSON.
 pub fn show_names(out: &mut Out, summary: &ChangeSummary) -> std::result::Result<(), Failure> {
-    for change in &summary.changes {
+    for change in summary.changes.iter() {
+        let change = &*change?;
         let (_, letter) = kind_words(&change.kind);
         let letter = out.paint(tone(&change.kind), letter);
         match &change.kind {
@@ -95,10 +97,10 @@ pub fn counts_line(counts: &ChangeCounts) -> String {
 }
 
 /// Prints changed paths as a tree, each with its letter.
-pub fn show_tree(out: &mut Out, view: &TreeView<'_>) -> std::result::Result<(), Failure> {
+pub fn show_tree(out: &mut Out, view: &TreeView) -> std::result::Result<(), Failure> {
     for line in &view.lines {
         let indent = "  ".repeat(line.depth);
-        match line.change {
+        match &line.change {
             None => out.line(format_args!("  {indent}{}", line.name))?,
             Some(change) => {
                 let (_, letter) = kind_words(&change.kind);
@@ -120,7 +122,7 @@ pub fn show_tree(out: &mut Out, view: &TreeView<'_>) -> std::result::Result<(), 
     Ok(())
 }
 
-pub fn show_stats(out: &mut Out, view: &StatView<'_>) -> std::result::Result<(), Failure> {
+pub fn show_stats(out: &mut Out, view: &StatView) -> std::result::Result<(), Failure> {
     let names: Vec<String> = view.paths.iter().map(|(change, _)| shown_path(change)).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let lines = |extent: &Extent| match extent {

@@ -4,7 +4,8 @@ use clap::Args;
 
 use avfs_changes::ChangeSummary;
 use avfs_engine::require_bound_dir;
-use avfs_vault::diff::{ChangeKind, diff};
+use avfs_vault::changes::Changes;
+use avfs_vault::diff::{Change, ChangeKind};
 use avfs_vault::import::{ImportOptions, OnTrouble};
 use avfs_vault::require_version;
 use avfs_vault::version::root_of;
@@ -51,15 +52,16 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     let reader = &*reader;
     let head = require_version(reader, &fork.head)?;
     let pages = new.over(&reader);
-    let mut changes = diff(&pages, &root_of(&head)?, &root)?;
-    changes.retain(|change| change.kind != ChangeKind::Time && !change.is_stripped());
-    let summary = ChangeSummary::of(changes);
+    let is_shown = |change: &Change| change.kind != ChangeKind::Time && !change.is_stripped();
+    let roots = (&root_of(&head)?, &root);
+    let changes = Changes::between(&pages, roots, vault.temporary_dirs(), is_shown)?;
+    let summary = ChangeSummary::of(changes)?;
     let result = Status {
         dir: dir.to_string_lossy().into_owned(),
         fork: fork.name.to_string(),
         version: head.id.to_hex(),
         clean: summary.changes.is_empty(),
-        changes: summary.changes.iter().map(avfs_present::change).collect(),
+        changes: avfs_present::change_list(&summary),
         change_counts: avfs_present::change_totals(&summary.counts),
         troubles: scanned.troubles.iter().map(avfs_present::trouble).collect(),
     };

@@ -71,7 +71,7 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
         directory_version: imported.version().to_hex(),
         version: vault.fork(&args.fork)?.head.to_hex(),
         merged: matches!(synced, Synced::Merged(_)),
-        changes: changes.changes.iter().map(avfs_present::change).collect(),
+        changes: avfs_present::change_list(&changes),
         change_counts: avfs_present::change_totals(&changes.counts),
         conflicts: avfs_present::path_texts(&conflicts),
     };
@@ -99,5 +99,6 @@ fn brought_in(vault: &Vault, before: VersionId, after: VersionId) -> Result<Chan
     let reader = &*reader;
     let (before, after) = (require_version(reader, &before)?, require_version(reader, &after)?);
     let pages: &dyn Pages = &reader;
-    Ok(ChangeSummary::compare(pages, &root_of(&before)?, &root_of(&after)?, &[], Shown::WithoutTimes)?)
+    let roots = (&root_of(&before)?, &root_of(&after)?);
+    Ok(ChangeSummary::compare(vault, pages, roots, &[], Shown::WithoutTimes)?)
 }

@@ -6,7 +6,7 @@ use avfs_changes::{Applied, ApplyError, ChangeSummary, Standing, unapply};
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
 use avfs_types::ids::RunId;
-use avfs_vault::diff::ChangeKind;
+use avfs_vault::diff::{Change, ChangeKind};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_wire::Unapply;
@@ -86,13 +86,14 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     }
     runs.sort();
     runs.dedup();
-    let told = all.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
-    let summary = ChangeSummary::of(told);
+    let told: Vec<Change> =
+        all.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
+    let summary = ChangeSummary::of(told.into())?;
     let result = Unapply {
         runs: runs.iter().map(ToString::to_string).collect(),
         dir: dir.to_string_lossy().into_owned(),
         dry_run,
-        changes: summary.changes.iter().map(avfs_present::change).collect(),
+        changes: avfs_present::change_list(&summary),
         change_counts: avfs_present::change_totals(&summary.counts),
         already: all.already,
         kept_dirs: avfs_present::path_texts(&all.kept_dirs),

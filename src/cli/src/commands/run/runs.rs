@@ -244,13 +244,10 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         return super::kept_output::show(ctx, &vault, &run);
     }
     let reader = vault.read()?;
-    let summary = changes_of(&*reader, &run)?;
-    let told = summary.as_ref().map(|summary| {
-        (
-            summary.changes.iter().map(avfs_present::change).collect(),
-            avfs_present::change_totals(&summary.counts),
-        )
-    });
+    let summary = changes_of(&vault, &*reader, &run)?;
+    let told = summary
+        .as_ref()
+        .map(|summary| (avfs_present::change_list(summary), avfs_present::change_totals(&summary.counts)));
     let kept_until = kept_until(&*reader, &run)?;
     let mut result = avfs_present::run_shown(&run, told, kept_until);
     result.run = in_directory(result.run, application::in_directory(&*reader, &run)?);
@@ -415,7 +412,7 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
 }
 
 /// The changes of a run; `None` if one of its versions was deleted or pruned.
-fn changes_of(reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSummary>, Failure> {
+fn changes_of(vault: &Vault, reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSummary>, Failure> {
     let Some(after) = run.version_after else { return Ok(Some(ChangeSummary::default())) };
     let Some(before) = run.version_before else { return Ok(None) };
     let (Some(before), Some(after)) = (reader.version(&before)?, reader.version(&after)?) else {
@@ -426,5 +423,5 @@ fn changes_of(reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSumma
     }
     let pages: &dyn Pages = &reader;
     let [before, after] = roots_to_compare(reader, &before, &after)?;
-    Ok(Some(ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?))
+    Ok(Some(ChangeSummary::compare(vault, pages, (&before, &after), &[], Shown::WithoutTimes)?))
 }

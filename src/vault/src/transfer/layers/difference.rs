@@ -8,13 +8,14 @@ use avfs_hostfs::{beneath, overlay};
 use avfs_types::path::TreePath;
 
 use super::Footprint;
-use crate::diff::Change;
+use crate::diff::{Change, collect};
+use crate::expansion::Expansion;
 use crate::export::ExportError;
 use crate::meter::Meter;
 use crate::page::{DirRef, Node};
 use crate::tree::Pages;
 use crate::write_out::WriteOut;
-use crate::{Result, Vault, diff};
+use crate::{Result, Vault};
 
 #[derive(Default)]
 pub(super) struct Difference {
@@ -35,9 +36,8 @@ impl Difference {
         let mut difference = Self::default();
         // Deleted directories: one whiteout hides everything in them.
         let mut gone: HashSet<TreePath> = HashSet::new();
-        for change in diff::diff(pages, from, to)? {
-            difference.add(change, &mut gone);
-        }
+        let mut add = |change| difference.add(change, &mut gone);
+        collect(pages, from, to, &mut Expansion::default(), &mut add)?;
         let made = difference.files.len() + difference.dirs.len() + difference.whiteouts.len();
         difference.size.entries = made as u64;
         Ok(difference)

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use avfs_changes::ChangeSummary;
 use avfs_hostfs::random;
 use avfs_lists::batch::{Begins, Manner, OnFailure, Schedule};
-use avfs_lists::replay::{Noise, Outputs, Seen, compare, loud, verdict};
+use avfs_lists::replay::{Noise, Outputs, Seen, TreeChanges, compare, verdict};
 use avfs_request::{CacheMode, CheckpointMode};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunId, VersionId};
 use avfs_types::printable;
 use avfs_vault::Vault;
-use avfs_vault::diff::Change;
+use avfs_vault::changes::Changes;
 use avfs_vault::discard::ChangesOf;
 use avfs_wire::{
     ChangeObject, Inspection, ListItem, ListNoise, Replay, ReplayCounts, ReplayItemResult, ReplayVerdict,
@@ -71,7 +71,7 @@ struct Drive<'a> {
     /// The prefix of the names of forks that only join results.
     joins: String,
     counts: ReplayCounts,
-    first: Option<(ReplayItemResult, Vec<Change>)>,
+    first: Option<(ReplayItemResult, Changes)>,
     others: Vec<ReplayItemResult>,
     results: Option<BufWriter<File>>,
 }
@@ -164,7 +164,7 @@ impl Items for Drive<'_> {
                     self.work.stop(error.to_string());
                 }
                 (result.code, result.reason) = (Some(error.code().to_owned()), Some(error.to_string()));
-                self.settle(item, result, None, Vec::new())
+                self.settle(item, result, None, Changes::default())
             }
         }
     }
@@ -179,7 +179,7 @@ impl Drive<'_> {
             Beginning::Clash(why) => {
                 let mut result = blank(item, &read);
                 (result.code, result.reason) = (Some("replay.clash".to_owned()), Some(why));
-                return self.settle(item, result, None, Vec::new());
+                return self.settle(item, result, None, Changes::default());
             }
         };
         self.left(item, Some(from));
@@ -247,7 +247,7 @@ impl Drive<'_> {
                     self.work.stop(error.message.clone());
                 }
                 (result.code, result.reason) = (Some(error.code), Some(error.message));
-                return self.settle(item, result, None, Vec::new());
+                return self.settle(item, result, None, Changes::default());
             }
         };
         result.duration_ms = ran.duration_ms;
@@ -271,16 +271,16 @@ impl Drive<'_> {
     ) -> Result<(), Failure> {
         let noise = Noise::of(read.noise.as_ref(), &self.noise)?;
         let Some(expected) = &read.expected else {
-            return self.settle(item, result, Some(ReplayVerdict::Unrecorded), Vec::new());
+            return self.settle(item, result, Some(ReplayVerdict::Unrecorded), Changes::default());
         };
         result.expected_version = expected.version.clone();
         let same = |recorded: &Option<String>, now: &String| recorded.as_ref().is_none_or(|it| it == now);
         let same_tree = same(&expected.tree, &seen.tree) && same(&expected.content, &seen.content);
         let changes = match same_tree {
-            true => Some(Vec::new()),
+            true => Some(TreeChanges::default()),
             false => {
                 let left = self.versions.get(item as usize).copied().flatten();
-                evidence::changes(self.vault, evidence::version(expected.version.as_ref()), left)?
+                evidence::changes(self.vault, evidence::version(expected.version.as_ref()), left, &noise)?
             }
         };
         let recorded = match noise.is_in_outputs() {
@@ -292,9 +292,9 @@ impl Drive<'_> {
             Outputs { recorded: old_out.as_deref(), seen: out.as_deref() },
             Outputs { recorded: old_err.as_deref(), seen: err.as_deref() },
         ];
-        let differences = compare(expected, seen, &noise, changes.as_deref(), outputs);
+        let differences = compare(expected, seen, &noise, changes.as_ref(), outputs);
         result.differences = differences.iter().map(avfs_present::difference).collect();
-        let loud = changes.map(|changes| loud(&changes, &noise)).unwrap_or_default();
+        let loud = changes.map(|changes| changes.loud).unwrap_or_default();
         self.settle(item, result, Some(verdict(expected, &differences)), loud)
     }
 
@@ -303,7 +303,7 @@ impl Drive<'_> {
         item: u32,
         mut result: ReplayItemResult,
         verdict: Option<ReplayVerdict>,
-        changes: Vec<Change>,
+        changes: Changes,
     ) -> Result<(), Failure> {
         result.verdict = verdict.map_or("error", ReplayVerdict::word);
         self.counts.add(verdict, result.cached);
@@ -359,10 +359,10 @@ impl Drive<'_> {
         let interrupted = interrupted && self.counts.not_run > 0;
         self.others.sort_by_key(|other| other.item);
         let (first, changes) = self.first.unzip();
-        let changes = ChangeSummary::of(changes.unwrap_or_default());
+        let changes = ChangeSummary::of(changes.unwrap_or_default())?;
         let counts = self.counts;
         let listed: Vec<ChangeObject> =
-            changes.changes.iter().take(CHANGES_MAX).map(avfs_present::change).collect();
+            changes.changes.first(CHANGES_MAX).iter().map(avfs_present::change).collect();
         let answer = Replay {
             source: self.args.what.clone(),
             verdict: counts.verdict(),

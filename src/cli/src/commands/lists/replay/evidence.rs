@@ -1,8 +1,10 @@
 //! The data of two compared runs: their trees and their output.
 
-use avfs_lists::replay::Seen;
+use avfs_lists::replay::{Noise, Seen, TreeChanges};
 use avfs_types::ids::{RunId, RunPrefix, VersionId, from_hex};
-use avfs_vault::diff::{Change, diff};
+use avfs_vault::changes::Changes;
+use avfs_vault::diff::collect;
+use avfs_vault::expansion::Expansion;
 use avfs_vault::memo;
 use avfs_vault::memo::read_output;
 use avfs_vault::tree::Pages;
@@ -54,7 +56,8 @@ pub fn changes(
     vault: &Vault,
     recorded: Option<VersionId>,
     seen: Option<VersionId>,
-) -> avfs_vault::Result<Option<Vec<Change>>> {
+    noise: &Noise,
+) -> avfs_vault::Result<Option<TreeChanges>> {
     let (Some(recorded), Some(seen)) = (recorded, seen) else { return Ok(None) };
     let reader = vault.read()?;
     let known = reader.version(&recorded)?.filter(|version| version.pruned_at.is_none());
@@ -62,7 +65,10 @@ pub fn changes(
     let pages: &dyn Pages = &&*reader;
     let (old, new) =
         (full_root_of(&*reader, &known)?, full_root_of(&*reader, &require_version(&*reader, &seen)?)?);
-    Ok(Some(diff(pages, &old, &new)?))
+    let mut changes = TreeChanges { loud: Changes::new(vault.temporary_dirs()), ..TreeChanges::default() };
+    let mut add = |change| changes.add(change, noise);
+    collect(pages, &old, &new, &mut Expansion::default(), &mut add)?;
+    Ok(Some(changes))
 }
 
 /// The output of the recorded run, if it is remembered.
