@@ -146,3 +146,13 @@ fn memory_of_a_run_does_not_grow_with_the_number_of_removed_files() {
     let remove = ["run", "--", "sh", "-c", "rm -r old-*"];
     assert_bounded(220, imported, &[&remove]);
 }
+
+#[test]
+fn memory_of_an_apply_does_not_grow_with_the_number_of_removed_files() {
+    let removed = |env: &TestEnv, dirs| {
+        add_files(env, "old", dirs);
+        env.ok(&["import"]);
+        env.ok(&["run", "--fork", "gone", "--", "sh", "-c", "rm -r old-*"]);
+    };
+    assert_bounded(220, removed, &[&["apply", "gone", "--dry-run"], &["apply", "gone"]]);
+}

@@ -193,7 +193,8 @@ fn every_kind_of_change_is_applied_exactly() {
     // Applying again finds everything in place.
     let again = stand.apply().unwrap();
     assert_same(&stand.copy(), &stand.host());
-    let listed = again.changes.iter().filter(|c| c.kind != avfs_vault::diff::ChangeKind::Time).count() as u64;
+    let is_listed = |c: &avfs_vault::diff::Change| c.kind != avfs_vault::diff::ChangeKind::Time;
+    let listed = again.changes.iter().filter(|c| c.as_ref().is_ok_and(|c| is_listed(c))).count() as u64;
     assert!(again.already >= listed, "{} of {listed} changes were in place", again.already);
     support::assert_clean(&stand.vault);
 }

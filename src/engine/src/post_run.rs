@@ -309,7 +309,10 @@ impl ProxyRuntime<'_> {
                 format!("{file} was applied without its setuid and setgid bits; keep them with: avfs apply --keep-setid"),
             );
         }
-        let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).count() as u64;
+        let mut told = 0_u64;
+        for change in &applied.changes {
+            told += u64::from(change?.kind != ChangeKind::Time);
+        }
         Ok(Some(told.saturating_sub(applied.already)))
     }
 }

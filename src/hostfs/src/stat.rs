@@ -25,7 +25,7 @@ pub fn timespec(time: FileTime) -> Timespec {
     Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanos) }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostKind {
     File,
     Dir,

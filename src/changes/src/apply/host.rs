@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +39,8 @@ pub struct Host<'a> {
     /// Directories known to be writable.
     writable: RefCell<HashSet<TreePath>>,
     caller: Caller,
+    /// The keys of [`LookDigest`].
+    keys: RandomState,
 }
 
 /// The state of a path on the host.
@@ -48,18 +52,23 @@ pub enum Look {
     There(HostStat),
 }
 
+/// A digest of a state, by which a change is detected later. The keys are random, so nobody can choose a state with
+/// the digest of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookDigest(NonZeroU64);
+
 impl Look {
-    /// Whether the state is the same as before. For directories, times are ignored: each name in them is
-    /// compared on its own.
-    fn still(&self, before: &Self) -> bool {
-        match (before, self) {
-            (Self::NoParent, Self::NoParent) | (Self::Absent, Self::Absent) => true,
-            (Self::There(old), Self::There(new)) => {
-                let same = (old.kind, old.inode, old.mode) == (new.kind, new.inode, new.mode);
-                same && (old.kind == HostKind::Dir || old.same_state(new))
+    /// For directories, times are left out: each name in them is compared on its own.
+    fn digest(&self, keys: &RandomState) -> LookDigest {
+        let digest = match self {
+            Self::NoParent => keys.hash_one(0),
+            Self::Absent => keys.hash_one(1),
+            Self::There(stat) => {
+                let state = (stat.kind != HostKind::Dir).then_some((stat.size, stat.mtime, stat.ctime));
+                keys.hash_one((stat.kind, stat.inode, stat.mode, state))
             }
-            (Self::NoParent | Self::Absent | Self::There(_), _) => false,
-        }
+        };
+        LookDigest(NonZeroU64::new(digest).unwrap_or(NonZeroU64::MIN))
     }
 }
 
@@ -68,7 +77,8 @@ impl<'a> Host<'a> {
         let root = beneath::open_root(dir).map_err(ApplyError::dir("open", dir))?;
         let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("stat", dir))?.device;
         let caller = Caller::now().map_err(ApplyError::dir("check the permissions of", dir))?;
-        Ok(Self { dir: dir.to_owned(), root, device, out, writable: RefCell::default(), caller })
+        let (writable, keys) = (RefCell::default(), RandomState::new());
+        Ok(Self { dir: dir.to_owned(), root, device, out, writable, caller, keys })
     }
 
     /// The mode to set on a file whose content is already correct; `None` if its mode is correct too.
@@ -115,8 +125,12 @@ impl<'a> Host<'a> {
         }
     }
 
-    pub fn is_still(&self, path: &TreePath, before: &Look) -> Result<bool> {
-        Ok(self.look(path)?.still(before))
+    pub fn digest(&self, look: &Look) -> LookDigest {
+        look.digest(&self.keys)
+    }
+
+    pub fn is_still(&self, path: &TreePath, before: LookDigest) -> Result<bool> {
+        Ok(self.digest(&self.look(path)?) == before)
     }
 
     /// Checks, before anything is written, that a name can be created, replaced or removed.

@@ -8,12 +8,13 @@
 
 mod error;
 mod host;
+mod path_digests;
 mod plan;
 mod select;
 mod unapply;
 mod write;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -22,7 +23,7 @@ use avfs_types::ids::{ForkName, RunId};
 use avfs_types::path::TreePath;
 use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord, VersionRecord};
 use avfs_vault::changes::Changes;
-use avfs_vault::diff::{Change, ChangeKind, Side, diff};
+use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
@@ -34,6 +35,8 @@ use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::version::{History, roots_to_compare};
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
+
+use path_digests::PathDigests;
 
 pub use error::{ApplyError, Conflict};
 pub use select::Filter;
@@ -137,10 +140,10 @@ pub struct ApplyOptions<'a> {
 }
 
 /// The result of an apply, or of a trial.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Applied {
     /// The requested changes, including time changes.
-    pub changes: Vec<Change>,
+    pub changes: Changes,
     /// Number of those changes that the directory already has.
     pub already: u64,
     /// Files whose setuid and setgid bits are not applied.
@@ -163,18 +166,24 @@ pub fn apply(
     let _pin = vault.backend().pin().map_err(VaultError::from)?;
     let pages = FreshPages::new(vault);
     let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
-    let all = diff(&pages, &before, &after)?;
-    let (changes, left_out) = chosen(all, options.filter);
+    let all = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
+    let (changes, left_out) = chosen(all, options.filter)?;
     let ApplyOptions { set_ids, meter, .. } = *options;
     let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
     let host = host::Host::open(dir, &out)?;
-    let plan = plan::make(&host, &pages, &changes, subject.doubt.as_ref())?;
-    let strips = |change: &&Change| change.after.as_ref().is_some_and(|side| set_ids.strips(&side.node));
-    let stripped = changes.iter().filter(strips).map(|change| change.path.clone()).collect();
-    let already = plan.already;
-    let mut applied = Applied { already, stripped, left_out, changes, kept_dirs: Vec::new() };
-    if options.trial == Trial::DryRun || (applied.changes.is_empty() && subject.runs.is_empty()) {
-        return Ok(applied);
+    let mut wanted = PathDigests::default();
+    wanted.extend(paths(&changes))?;
+    let plan = plan::make(&host, &pages, (&changes, &wanted), subject.doubt.as_ref())?;
+    let mut stripped = Vec::new();
+    for change in &changes {
+        let change = change?;
+        if change.after.as_ref().is_some_and(|side| set_ids.strips(&side.node)) {
+            stripped.push(change.path.clone());
+        }
+    }
+    let (already, mut kept_dirs) = (plan.already, Vec::new());
+    if options.trial == Trial::DryRun || (changes.is_empty() && subject.runs.is_empty()) {
+        return Ok(Applied { already, stripped, left_out, changes, kept_dirs });
     }
     let now = vault.now();
     let record = vault.begin_application(&ApplicationRecord {
@@ -190,33 +199,89 @@ pub fn apply(
         undone_at: None,
         expires_at: now.plus_seconds(options.keep_seconds),
     })?;
-    let wanted: HashSet<TreePath> = applied.changes.iter().map(|change| change.path.clone()).collect();
-    applied.kept_dirs = write::carry_out(&host, &out, dir, plan, &wanted)?;
+    kept_dirs.extend(write::carry_out(&host, &out, dir, &plan, &wanted)?);
     let runs: &[RunId] = if left_out == 0 { &subject.runs } else { &[] };
-    let detail = format!("paths={} left_out={left_out}", applied.changes.len());
+    let detail = format!("paths={} left_out={left_out}", changes.len());
     vault.end_application(&record, runs, &detail)?;
-    Ok(applied)
+    Ok(Applied { already, stripped, left_out, changes, kept_dirs })
 }
 
 /// The changes that an apply would write, according to the vault alone: the directory is not read.
 pub fn changes_to_apply(vault: &Vault, subject: &Subject, filter: &Filter) -> Result<Changes, VaultError> {
     let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
-    let all = diff(&FreshPages::new(vault), &before, &after)?;
-    Ok(chosen(all, filter).0.into())
+    let pages = FreshPages::new(vault);
+    let all = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
+    Ok(chosen(all, filter)?.0)
 }
 
-/// The changes that the filter selects, with the new directories they need; and the number of excluded changes.
-fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
-    let accepted = |change: &Change| filter.accepts(&change.path) && !is_in_own_dir(&change.path);
-    let taken = all.iter().filter(|change| accepted(change) && change.after.is_some());
-    let above: HashSet<TreePath> = taken.flat_map(|change| change.path.ancestors()).collect();
-    let is_dir = |side: &Option<Side>| matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)));
-    let makes_dir = |change: &Change| is_dir(&change.after) && !is_dir(&change.before);
-    let (chosen, others): (Vec<Change>, Vec<Change>) = all
-        .into_iter()
-        .partition(|change| accepted(change) || (makes_dir(change) && above.contains(&change.path)));
-    // The time of a directory follows from the changes in it.
-    let missed = |change: &&Change| change.kind != ChangeKind::Time || !is_dir(&change.after);
-    let left_out = others.iter().filter(missed).count() as u64;
-    (chosen, left_out)
+/// The paths of changes.
+fn paths(changes: &Changes) -> impl Iterator<Item = Result<TreePath, VaultError>> {
+    changes.iter().map(|change| Ok(change?.path.clone()))
+}
+
+/// The changes that a filter selects, with the new directories they need.
+struct Selection<'f> {
+    filter: &'f Filter,
+    /// Directories above a selected change that adds something.
+    above: PathDigests,
+    /// Whether a change is excluded.
+    excludes: bool,
+}
+
+impl<'f> Selection<'f> {
+    fn of(all: &Changes, filter: &'f Filter) -> Result<Self, VaultError> {
+        let mut selection = Self { filter, above: PathDigests::default(), excludes: false };
+        let mut last = None;
+        let mut above: Vec<Result<TreePath, VaultError>> = Vec::new();
+        for change in all {
+            let change = change?;
+            selection.excludes |= !selection.accepts(&change);
+            let parent = change.path.split().map(|(parent, _)| parent);
+            // Changes in one directory follow each other.
+            if selection.accepts(&change) && change.after.is_some() && parent != last {
+                above.extend(change.path.ancestors().map(Ok));
+                last = parent;
+            }
+            if above.len() > ABOVE_HELD_MAX {
+                selection.above.extend(above.drain(..))?;
+            }
+        }
+        selection.above.extend(above.drain(..))?;
+        Ok(selection)
+    }
+
+    fn accepts(&self, change: &Change) -> bool {
+        self.filter.accepts(&change.path) && !is_in_own_dir(&change.path)
+    }
+
+    fn takes(&self, change: &Change) -> bool {
+        let makes_dir = is_dir(&change.after) && !is_dir(&change.before);
+        self.accepts(change) || makes_dir && self.above.contains(&change.path)
+    }
+}
+
+/// Maximum paths of directories that are held before they become digests.
+const ABOVE_HELD_MAX: usize = 10_000;
+
+fn is_dir(side: &Option<Side>) -> bool {
+    matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)))
+}
+
+/// The selected changes, and the number of excluded changes.
+fn chosen(all: Changes, filter: &Filter) -> Result<(Changes, u64), VaultError> {
+    let selection = Selection::of(&all, filter)?;
+    if !selection.excludes {
+        return Ok((all, 0));
+    }
+    let (mut chosen, mut left_out) = (all.empty_like(), 0);
+    for change in &all {
+        let change = change?;
+        if selection.takes(&change) {
+            chosen.push(change.into_owned());
+        } else if change.kind != ChangeKind::Time || !is_dir(&change.after) {
+            // The time of a directory follows from the changes in it.
+            left_out += 1;
+        }
+    }
+    Ok((chosen, left_out))
 }

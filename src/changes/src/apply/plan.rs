@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use avfs_hostfs::make::Over;
-use avfs_hostfs::standing::Standing;
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::LinkId;
 use avfs_types::path::TreePath;
+use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::page::{DirMeta, DirRef, FileContent, Node};
 use avfs_vault::tree::Pages;
 use avfs_vault::{links, tree};
 
-use super::host::{Host, HostEntry, Look};
+use super::host::{Host, HostEntry, Look, LookDigest};
+use super::path_digests::PathDigests;
 use crate::apply::error::{ApplyError, Conflict};
 
 type Result<T> = std::result::Result<T, ApplyError>;
@@ -28,9 +29,8 @@ pub enum Task {
     Put {
         path: TreePath,
         node: Node,
+        /// A file that is replaced passes on its owner and attributes.
         over: Over,
-        /// The attributes to preserve from the file it replaces.
-        standing: Option<Standing>,
     },
     /// A new directory, with all requested changes in it.
     Plant {
@@ -42,8 +42,7 @@ pub enum Task {
     /// Only the mode (of a file) and the time of an existing entry.
     Adjust {
         path: TreePath,
-        mode: Option<u32>,
-        mtime: FileTime,
+        node: Node,
     },
     Unlink {
         path: TreePath,
@@ -65,24 +64,101 @@ pub enum DirPart {
     All,
 }
 
-pub struct Plan {
-    pub tasks: Vec<Task>,
+/// What a change needs. The rest of its task follows from the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Nothing,
+    Put(Over),
+    Plant(Over),
+    Adjust,
+    Unlink,
+    Rmdir,
+    Finish(DirPart),
+}
+
+impl Act {
+    const fn of(task: &Task) -> Self {
+        match task {
+            Task::Put { over, .. } => Self::Put(*over),
+            Task::Plant { over, .. } => Self::Plant(*over),
+            Task::Adjust { .. } => Self::Adjust,
+            Task::Unlink { .. } => Self::Unlink,
+            Task::Rmdir { .. } => Self::Rmdir,
+            Task::Finish { what, .. } => Self::Finish(*what),
+        }
+    }
+
+    /// The task for a change; `None` if it needs none.
+    fn task(self, change: &Change) -> Option<Task> {
+        let path = change.path.clone();
+        match (self, change.after.as_ref()) {
+            (Self::Unlink, _) => Some(Task::Unlink { path }),
+            (Self::Rmdir, _) => Some(Task::Rmdir { path }),
+            (Self::Put(over), Some(Side { node, .. })) => Some(Task::Put { path, node: node.clone(), over }),
+            (Self::Adjust, Some(Side { node, .. })) => Some(Task::Adjust { path, node: node.clone() }),
+            (Self::Plant(over), Some(Side { node: Node::Dir(dir), dir_meta: Some(meta) })) => {
+                Some(Task::Plant { path, dir: *dir, meta: meta.clone(), over })
+            }
+            (Self::Finish(what), Some(Side { dir_meta: Some(meta), .. })) => {
+                Some(Task::Finish { path, meta: meta.clone(), what })
+            }
+            (Self::Nothing | Self::Put(_) | Self::Plant(_) | Self::Adjust | Self::Finish(_), _) => None,
+        }
+    }
+}
+
+/// The decision about one change.
+#[derive(Clone, Copy)]
+struct Decided {
+    act: Act,
+    /// The state found at the path; `None` for a path in a new directory.
+    seen: Option<LookDigest>,
+}
+
+pub struct Plan<'c> {
+    changes: &'c Changes,
+    /// One for each change.
+    decided: Vec<Decided>,
     /// Number of changes that need no step.
     pub already: u64,
     /// Changes whose content is already in place.
     pub there: Vec<TreePath>,
-    /// The state found at each changed path.
-    seen: Vec<(TreePath, Look)>,
     /// Directories that are replaced by something else.
     swapped: HashSet<TreePath>,
 }
 
-impl Plan {
+impl Plan<'_> {
+    /// The tasks in the order of their paths, each with the index of its change.
+    pub fn tasks(&self) -> impl Iterator<Item = Result<(usize, Task)>> {
+        let decided = self.changes.iter().zip(&self.decided).enumerate();
+        decided.filter_map(|(place, (change, decided))| match change {
+            Ok(change) => decided.act.task(&change).map(|task| Ok((place, task))),
+            Err(error) => Some(Err(error.into())),
+        })
+    }
+
+    /// The tasks in reverse order: the deepest paths come first.
+    pub fn tasks_backward(&self) -> impl Iterator<Item = Result<Task>> {
+        let mut changes = self.changes.lookup();
+        let decided = self.decided.iter().enumerate().rev();
+        decided.filter_map(move |(place, decided)| match changes.get(place) {
+            Ok(change) => change.and_then(|change| decided.act.task(change)).map(Ok),
+            Err(error) => Some(Err(error.into())),
+        })
+    }
+
+    /// True if a task adds something.
+    pub fn adds(&self) -> bool {
+        self.decided.iter().any(|decided| matches!(decided.act, Act::Put(_) | Act::Plant(_)))
+    }
+
     /// Fails if the host changed since the plan was made: writing the new content to the staging directory
     /// takes time. `asked` are the paths of all changes.
-    pub fn check_again(&self, host: &Host<'_>, asked: &HashSet<TreePath>) -> Result<()> {
+    pub fn check_again(&self, host: &Host<'_>, asked: &PathDigests) -> Result<()> {
         let mut conflicts = Vec::new();
-        for (path, before) in &self.seen {
+        for (change, decided) in self.changes.iter().zip(&self.decided) {
+            let Some(before) = decided.seen else { continue };
+            let path = &change?.path;
             let gives_way = self.swapped.contains(path);
             let is_new = |name: &TreePath| !asked.contains(name);
             if !host.is_still(path, before)? || gives_way && host.names_beneath(path)?.iter().any(is_new) {
@@ -108,7 +184,8 @@ enum Step {
 /// A name of a hard-linked file in the new state.
 struct Member {
     path: TreePath,
-    node: Node,
+    /// The index of its change, for a name that is judged on its own.
+    place: usize,
     /// Device and inode on the host, if the name needs no step.
     there: Option<(u64, u64)>,
 }
@@ -117,53 +194,54 @@ struct Maker<'a> {
     host: &'a Host<'a>,
     pages: &'a dyn Pages,
     /// The paths of the requested changes.
-    asked: HashSet<&'a TreePath>,
+    asked: &'a PathDigests,
     /// Directories that are created as a whole, and those that are replaced by something else.
     planted: HashSet<TreePath>,
     swapped: HashSet<TreePath>,
     /// Directories that are removed.
     going: HashSet<TreePath>,
     links: BTreeMap<LinkId, Vec<Member>>,
-    tasks: Vec<Task>,
+    decided: Vec<Decided>,
     already: u64,
     there: Vec<TreePath>,
-    seen: Vec<(TreePath, Look)>,
     /// Whether each directory was moved to its place in the period of doubt.
     moved: HashMap<TreePath, bool>,
 }
 
 /// Decides every change, or rejects all of them. A change on the host during `doubt` may have been made by
 /// another process without the run having seen it.
-pub fn make(
+pub fn make<'c>(
     host: &Host<'_>,
     pages: &dyn Pages,
-    changes: &[Change],
+    (changes, asked): (&'c Changes, &PathDigests),
     doubt: Option<&RangeInclusive<Timestamp>>,
-) -> Result<Plan> {
+) -> Result<Plan<'c>> {
     let mut maker = Maker {
         host,
         pages,
-        asked: changes.iter().map(|change| &change.path).collect(),
+        asked,
         planted: HashSet::new(),
         swapped: HashSet::new(),
         going: HashSet::new(),
         links: BTreeMap::new(),
-        tasks: Vec::new(),
+        decided: Vec::with_capacity(changes.len()),
         already: 0,
         there: Vec::new(),
-        seen: Vec::new(),
         moved: HashMap::new(),
     };
     let (mut conflicts, mut told) = (Vec::new(), HashSet::new());
     for change in changes {
+        let change = &*change?;
+        maker.decided.push(Decided { act: Act::Nothing, seen: None });
         // Sorted by path: a directory comes before its entries.
         if change.path.ancestors().any(|above| maker.planted.contains(&above)) {
             continue;
         }
         let goes_with_dir = change.path.ancestors().any(|above| maker.swapped.contains(&above));
-        let mut verdict = maker.judge(change)?;
+        let look = maker.look(&change.path)?;
+        let mut verdict = maker.judge(change, look)?;
         if let (Step::Do(_), Some(doubt)) = (&verdict, doubt)
-            && let Some(reason) = maker.doubtful(&change.path, doubt)?
+            && let Some(reason) = maker.doubtful(&change.path, look, doubt)?
         {
             verdict = Step::Conflict(reason);
         }
@@ -190,8 +268,8 @@ pub fn make(
         return Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts });
     }
     maker.join_links()?;
-    let Maker { tasks, already, there, seen, swapped, .. } = maker;
-    Ok(Plan { tasks, already, there, seen, swapped })
+    let Maker { decided, already, there, swapped, .. } = maker;
+    Ok(Plan { changes, decided, already, there, swapped })
 }
 
 fn dir_of(side: Option<&Side>) -> Option<DirRef> {
@@ -211,10 +289,11 @@ impl Maker<'_> {
     fn doubtful(
         &mut self,
         path: &TreePath,
+        look: Look,
         doubt: &RangeInclusive<Timestamp>,
     ) -> Result<Option<&'static str>> {
         let within = |time: FileTime| doubt.contains(&Timestamp(time.saturating_nanos()));
-        if let Some((_, Look::There(stat))) = self.seen.last()
+        if let Look::There(stat) = look
             && stat.kind != HostKind::Dir
             && within(stat.ctime)
         {
@@ -239,11 +318,18 @@ impl Maker<'_> {
         Ok(None)
     }
 
-    fn judge(&mut self, change: &Change) -> Result<Step> {
+    /// Looks at the path of the last change, and notes its state.
+    fn look(&mut self, path: &TreePath) -> Result<Look> {
         avfs_types::pause::point("judge");
+        let look = self.host.look(path)?;
+        if let Some(decided) = self.decided.last_mut() {
+            decided.seen = Some(self.host.digest(&look));
+        }
+        Ok(look)
+    }
+
+    fn judge(&mut self, change: &Change, look: Look) -> Result<Step> {
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
-        let look = self.host.look(&change.path)?;
-        self.seen.push((change.path.clone(), look));
         if let (Look::NoParent, Some(_)) = (&look, after) {
             return Ok(Step::Conflict(DIR_GONE));
         }
@@ -313,12 +399,7 @@ impl Maker<'_> {
             return Ok(Step::Conflict("it contains files that are not versioned"));
         }
         self.swapped.insert(path.clone());
-        Ok(Step::Do(Task::Put {
-            path: path.clone(),
-            node: new.clone(),
-            over: Over::Anything,
-            standing: None,
-        }))
+        Ok(Step::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Anything }))
     }
 
     fn becomes_dir(&mut self, path: &TreePath, look: Look, old: &Node, new: &DirRef) -> Result<Step> {
@@ -373,7 +454,7 @@ impl Maker<'_> {
             Look::NoParent => Ok(Step::Conflict(DIR_GONE)),
             Look::Absent => {
                 let (path, node) = (path.clone(), new.clone());
-                Ok(Step::Do(Task::Put { path, node, over: Over::Nothing, standing: None }))
+                Ok(Step::Do(Task::Put { path, node, over: Over::Nothing }))
             }
             Look::There(stat) => {
                 let same = self.host.found(path, stat).is(new, None)?;
@@ -406,7 +487,7 @@ impl Maker<'_> {
 
     /// Avoids rewriting unchanged content, if the file can be opened to set its mode.
     fn cheapest(&self, path: &TreePath, stat: &HostStat, old: &Node, new: &Node) -> Result<Task> {
-        let adjust = |mode| Ok(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) });
+        let adjust = || Ok(Task::Adjust { path: path.clone(), node: new.clone() });
         let put = || self.replace(path, new);
         if old.link().is_some() || new.link().is_some() {
             return put();
@@ -415,19 +496,20 @@ impl Maker<'_> {
             (Node::File(a), Node::File(b)) if (a.content, a.xattrs) == (b.content, b.xattrs) => {
                 match self.host.other_mode(new, stat) {
                     Some(_) if stat.mode & 0o400 == 0 => put(),
-                    mode => adjust(mode),
+                    Some(_) | None => adjust(),
                 }
             }
-            (Node::Symlink(a), Node::Symlink(b)) if a.target == b.target => adjust(None),
-            (Node::Fifo(a), Node::Fifo(b)) if a.mode == b.mode => adjust(None),
+            (Node::Symlink(a), Node::Symlink(b)) if a.target == b.target => adjust(),
+            (Node::Fifo(a), Node::Fifo(b)) if a.mode == b.mode => adjust(),
             (Node::File(_) | Node::Symlink(_) | Node::Fifo(_) | Node::Dir(_), _) => put(),
         }
     }
 
     /// A new file that replaces an existing one and keeps its owner and attributes.
     fn replace(&self, path: &TreePath, node: &Node) -> Result<Task> {
-        let standing = Some(self.host.standing(path)?);
-        Ok(Task::Put { path: path.clone(), node: node.clone(), over: Over::File, standing })
+        // Fails here if the new file could not have them.
+        self.host.standing(path)?;
+        Ok(Task::Put { path: path.clone(), node: node.clone(), over: Over::File })
     }
 
     /// The step for an entry whose content is already correct: its time and its hard links.
@@ -442,7 +524,7 @@ impl Maker<'_> {
                 return Ok(Step::Do(self.replace(path, new)?));
             }
             let there = Some((stat.device, stat.inode));
-            let member = Member { path: path.clone(), node: new.clone(), there };
+            let member = Member { path: path.clone(), place: self.place(), there };
             self.links.entry(link).or_default().push(member);
             return Ok(Step::Already);
         }
@@ -452,7 +534,7 @@ impl Maker<'_> {
         match mode {
             None if stat.mtime == mtime(new) => Ok(Step::Already),
             Some(_) if stat.mode & 0o400 == 0 => Ok(Step::Do(self.replace(path, new)?)),
-            mode => Ok(Step::Do(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) })),
+            Some(_) | None => Ok(Step::Do(Task::Adjust { path: path.clone(), node: new.clone() })),
         }
     }
 
@@ -461,7 +543,7 @@ impl Maker<'_> {
             Task::Put { path, node, .. } => {
                 self.host.require_writable(path)?;
                 if let Some(link) = node.link() {
-                    let member = Member { path: path.clone(), node: node.clone(), there: None };
+                    let member = Member { path: path.clone(), place: self.place(), there: None };
                     self.links.entry(link).or_default().push(member);
                 }
             }
@@ -469,7 +551,8 @@ impl Maker<'_> {
                 self.host.require_writable(path)?;
                 for (path, node) in links::members(self.pages, dir, path)? {
                     if let (Some(link), true) = (node.link(), self.asked.contains(&path)) {
-                        self.links.entry(link).or_default().push(Member { path, node, there: None });
+                        let place = self.place();
+                        self.links.entry(link).or_default().push(Member { path, place, there: None });
                     }
                 }
             }
@@ -493,8 +576,15 @@ impl Maker<'_> {
                 }
             }
         }
-        self.tasks.push(task);
+        if let Some(decided) = self.decided.last_mut() {
+            decided.act = Act::of(&task);
+        }
         Ok(())
+    }
+
+    /// The index of the change that is being decided.
+    fn place(&self) -> usize {
+        self.decided.len().saturating_sub(1)
     }
 
     /// Whether a directory already has its mode and attributes.
@@ -511,12 +601,15 @@ impl Maker<'_> {
             if one_file {
                 continue;
             }
-            for Member { path, node, .. } in members.into_iter().filter(|member| member.there.is_some()) {
+            for Member { path, place, .. } in members.into_iter().filter(|member| member.there.is_some()) {
                 self.host.require_writable(&path)?;
                 self.already -= 1;
                 self.there.retain(|there| *there != path);
-                let task = self.replace(&path, &node)?;
-                self.tasks.push(task);
+                // As in `replace`.
+                self.host.standing(&path)?;
+                if let Some(decided) = self.decided.get_mut(place) {
+                    decided.act = Act::Put(Over::File);
+                }
             }
         }
         Ok(())
@@ -532,7 +625,7 @@ fn content(node: &Node) -> Option<(Option<FileContent>, &[u8])> {
     }
 }
 
-fn mtime(node: &Node) -> FileTime {
+pub fn mtime(node: &Node) -> FileTime {
     match node {
         Node::File(file) => file.mtime,
         Node::Symlink(link) => link.mtime,

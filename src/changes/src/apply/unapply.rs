@@ -9,7 +9,8 @@ use avfs_types::ids::{ForkName, LinkId, RunPrefix};
 use avfs_types::path::TreePath;
 use avfs_vault::application::applications_of_run;
 use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord};
-use avfs_vault::diff::{Change, diff};
+use avfs_vault::changes::Changes;
+use avfs_vault::diff::Change;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
@@ -18,8 +19,9 @@ use avfs_vault::version::roots_to_compare;
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
 
+use super::path_digests::PathDigests;
 use super::select::Choice;
-use super::{Applied, ApplyError, chosen, host, plan, write};
+use super::{Applied, ApplyError, Selection, host, plan, write};
 
 /// Applied changes of a run that were not reverted: applications between the same two versions, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,37 +108,51 @@ pub fn unapply(
     let newest = &standing.applications[0];
     let version = |id| require_version(&*reader, id);
     let [before, after] = roots_to_compare(&*reader, &version(&newest.before)?, &version(&newest.after)?)?;
-    let forward = diff(&pages, &before, &after)?;
-    let mut written: HashSet<TreePath> = HashSet::new();
+    let forward = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
+    let mut written = PathDigests::default();
     for of in &standing.applications {
-        let (changes, _) = chosen(forward.clone(), &Choice::read(&of.choice)?.filter()?);
+        let filter = Choice::read(&of.choice)?.filter()?;
+        let selection = Selection::of(&forward, &filter)?;
         let already: HashSet<&TreePath> = of.already.iter().collect();
-        let own = changes.into_iter().map(|change| change.path).filter(|path| !already.contains(path));
-        written.extend(own);
+        let own = |change: &Change| selection.takes(change) && !already.contains(&change.path);
+        written.extend(paths_of(&forward, own))?;
     }
-    with_linked(&forward, &mut written);
-    let mut changes = diff(&pages, &after, &before)?;
-    changes.retain(|change| written.contains(&change.path));
+    with_linked(&forward, &mut written)?;
+    drop(forward);
+    let is_written = |change: &Change| written.contains(&change.path);
+    let changes = Changes::between(&pages, (&after, &before), vault.temporary_dirs(), is_written)?;
     let set_ids = Choice::read(&newest.choice)?.set_ids();
     let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
     let host = host::Host::open(dir, &out)?;
-    let plan = plan::make(&host, &pages, &changes, None).map_err(since)?;
-    let mut taken = Applied { already: plan.already, changes, ..Applied::default() };
-    if trial == Trial::DryRun {
-        return Ok(taken);
+    let plan = plan::make(&host, &pages, (&changes, &written), None).map_err(since)?;
+    let (already, mut kept_dirs) = (plan.already, Vec::new());
+    if trial == Trial::Real {
+        kept_dirs = write::carry_out(&host, &out, dir, &plan, &written).map_err(since)?;
+        vault.undo_applications(&standing.applications, &format!("paths={}", changes.len()))?;
     }
-    taken.kept_dirs = write::carry_out(&host, &out, dir, plan, &written).map_err(since)?;
-    vault.undo_applications(&standing.applications, &format!("paths={}", taken.changes.len()))?;
-    Ok(taken)
+    Ok(Applied { already, changes, kept_dirs, ..Applied::default() })
+}
+
+/// The paths of the changes that `wanted` selects.
+fn paths_of(
+    changes: &Changes,
+    wanted: impl Fn(&Change) -> bool,
+) -> impl Iterator<Item = Result<TreePath, VaultError>> {
+    changes.iter().filter_map(move |change| match change {
+        Ok(change) => wanted(&change).then(|| Ok(change.path.clone())),
+        Err(error) => Some(Err(error)),
+    })
 }
 
 /// Adds all names of hard-linked files, including names whose content did not change: they are linked again together.
-fn with_linked(forward: &[Change], written: &mut HashSet<TreePath>) {
+fn with_linked(forward: &Changes, written: &mut PathDigests) -> Result<(), VaultError> {
     let link = |change: &Change| change.before.as_ref().and_then(|side| side.node.link());
-    let links: HashSet<LinkId> =
-        forward.iter().filter(|change| written.contains(&change.path)).filter_map(link).collect();
-    let linked = forward.iter().filter(|change| link(change).is_some_and(|link| links.contains(&link)));
-    written.extend(linked.map(|change| change.path.clone()));
+    let mut links: HashSet<LinkId> = HashSet::new();
+    for change in forward {
+        let change = change?;
+        links.extend(link(&change).filter(|_| written.contains(&change.path)));
+    }
+    written.extend(paths_of(forward, |change| link(change).is_some_and(|link| links.contains(&link))))
 }
 
 /// Reports a conflict as a change since the apply.

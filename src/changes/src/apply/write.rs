@@ -1,6 +1,6 @@
 //! Executes a plan: all new content is first completed in a staging directory, then names change one by one.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,9 @@ use avfs_vault::page::{DirMeta, DirRef, Entry, Node};
 use avfs_vault::write_out::{FreshPages, Unfinished, WriteOut};
 use avfs_vault::{VaultError, export, links};
 
-use super::host::Host;
-use super::plan::{DirPart, Plan, Task};
+use super::host::{Host, Look};
+use super::path_digests::PathDigests;
+use super::plan::{DirPart, Plan, Task, mtime};
 use crate::apply::error::ApplyError;
 
 type Result<T> = std::result::Result<T, ApplyError>;
@@ -31,20 +32,17 @@ pub fn carry_out(
     host: &Host<'_>,
     out: &WriteOut<'_>,
     dir: &Path,
-    mut plan: Plan,
-    wanted: &HashSet<TreePath>,
+    plan: &Plan<'_>,
+    wanted: &PathDigests,
 ) -> Result<Vec<TreePath>> {
-    plan.tasks.sort_by(|a, b| a.path().cmp(b.path()));
-    let tasks = &plan.tasks;
-    let new = |task: &Task| matches!(task, Task::Put { .. } | Task::Plant { .. });
     let place = staging_place(dir);
-    let times = times_to_keep(host, tasks, place == dir)?;
+    let times = times_to_keep(host, plan, place == dir)?;
     // Even if nothing is new: a process that was killed may have left its staging directory after changing the
     // last name.
     export::sweep(&place);
-    let stage = if tasks.iter().any(new) {
+    let stage = if plan.adds() {
         let stage = Stage { host, out, wanted, staging: Staging::make(&place)? };
-        stage.fill(tasks)?;
+        stage.fill(plan)?;
         Some(stage)
     } else {
         None
@@ -55,15 +53,17 @@ pub fn carry_out(
     avfs_types::pause::point("check-again");
     plan.check_again(host, wanted)?;
     if let Some(stage) = &stage {
-        for (number, task) in tasks.iter().enumerate() {
-            stage.put_in_place(number, task)?;
+        for task in plan.tasks() {
+            let (number, task) = task?;
+            stage.put_in_place(number, &task)?;
         }
     }
     drop(stage);
     let mut kept = Vec::new();
-    let closed = open_up(host, tasks)?;
-    for task in tasks.iter().rev() {
-        if !remove(host, task)? {
+    let closed = open_up(host, plan)?;
+    for task in plan.tasks_backward() {
+        let task = task?;
+        if !remove(host, &task)? {
             kept.push(task.path().clone());
         }
     }
@@ -72,7 +72,7 @@ pub fn carry_out(
         make::set_mode(fd.as_fd(), *mode).map_err(ApplyError::io("finish", path))?;
     }
     // Deepest first, after every name in them is in place.
-    tasks.iter().rev().try_for_each(|task| adjust(host, out, task))?;
+    plan.tasks_backward().try_for_each(|task| adjust(host, out, &task?))?;
     for (path, mtime) in times {
         let fd = host.open_dir(&path).map_err(ApplyError::io("finish", &path))?;
         make::set_time(fd.as_fd(), b".", mtime).map_err(ApplyError::io("finish", &path))?;
@@ -83,15 +83,20 @@ pub fn carry_out(
 
 /// The times of directories in which names are only replaced: writing a file in place does not change the time
 /// of its directory, so the rename that replaces the file must not either.
-fn times_to_keep(host: &Host<'_>, tasks: &[Task], staged_in_root: bool) -> Result<Vec<(TreePath, FileTime)>> {
+fn times_to_keep(
+    host: &Host<'_>,
+    plan: &Plan<'_>,
+    staged_in_root: bool,
+) -> Result<Vec<(TreePath, FileTime)>> {
     let mut kept: BTreeSet<TreePath> = BTreeSet::new();
     let mut changed: BTreeSet<TreePath> = BTreeSet::new();
     if staged_in_root {
         kept.insert(TreePath::root());
     }
-    for task in tasks {
+    for task in plan.tasks() {
+        let (_, task) = task?;
         let parent = task.path().split().map(|(parent, _)| parent);
-        match task {
+        match &task {
             Task::Put { over: Over::File | Over::Anything, .. }
             | Task::Plant { over: Over::Anything, .. } => {
                 kept.extend(parent);
@@ -149,7 +154,7 @@ impl Task {
 struct Stage<'a> {
     host: &'a Host<'a>,
     out: &'a WriteOut<'a>,
-    wanted: &'a HashSet<TreePath>,
+    wanted: &'a PathDigests,
     staging: Staging,
 }
 
@@ -171,18 +176,20 @@ impl Stage<'_> {
     }
 
     /// Writes all new content. Does not change the host directory.
-    fn fill(&self, tasks: &[Task]) -> Result<()> {
+    fn fill(&self, plan: &Plan<'_>) -> Result<()> {
         let umask = Umask::beneath(self.fd()).map_err(VaultError::Output)?;
         // The first staged name of each hard-linked file.
         let mut first: BTreeMap<LinkId, TreePath> = BTreeMap::new();
         let mut planted = Vec::new();
-        for (number, task) in tasks.iter().enumerate() {
+        for task in plan.tasks() {
+            let (number, task) = task?;
             let at = staged_name(number);
-            match task {
-                Task::Put { path, node, standing, .. } => {
+            match &task {
+                Task::Put { path, node, over } => {
                     self.stage_file(umask, (path, node), at.clone(), &mut first)?;
-                    if let Some(standing) = standing {
-                        self.keep_standing(standing, (path, node), &at)?;
+                    match over {
+                        Over::File => self.keep_standing(&self.host.standing(path)?, (path, node), &at)?,
+                        Over::Nothing | Over::Anything => {}
                     }
                 }
                 Task::Plant { path, dir, meta, .. } => {
@@ -316,10 +323,11 @@ impl Stage<'_> {
 
 /// Makes directories writable that will be removed and that their owner cannot write to. Returns their original
 /// modes.
-fn open_up(host: &Host<'_>, tasks: &[Task]) -> Result<Vec<(TreePath, u32)>> {
+fn open_up(host: &Host<'_>, plan: &Plan<'_>) -> Result<Vec<(TreePath, u32)>> {
     let mut closed = Vec::new();
-    for task in tasks {
-        let Task::Rmdir { path } = task else { continue };
+    for task in plan.tasks() {
+        let (_, Task::Rmdir { path }) = task? else { continue };
+        let path = &path;
         let failed = || ApplyError::io("remove", path);
         let fd = host.open_dir(path).map_err(failed())?;
         let may = Access::WRITE_OK | Access::EXEC_OK;
@@ -357,14 +365,19 @@ fn adjust(host: &Host<'_>, out: &WriteOut<'_>, task: &Task) -> Result<()> {
     let path = task.path();
     let failed = || ApplyError::io("finish", path);
     match task {
-        Task::Adjust { mode, mtime, .. } => {
+        Task::Adjust { node, .. } => {
+            let mtime = mtime(node);
+            let mode = match host.look(path)? {
+                Look::There(stat) => host.other_mode(node, &stat),
+                Look::NoParent | Look::Absent => None,
+            };
             let Some((parent, name)) = path.split() else { return Ok(()) };
             let parent = host.open_dir(&parent).map_err(failed())?;
             match mode {
-                None => make::set_time(parent.as_fd(), name, *mtime).map_err(failed()),
+                None => make::set_time(parent.as_fd(), name, mtime).map_err(failed()),
                 Some(mode) => {
                     let fd = beneath::open(parent.as_fd(), name, READ).map_err(failed())?;
-                    make::set_mode_and_time(fd.as_fd(), *mode, *mtime).map_err(failed())
+                    make::set_mode_and_time(fd.as_fd(), mode, mtime).map_err(failed())
                 }
             }
         }

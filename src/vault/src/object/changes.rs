@@ -176,7 +176,7 @@ impl<'a> Iterator for Iter<'a> {
             return Some(Ok(Cow::Borrowed(change)));
         }
         let beyond = self.place - self.of.held.len();
-        if beyond % BLOCK_CHANGES == 0 {
+        if beyond.is_multiple_of(BLOCK_CHANGES) {
             match self.of.block(beyond / BLOCK_CHANGES) {
                 Ok(block) => self.block = block.into_iter(),
                 Err(error) => {

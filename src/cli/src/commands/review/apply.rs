@@ -1,5 +1,6 @@
 //! `avfs apply`
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use clap::Args;
@@ -11,6 +12,7 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
 use avfs_types::path::TreePath;
+use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
@@ -105,13 +107,25 @@ fn refuse(ctx: &CommandContext, result: Apply, error: ApplyError) -> Outcome {
 }
 
 fn answer(ctx: &CommandContext, args: &ApplyArgs, dir: &Path, result: Apply, applied: Applied) -> Outcome {
-    let told: Vec<Change> =
-        applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
-    let summary = ChangeSummary::of(told.into())?;
+    let summary = ChangeSummary::of(without_times(applied.changes.iter(), applied.changes.empty_like())?)?;
     let changes = avfs_present::change_list(&summary);
     let counts = avfs_present::change_totals(&summary.counts);
     let result = avfs_present::applied(result, &applied, changes, counts);
     ctx.ui.answer(&result, |out| show(ctx, out, args, dir, &summary, &applied))
+}
+
+/// Appends changes to a list, except those of a modification time only.
+pub fn without_times<'c>(
+    changes: impl Iterator<Item = avfs_vault::Result<Cow<'c, Change>>>,
+    mut list: Changes,
+) -> avfs_vault::Result<Changes> {
+    for change in changes {
+        let change = change?;
+        if change.kind != ChangeKind::Time {
+            list.push(change.into_owned());
+        }
+    }
+    Ok(list)
 }
 
 fn show(

@@ -6,11 +6,12 @@ use avfs_changes::{Applied, ApplyError, ChangeSummary, Standing, unapply};
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
 use avfs_types::ids::RunId;
-use avfs_vault::diff::{Change, ChangeKind};
+use avfs_vault::changes::Changes;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_wire::Unapply;
 
+use crate::commands::apply::without_times;
 use crate::commands::patch;
 use crate::commands::runs::command_text;
 use crate::context::CommandContext;
@@ -64,6 +65,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     drop(reader);
     let trial = if dry_run { Trial::DryRun } else { Trial::Real };
     let mut all = Applied::default();
+    let mut told = Changes::new(vault.temporary_dirs());
     let mut runs: Vec<RunId> = Vec::new();
     let mut conflicts = None;
     {
@@ -72,7 +74,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
             match unapply(&vault, group, &dir, trial, &progress.meter) {
                 Ok(taken) => {
                     all.already += taken.already;
-                    all.changes.extend(taken.changes);
+                    told = without_times(taken.changes.iter(), told)?;
                     all.kept_dirs.extend(taken.kept_dirs);
                     runs.extend(group.applications.iter().flat_map(|of| of.runs.iter().cloned()));
                 }
@@ -86,9 +88,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     }
     runs.sort();
     runs.dedup();
-    let told: Vec<Change> =
-        all.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
-    let summary = ChangeSummary::of(told.into())?;
+    let summary = ChangeSummary::of(told)?;
     let result = Unapply {
         runs: runs.iter().map(ToString::to_string).collect(),
         dir: dir.to_string_lossy().into_owned(),
