@@ -318,7 +318,7 @@ impl Maker<'_> {
         Ok(None)
     }
 
-    /// Looks at the path of the last change, and notes its state.
+    /// Examines the path of the last change, and notes its state.
     fn look(&mut self, path: &TreePath) -> Result<Look> {
         avfs_types::pause::point("judge");
         let look = self.host.look(path)?;
