@@ -22,7 +22,8 @@ use avfs_vault::{VaultError, export, links};
 
 use super::host::{Host, Look};
 use super::path_digests::PathDigests;
-use super::plan::{DirPart, Plan, Task, mtime};
+use super::plan::mtime;
+use super::task::{DirPart, Plan, Task};
 use crate::apply::error::ApplyError;
 
 type Result<T> = std::result::Result<T, ApplyError>;

@@ -142,7 +142,11 @@ mod tests {
         let (before, after) = match kind {
             ChangeKind::Added => (None, side),
             ChangeKind::Deleted => (side, None),
-            _ => (side.clone(), side),
+            ChangeKind::Modified
+            | ChangeKind::Renamed { .. }
+            | ChangeKind::Mode
+            | ChangeKind::Type
+            | ChangeKind::Time => (side.clone(), side),
         };
         let path = TreePath::parse(format!("{number:05}").as_bytes()).unwrap();
         Change { path, kind: kind.clone(), before, after }
