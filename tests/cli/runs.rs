@@ -287,6 +287,9 @@ fn unapply_reverts_an_apply() {
     let original = read(&env, "src/main.rs");
     env.refused(&["unapply", "last"], 1, "unapply.nothing");
     env.refused(&["undo"], 1, "undo.not_kept");
+    // A filter that matches nothing applies nothing, so there is nothing to unapply.
+    env.ok(&["apply", "--include", "no-such-file"]);
+    env.refused(&["unapply", "last"], 1, "unapply.nothing");
     env.ok(&["apply", "--include", "*.txt"]);
     assert!(env.ok(&["runs", "list"]).contains("(partly applied)"));
     assert_eq!(env.result(&["runs", "show", "last"])["in_directory"], json!("partly_applied"));

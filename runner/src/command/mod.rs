@@ -23,6 +23,8 @@ use avfs_types::exit_code;
 
 use crate::renames;
 
+pub use run::manual_page;
+
 /// The exit code of a helper process of a run, if these arguments start one.
 #[must_use]
 pub fn as_helper(words: &[OsString]) -> Option<u8> {

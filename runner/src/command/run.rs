@@ -263,13 +263,17 @@ fn probe() -> u8 {
     }
 }
 
-/// Prints the manual page, for packagers.
-fn man() -> u8 {
+/// The manual page of `avfs-run`.
+pub fn manual_page() -> std::io::Result<String> {
     let mut text = Vec::new();
-    let rendered = clap_mangen::Man::new(Args::command()).render(&mut text);
+    clap_mangen::Man::new(Args::command()).render(&mut text)?;
     // The text after the help is its examples.
-    let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
-    let written = rendered.and_then(|()| render::pass_on(text.as_bytes()));
+    Ok(String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n"))
+}
+
+/// Prints the manual page.
+fn man() -> u8 {
+    let written = manual_page().and_then(|text| render::pass_on(text.as_bytes()));
     written.map_or(exit_code::RUN_OWN, |()| exit_code::OK)
 }
 

@@ -43,7 +43,7 @@ const HEADINGS: [Heading; 7] = [
     },
 ];
 
-const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{after-help}";
+const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}";
 const SHORT_END: &str = "\
 Options: --vault <PATH|NAME>, --json[=compact], -h, --help, -V, --version
 All commands and options: avfs --help. Help of one command: avfs COMMAND -h";
@@ -78,11 +78,17 @@ fn long(root: &Command) -> String {
     text.push_str("Options:\n");
     for option in root.get_arguments() {
         let long = option.get_long().unwrap_or_default();
-        let value = option.get_value_names().map(|names| format!(" <{}>", names.join("> <")));
-        text.push_str(&format!("  --{long}{}\n", value.unwrap_or_default()));
+        let value = option.get_value_names().map(|names| names.join("> <")).unwrap_or_default();
+        let value =
+            if option.is_require_equals_set() { format!("[=<{value}>]") } else { format!(" <{value}>") };
+        text.push_str(&format!("  --{long}{value}\n"));
         wrap(&mut text, &option.get_help().map(ToString::to_string).unwrap_or_default());
     }
-    text + "  -h, --help\n          Print help; -h prints a summary\n  -V, --version\n          Print version"
+    text.push_str(
+        "  -h, --help\n          Print help; -h prints a summary\n  -V, --version\n          Print version",
+    );
+    let examples = root.get_after_long_help().map(ToString::to_string);
+    examples.into_iter().fold(text, |text, examples| format!("{text}\n\n{examples}"))
 }
 
 fn list(text: &mut String, root: &Command, verbs: &[&str]) {

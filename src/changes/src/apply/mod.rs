@@ -183,7 +183,9 @@ pub fn apply(
         }
     }
     let (already, mut kept_dirs) = (plan.already, Vec::new());
-    if options.trial == Trial::DryRun || (changes.is_empty() && subject.runs.is_empty()) {
+    // A run without changes is marked as applied; a filter that leaves out everything applies nothing.
+    let has_nothing_to_record = changes.is_empty() && (subject.runs.is_empty() || left_out > 0);
+    if options.trial == Trial::DryRun || has_nothing_to_record {
         return Ok(Applied { already, stripped, left_out, changes, kept_dirs });
     }
     let now = vault.now();

@@ -81,7 +81,12 @@ fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {
     let mut waiting = vec![(root.clone(), "avfs".to_owned())];
     while let Some((command, name)) = waiting.pop() {
         let file = dir.join(format!("{name}.1"));
-        std::fs::write(&file, render(&command, &name)?).map_err(EdgeError::host("write", &file))?;
+        // `avfs run` is avfs-run, and their pages have the same name.
+        let text = match name.as_str() {
+            "avfs-run" => avfs_run::manual_page().map_err(EdgeError::Output)?,
+            _ => render(&command, &name)?,
+        };
+        std::fs::write(&file, text).map_err(EdgeError::host("write", &file))?;
         pages.push(ManPage {
             name: format!("{name}.1"),
             file: Some(file.to_string_lossy().into_owned()),
@@ -91,7 +96,6 @@ fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {
         waiting.extend(verbs.map(|verb| (verb.clone(), format!("{name}-{}", verb.get_name()))));
     }
     pages.sort_by(|a, b| a.name.cmp(&b.name));
-    ctx.ui.note(format_args!("note: avfs-run has a page too: avfs-run --man > {}/avfs-run.1", dir.display()));
     let result = Man { pages };
     ctx.ui.answer(&result, |out| {
         let files = result.pages.iter().filter_map(|page| page.file.as_ref());
