@@ -96,7 +96,7 @@ fn errors_name_the_line() {
         (
             r#"{"command": ["b"], "memory": "much"}"#,
             "list.malformed",
-            "line 2, column 36: memory: \"much\" is not",
+            "line 2, column 36: memory: invalid size \"much\"",
         ),
         (r#"{"command": ["b"], "retries": -1}"#, "list.malformed", "line 2, column "),
         (

@@ -201,8 +201,6 @@ fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, F
 fn copy(ctx: &CommandContext, args: &CopyArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let to = ctx.around.cwd.join(&args.file);
-    let dir = to.parent().unwrap_or(&to);
-    dir.metadata().map_err(EdgeError::host("find", dir))?;
     vault.copy(&to)?;
     let bytes = std::fs::metadata(&to).map_err(EdgeError::host("read", &to))?.len();
     let path = vault.path().unwrap_or(Path::new(""));
