@@ -8,7 +8,7 @@
 //! use avfs_types::path::TreePath;
 //! use avfs_vault::page::{Node, SymlinkNode};
 //!
-//! A hook that git would execute once it is applied.
+//! // A hook that git would execute once it is applied.
 //! let hook = TreePath::parse(b".git/hooks/pre-commit")?;
 //! let node = Node::Symlink(SymlinkNode {
 //!     mtime: FileTime::default(),

@@ -5,7 +5,7 @@
 //! ```
 //! use avfs_engine::ProxyExecutionState as State;
 //!
-//! The steps of a run. A command is never executed before the policy has decided.
+//! // The steps of a run. A command is never executed before the policy has decided.
 //! let mut state = State::Validating;
 //! for next in [State::Resolving, State::Deciding, State::Checkpointing, State::Mounting, State::Executing] {
 //!     state.become_next(next);
