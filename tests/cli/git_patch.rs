@@ -43,7 +43,9 @@ const NAMES: [&[u8]; 17] = [
     b"-dash/--- a",
 ];
 
-const TARGETS: [&[u8]; 4] = [b"a", b"../out", b"no\nline", b"\xff"];
+/// No target is a name of the tree: `git apply` cannot replace a link to itself (`a -> a`) by a directory, not even
+/// with a patch of `git diff`.
+const TARGETS: [&[u8]; 4] = [b"elsewhere", b"../out", b"no\nline", b"\xff"];
 
 /// Whether the path is neither a parent directory of another entry nor inside one.
 fn fits(tree: &Tree, path: &[u8]) -> bool {
