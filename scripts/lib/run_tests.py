@@ -24,6 +24,9 @@ NOBODY = 65534
 TEST_SECONDS_MAX = 600
 # The soft limit on open files.
 FILES_SOFT = 1024
+# The directory of copied executables. In a directory `bin`, avfs would take everything beside it for a toolchain, so that
+# each test would change the toolchain of the others.
+PROGRAMS = "programs"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 Test = collections.namedtuple("Test", "suite executable name user")
@@ -66,7 +69,7 @@ class Place:
         source, binaries = os.getcwd(), os.path.join(options.target, "debug")
         if self.drop:
             # A checkout in a home of root is not accessible.
-            source, binaries = os.path.join(work, "source"), os.path.join(work, "bin")
+            source, binaries = os.path.join(work, "source"), os.path.join(work, PROGRAMS)
         self.source, self.binaries = source, binaries
         self.environment = {
             "PATH": PATH,
@@ -108,7 +111,7 @@ def set_surroundings():
 
 def copy_for_nobody(work, options):
     """Copies the executables and the sources to a directory that every user can read."""
-    binaries, source = os.path.join(work, "bin"), os.path.join(work, "source")
+    binaries, source = os.path.join(work, PROGRAMS), os.path.join(work, "source")
     os.makedirs(binaries)
     programs = [os.path.join(options.target, "debug", name) for name in ("avfs", "avfs-run")]
     for program in options.executable + programs:
