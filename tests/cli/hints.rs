@@ -117,11 +117,20 @@ fn hints_distinguish_runs_from_forks_and_files() {
 #[test]
 fn missing_fork_hint_suggests_creation_only_where_it_helps() {
     let env = TestEnv::with_project();
-    for words in
-        [&["fork", "delete", "nosuch"][..], &["apply", "nosuch"], &["discard", "nosuch"], &["undo", "nosuch"]]
-    {
+    for words in [
+        &["fork", "delete", "nosuch"][..],
+        &["undo", "nosuch"],
+        &["redo", "nosuch"],
+        &["sync", "nosuch"],
+        &["bisect", "nosuch", "--", "true"],
+        &["prune", "--keep-last", "1", "--fork", "nosuch"],
+    ] {
         let refusal = env.refused(words, 1, "fork.not_found");
         assert_eq!(hint(&refusal), "list forks with: avfs fork list", "{words:?}");
+    }
+    for verb in ["apply", "discard"] {
+        let refusal = env.refused(&[verb, "nosuch"], 1, "fork.not_found");
+        assert_eq!(hint(&refusal), "list forks with: avfs fork list, runs with: avfs runs list", "{verb}");
     }
     let refusal = env.refused(&["write", "a", "--text", "a", "--fork", "nosuch"], 1, "fork.not_found");
     assert!(hint(&refusal).contains("avfs fork create nosuch"), "{refusal}");
@@ -129,6 +138,21 @@ fn missing_fork_hint_suggests_creation_only_where_it_helps() {
     assert!(!hint(&refusal).contains("directory"), "{refusal}");
     let refusal = env.refused(&["mkdir", "q/w/e"], 1, "path.not_found");
     assert!(hint(&refusal).ends_with("avfs mkdir -p q/w/e"), "{refusal}");
+}
+
+#[test]
+fn verbs_without_anything_to_show_say_so() {
+    let env = TestEnv::with_project();
+    for verb in ["diff", "apply"] {
+        let refusal = env.refused(&[verb], 1, "run.not_found");
+        assert_eq!(refusal["error"]["message"], "no run has changed files yet", "{verb}");
+    }
+    let answer = env.run(&["audit", "list", "--action", "nosuch"]);
+    assert!(answer.code == 0 && answer.stderr.contains("no rows found"), "{answer:?}");
+    let answer = env.run(&["policy", "test"]);
+    assert!(answer.code == 0 && answer.stderr.contains("no policy files found"), "{answer:?}");
+    let refusal = env.refused(&["cat", "main", "src"], 1, "path.not_a_file");
+    assert_eq!(refusal["error"]["message"], "src is a directory, not a file", "{refusal}");
 }
 
 #[test]

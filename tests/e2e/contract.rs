@@ -449,6 +449,8 @@ fn a_tiny_memory_limit_suggests_a_missing_unit() {
     let refused = env.shell(&["--json", "--memory", "512"], "true").expect(125).envelope();
     assert_eq!(refused["error"]["code"], json!("request.little_memory"));
     assert!(refused["error"]["hint"].as_str().unwrap().contains("did you mean 512MiB?"), "{refused}");
+    let refused = env.shell(&["--json", "--memory", "64k"], "true").expect(125).envelope();
+    assert_eq!(refused["error"]["hint"], json!("did you mean 64MiB?"), "{refused}");
     let mut set = env.command(&["--shell", "true"]);
     env.answer(set.env("AVFS_RUN_MEMORY", "64")).expect(125);
 }

@@ -399,3 +399,14 @@ fn a_note_reports_that_a_path_changed_by_the_run_was_edited_in_the_directory() {
     let notes = answer["result"]["notes"].to_string();
     assert!(notes.contains("fork.behind") && notes.contains("avfs sync task"), "{notes}");
 }
+
+#[test]
+fn undo_and_redo_without_a_fork_move_the_same_fork() {
+    let env = TestEnv::with_project();
+    env.shell(&["--fork", "task"], "echo one > f").expect(0);
+    env.avfs(&["undo"]).expect(0);
+    env.avfs(&["cat", "task", "f"]).expect(1);
+    let redone = env.avfs(&["redo"]).expect(0);
+    assert!(redone.text().contains("on fork task"), "{redone:?}");
+    assert_eq!(env.avfs(&["cat", "task", "f"]).expect(0).stdout, b"one\n");
+}

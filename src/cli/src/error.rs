@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use avfs_present::hint;
-use avfs_types::diagnose::Diagnose;
+use avfs_types::diagnose::{Diagnose, shell_word};
 use avfs_types::ids::{ForkName, RunId};
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
@@ -43,9 +43,16 @@ pub enum EdgeError {
     Unanswered(#[source] Box<dyn std::error::Error>),
     #[error("the file size limit was reached (ulimit -f)")]
     FileSizeLimit(#[source] Box<dyn std::error::Error>),
-    /// A fork to delete, or whose changes to discard, does not exist.
+    /// A fork that is needed with its history does not exist.
     #[error(transparent)]
     NoOldFork(VaultError),
+    /// What to apply or to discard is the name of neither a fork nor a run.
+    #[error("there is no fork or run {name}")]
+    NoChanges { name: ForkName },
+    #[error("there is no directory {}", dir.display())]
+    NoDirectory { dir: PathBuf },
+    #[error("no run has changed files yet")]
+    NothingChanged,
     /// An error of the library for which the verb has a better hint.
     #[error("{error}")]
     Advised { error: VaultError, hint: String },
@@ -70,12 +77,19 @@ fn list(paths: &[TreePath]) -> String {
 }
 
 impl EdgeError {
-    /// The error for a missing fork without the hint to create it: a verb that deletes or applies does not
-    /// need a new fork.
+    /// The error for a missing fork without the hint to create it: a new fork has nothing to delete or to undo.
     pub fn of_old_fork(error: VaultError) -> Failure {
         match matches!(error, VaultError::NoFork { .. }) {
             true => Self::NoOldFork(error).into(),
             false => error.into(),
+        }
+    }
+
+    /// The error for a name that is neither a fork nor a run.
+    pub fn of_changes(error: VaultError) -> Failure {
+        match error {
+            VaultError::NoFork { name } => Self::NoChanges { name }.into(),
+            error => error.into(),
         }
     }
 
@@ -102,6 +116,9 @@ impl Diagnose for EdgeError {
             Self::Output(_) | Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
             Self::Advised { error, .. } | Self::NoOldFork(error) => error.code(),
+            Self::NoChanges { .. } => "fork.not_found",
+            Self::NoDirectory { .. } => "vault.not_found",
+            Self::NothingChanged => "run.not_found",
             Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
             Self::Threads(_) => "host.threads",
@@ -116,6 +133,13 @@ hint!(EdgeError, |error, avfs| {
     let hint = match error {
         Self::Advised { hint, .. } => hint,
         Self::NoOldFork(_) => return Some(format!("list forks with: {avfs} fork list")),
+        Self::NoChanges { .. } => {
+            return Some(format!("list forks with: {avfs} fork list, runs with: {avfs} runs list"));
+        }
+        Self::NoDirectory { dir } => {
+            return Some(format!("create it with: mkdir -p {}", shell_word(dir.as_os_str())));
+        }
+        Self::NothingChanged => return Some(format!("list all runs with: {avfs} runs list")),
         Self::NoNewVault { hint, .. } => return hint.clone(),
         Self::NotKept { run } => return Some(format!("discard it with: {avfs} discard {run}")),
         Self::SyncConflict { fork, .. } => {

@@ -295,7 +295,7 @@ pub enum VaultError {
         path: TreePath,
     },
     /// A component of a path is not a directory.
-    #[error("{path} is a {kind}, not a directory")]
+    #[error("{path} is a {}, not a directory", noun(kind))]
     NotADirectory {
         /// The path.
         path: TreePath,
@@ -315,7 +315,7 @@ pub enum VaultError {
         path: TreePath,
     },
     /// An entry of another kind, where a regular file is required.
-    #[error("{path} is a {kind}, not a file")]
+    #[error("{path} is a {}, not a file", noun(kind))]
     NotAFile {
         /// The path.
         path: TreePath,
@@ -418,6 +418,11 @@ impl VaultError {
         }
         self
     }
+}
+
+/// The word for a kind of entry in a sentence.
+fn noun(kind: &'static str) -> &'static str {
+    if kind == "dir" { "directory" } else { kind }
 }
 
 fn cycle(from: &TreePath, to: &TreePath) -> String {

@@ -43,7 +43,8 @@ impl Wrong {
         let near = problem.strip_prefix("unknown field `").and_then(|rest| {
             let word = rest.trim_end_matches('`');
             let known = known.split(", ").map(|key| key.trim_matches('`'));
-            nearest(word, known.chain(OWN_KEYS)).map(str::to_owned)
+            let meant = OTHER_NAMES.iter().find(|(name, _)| *name == word).map(|(_, key)| *key);
+            meant.or_else(|| nearest(word, known.chain(OWN_KEYS))).map(str::to_owned)
         });
         // The expected keys of an unknown field are omitted: the list has every key of an item.
         let problem = if problem.starts_with("unknown field") { problem } else { text };
@@ -51,6 +52,10 @@ impl Wrong {
         Self::Json { column, problem: problem.to_owned(), near }
     }
 }
+
+/// Keys that other tools use, and the key of an item with that meaning.
+const OTHER_NAMES: [(&str, &str); 4] =
+    [("cmd", "command"), ("argv", "command"), ("args", "command"), ("depends", "needs")];
 
 /// The keys of an item that are not keys of a request.
 const OWN_KEYS: [&str; 7] = ["id", "needs", "start", "expected", "retries", "noise", "run"];

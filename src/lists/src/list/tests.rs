@@ -133,6 +133,8 @@ fn errors_name_the_line() {
     }
     let slip = open(b"{\"command\": [], \"timout\": \"1s\"}").unwrap_err();
     assert!(matches!(&slip, ListError::Line { near: Some(near), .. } if near == "timeout"), "{slip:?}");
+    let slip = open(b"{\"cmd\": [\"true\"]}").unwrap_err();
+    assert!(matches!(&slip, ListError::Line { near: Some(near), .. } if near == "command"), "{slip:?}");
     let slip = open(b"{\"command\": [], \"need\": []}").unwrap_err();
     assert!(matches!(&slip, ListError::Line { near: Some(near), .. } if near == "needs"), "{slip:?}");
 }

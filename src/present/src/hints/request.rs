@@ -15,7 +15,11 @@ hint!(ResolveError, |error, avfs| match error {
     Self::EnvLine { .. } => Some("write one NAME=VALUE per line".into()),
     Self::NoFork { .. } => Some("name one with: --fork NAME".into()),
     Self::TouchedBase { option } => Some(format!("omit {option} or --base touched")),
-    Self::LittleMemory { bytes } => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
+    Self::LittleMemory { bytes } => match bytes {
+        1..1024 => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
+        bytes if bytes % 1024 == 0 => Some(format!("did you mean {}MiB?", bytes / 1024)),
+        _ => Some("the smallest limit is 1MiB".into()),
+    },
     Self::Secret(error) => error.hint(avfs),
     Self::Name(error) => error.hint(avfs),
 });

@@ -197,7 +197,7 @@ pub struct RunSpec {
     #[serde(skip)]
     [long, value_name = "FILE", help_heading = "Sandbox"]
     pub env_file: Vec<PathBuf> => "profile.agent.env_file caps.env_file",
-    /// Ignored: the variables that they set are in `env`.
+    /// Ignored: an envelope only names these files, because their values are never stored.
     [skip]
     pub env_files: Vec<PathBuf>,
     /// Pass the variable NAME as a secret; can be repeated. NAME=file: pass it as the file /run/secrets/NAME instead;
@@ -370,7 +370,7 @@ pub struct RequestObject {
     pub cache: Vec<String>,
     /// Variables that the request sets, with their values, except those that look like credentials.
     pub env: BTreeMap<String, String>,
-    /// The files that some of these variables come from, as resolved paths.
+    /// The files that set more variables, as resolved paths; their values are not stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_files: Vec<String>,
     /// Whether the run is reproducible.

@@ -3,8 +3,10 @@
 use clap::Args;
 
 use avfs_types::ids::ForkName;
+use avfs_vault::run::last_change;
 
 use crate::commands::edited;
+use crate::commands::undo::named_fork;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::Outcome;
@@ -12,8 +14,8 @@ use crate::ui::Outcome;
 /// Revert the last undo of a fork
 ///
 /// Adds a new version equal to the one that `avfs undo` reverted. Call it again to revert the undo before
-/// that. If `avfs undo` moved a fork other than main, name that fork. After any other change to the fork there
-/// is nothing to redo; use `avfs restore` to return to any version.
+/// that. After any other change to the fork there is nothing to redo; use `avfs restore` to return to any
+/// version.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,14 +23,21 @@ Examples:
   avfs redo experiment
   avfs undo main && avfs diff main~1 main && avfs redo main")]
 pub struct RedoArgs {
-    /// The fork to move one step forward
-    #[arg(value_name = "FORK", default_value = "main")]
-    fork: ForkName,
+    /// The fork to move one step forward [default: the fork of the newest run, else main]
+    #[arg(value_name = "FORK")]
+    fork: Option<ForkName>,
 }
 
 pub fn run(ctx: &CommandContext, args: &RedoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let redone = vault.redo(&args.fork).map_err(EdgeError::of_old_fork)?;
-    let result = avfs_present::redo(&args.fork, &redone);
-    ctx.ui.answer(&result, |out| edited::show(out, &args.fork, &redone.committed))
+    let fork = match &args.fork {
+        Some(fork) => fork.clone(),
+        None => match last_change(&*vault.read()?)? {
+            Some(run) => named_fork(&vault, &run)?.unwrap_or_else(ForkName::main),
+            None => ForkName::main(),
+        },
+    };
+    let redone = vault.redo(&fork).map_err(EdgeError::of_old_fork)?;
+    let result = avfs_present::redo(&fork, &redone);
+    ctx.ui.answer(&result, |out| edited::show(out, &fork, &redone.committed))
 }

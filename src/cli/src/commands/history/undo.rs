@@ -70,13 +70,20 @@ enum Meant {
 }
 
 fn meant(vault: &Vault, run: &RunRecord) -> Result<Meant, Failure> {
-    match vault.fork(&run.fork) {
-        Ok(fork) if fork.life == Life::Persistent => return Ok(Meant::Fork(fork.name)),
-        Ok(_) | Err(VaultError::NoFork { .. }) => {}
-        Err(error) => return Err(error.into()),
+    if let Some(fork) = named_fork(vault, run)? {
+        return Ok(Meant::Fork(fork));
     }
     match in_directory(&*vault.read()?, run)? {
         Some(InDirectory::Applied | InDirectory::Partly) => Ok(Meant::Directory),
         Some(InDirectory::Unapplied) | None => Err(EdgeError::NotKept { run: run.id.clone() }.into()),
+    }
+}
+
+/// The fork of a run; `None` if the run was not on a named fork, or the fork was deleted.
+pub fn named_fork(vault: &Vault, run: &RunRecord) -> Result<Option<ForkName>, Failure> {
+    match vault.fork(&run.fork) {
+        Ok(fork) => Ok((fork.life == Life::Persistent).then_some(fork.name)),
+        Err(VaultError::NoFork { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }

@@ -17,6 +17,7 @@ use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, VerdictName, WorkIt
 
 use crate::commands::runs::command_text;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
 use crate::ui::{Failure, Out, Outcome, Tone};
@@ -112,7 +113,7 @@ hint!(BisectError, |error, avfs| {
 
 pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let fork = vault.fork(&args.fork)?;
+    let fork = vault.fork(&args.fork).map_err(EdgeError::of_old_fork)?;
     let versions = history(&vault, &fork, args)?;
     let mut bisection = Bisection { ctx, args, versions: &versions, probes: Vec::new(), how: HashMap::new() };
     let asked = Asked::watch()?;

@@ -73,7 +73,7 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
         Some(what) => what.clone(),
         None => ChangesOf::Run(last_change(ctx, &vault)?),
     };
-    let subject = Subject::of(&vault, &what).map_err(EdgeError::of_old_fork)?;
+    let subject = Subject::of(&vault, &what).map_err(EdgeError::of_changes)?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
     let changes = changes_to_apply(&vault, &subject, &filter)?;
     let runs_on_host = called_out(&vault, &root_of_either(&subject.after)?, Some(&dir), &changes)?;

@@ -28,7 +28,7 @@ pub struct DiscardArgs {
 
 pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let discarded = vault.discard(&args.what).map_err(EdgeError::of_old_fork)?;
+    let discarded = vault.discard(&args.what).map_err(EdgeError::of_changes)?;
     ctx.ui.answer(&avfs_present::discard(&discarded), |out| {
         let count = plural(discarded.runs.len() as u64, "run", "runs");
         let runs = discarded.runs.iter().enumerate().fold(Painted::default(), |shown, (at, run)| {

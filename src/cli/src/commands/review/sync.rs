@@ -49,7 +49,7 @@ enum Side {
 pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let dir = require_bound_dir(&vault)?;
-    vault.fork(&args.fork)?;
+    vault.fork(&args.fork).map_err(EdgeError::of_old_fork)?;
     let main = ForkName::main();
     let imported = import::import(ctx, &vault, &dir, &main, "sync", OnTrouble::Fail)?;
     let on_clash = match args.prefer {

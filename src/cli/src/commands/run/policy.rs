@@ -315,6 +315,9 @@ fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
             test_file(path, text, &mut result)?;
         }
     }
+    if result.files.is_empty() {
+        ctx.ui.note(format_args!("no policy files found; only the built-in rules apply"));
+    }
     let human = |out: &mut Out| {
         for file in &result.files {
             let rules = plural(file.rules, "rule", "rules");

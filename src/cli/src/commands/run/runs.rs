@@ -23,6 +23,7 @@ use avfs_wire::{RunsList, asked_for};
 
 use crate::commands::patch;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{first_line, local_time};
 
@@ -212,7 +213,7 @@ fn ended(run: &RunRecord) -> Option<String> {
 /// The newest run that changed files. Prints a note with the run, because the user did not name it.
 pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, Failure> {
     let run = avfs_vault::run::last_change(&*vault.read()?)?;
-    let run = run.ok_or_else(|| VaultError::NoRun { id: RunPrefix::last() })?;
+    let run = run.ok_or(EdgeError::NothingChanged)?;
     ctx.ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
     Ok(RunPrefix::from(&run.id))
 }

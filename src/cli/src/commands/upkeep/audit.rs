@@ -131,6 +131,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     }
     let left_off = found.left_off(&*reader, &query)?;
     if found.rows.is_empty() && left_off == 0 {
+        ctx.ui.note(format_args!("no rows found"));
         note_fork(ctx, &vault, args.fork.as_ref());
         if let Some(run) = &args.run {
             ctx.ui.note(format_args!(

@@ -8,6 +8,7 @@ use avfs_vault::gc::{Keep, Trial};
 use avfs_wire::{Prune, PruneCheckpoint};
 
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::{Outcome, Tone};
 use crate::view::plural;
 
@@ -49,7 +50,7 @@ pub fn run(ctx: &CommandContext, args: &PruneArgs) -> Outcome {
     let since = args.keep.keep_within.map(|Span(seconds)| vault.now().plus_seconds(-seconds));
     let keep = Keep { last: args.keep.keep_last, since };
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
-    let pruned = vault.prune(&keep, args.fork.as_ref(), trial)?;
+    let pruned = vault.prune(&keep, args.fork.as_ref(), trial).map_err(EdgeError::of_old_fork)?;
     let checkpoints = pruned.checkpoints.iter();
     let result = Prune {
         dry_run: args.dry_run,

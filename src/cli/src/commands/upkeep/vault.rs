@@ -201,6 +201,9 @@ fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, F
 fn copy(ctx: &CommandContext, args: &CopyArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let to = ctx.around.cwd.join(&args.file);
+    if let Some(dir) = to.parent().filter(|dir| !dir.exists()) {
+        return Err(EdgeError::NoDirectory { dir: dir.to_owned() }.into());
+    }
     vault.copy(&to)?;
     let bytes = std::fs::metadata(&to).map_err(EdgeError::host("read", &to))?.len();
     let path = vault.path().unwrap_or(Path::new(""));

@@ -132,7 +132,7 @@ pub fn parse(text: &str, mut setting: Setting<'_>) -> Script {
     }
     let mut parser = Parser::new(text, setting);
     if let Err(Unread(why)) = parser.program() {
-        parser.script.doubts.push(why);
+        parser.script.doubts.push(format!("cannot parse the command line: {why}"));
     }
     let Parser { script, .. } = parser;
     script
