@@ -96,11 +96,11 @@ pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
     });
     // One of the two is enough: a run uses the available one, and the copy backend if neither is available.
     let either = disk.is_ok() || memory.is_ok();
-    checks.push(told("overlay, scratch on disk", !either, disk));
-    checks.push(told("overlay, scratch in memory", false, memory));
-    checks.push(told("seccomp filter", true, prober.seccomp()));
-    checks.push(told("refused calls are reported", false, prober.telling()));
-    checks.push(told("Landlock", false, prober.landlock()));
+    checks.push(check_result("overlay, scratch on disk", !either, disk));
+    checks.push(check_result("overlay, scratch in memory", false, memory));
+    checks.push(check_result("seccomp filter", true, prober.seccomp()));
+    checks.push(check_result("refused calls are reported", false, prober.refusals_reported()));
+    checks.push(check_result("Landlock", false, prober.landlock()));
     checks.push(own_group());
     checks
 }
@@ -165,7 +165,7 @@ impl Prober<'_> {
     }
 
     fn check(&self, name: &str, required: bool, plan: LaunchPlan) -> DoctorCheck {
-        told(name, required, self.run(&plan).map(drop))
+        check_result(name, required, self.run(&plan).map(drop))
     }
 
     /// Runs a command with this confinement. The workspace does not matter.
@@ -183,7 +183,7 @@ impl Prober<'_> {
         self.confined(alone, FILTER_HOLDS).map(drop)
     }
 
-    fn telling(&self) -> Result<(), Failure> {
+    fn refusals_reported(&self) -> Result<(), Failure> {
         let alone = Confinement { landlock: LandlockMode::Off, ..Confinement::DEFAULT };
         let completion = self.confined(alone, CHROOT)?;
         if completion.refused_calls.iter().any(|refused| refused.call == "chroot") {
@@ -228,7 +228,7 @@ impl Prober<'_> {
     }
 }
 
-fn told(name: &str, required: bool, outcome: Result<(), Failure>) -> DoctorCheck {
+fn check_result(name: &str, required: bool, outcome: Result<(), Failure>) -> DoctorCheck {
     match outcome {
         Ok(()) => DoctorCheck::passed(name, required),
         Err(Failure::Wrong { piece, what }) => {

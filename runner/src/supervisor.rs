@@ -266,7 +266,7 @@ pub fn watch(
         limits_reached: kept.reached,
         signalled,
         connections,
-        refused_calls: refused.told(),
+        refused_calls: refused.into_calls(),
         dirs_not_renamed,
         outside_writes,
     };
@@ -311,7 +311,7 @@ impl Watch<'_> {
                 continue;
             }
             let came = |at: Option<usize>| at.map_or(PollFlags::empty(), |at| fds[at].revents());
-            let (told, limit) = (came(refused_at), came(limit_at));
+            let (refusals, limit) = (came(refused_at), came(limit_at));
             let signalled = !fds[1].revents().is_empty();
             if !fds[0].revents().is_empty() {
                 return match self.control.next_message() {
@@ -345,9 +345,9 @@ impl Watch<'_> {
             while signalled && let Ok(Some(signal)) = signals.read() {
                 self.signal(signal, flow);
             }
-            if told.contains(PollFlags::IN) {
+            if refusals.contains(PollFlags::IN) {
                 self.refused.answer_one();
-            } else if !told.is_empty() {
+            } else if !refusals.is_empty() {
                 self.refused.nobody_left();
             }
             if !self.time_passed() {

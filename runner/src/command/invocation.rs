@@ -93,17 +93,17 @@ impl Invocation {
     }
 
     /// Creates the request, and its vault. A request that can never run is rejected before a vault is created.
-    pub fn ask(args: &Args, told: &mut Option<Asked>) -> Result<(Self, ExecutionRequest), RunError> {
+    pub fn ask(args: &Args, asked: &mut Option<Asked>) -> Result<(Self, ExecutionRequest), RunError> {
         let around = surroundings()?;
         let outside = outside(args, &around);
         let vault = VaultAt::find(args, &around)?;
         let settings = read_config(&around, vault.bound()?.as_deref())?;
         let mut request = args.request(&outside, &settings.0)?;
-        *told = Some(Asked::of(&request, None));
+        *asked = Some(Asked::of(&request, None));
         request.check(arguments_bytes_max()).map_err(ExecuteError::Request)?;
         let invocation = Self::at(vault, settings, args, around)?;
         invocation.complete(&mut request)?;
-        *told = Some(Asked::of(&request, invocation.vault.path()));
+        *asked = Some(Asked::of(&request, invocation.vault.path()));
         Ok((invocation, request))
     }
 

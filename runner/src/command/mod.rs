@@ -64,6 +64,6 @@ pub fn main(words: Vec<OsString>) -> u8 {
             Ok(()) => exit_code::OK,
             Err(_) => exit_code::RUN_OWN,
         },
-        Err(error) => run::tell_usage(&error, &words),
+        Err(error) => run::print_usage_error(&error, &words),
     }
 }

@@ -52,7 +52,7 @@ pub fn run(args: Args) -> u8 {
     let avfs = args.avfs();
     let args = match with_request(args) {
         Ok(args) => args,
-        Err(error) => return tell_failure(&error.into(), None, &envelope_to, &avfs),
+        Err(error) => return print_failure(&error.into(), None, &envelope_to, &avfs),
     };
     if args.dry_run {
         return rehearse(&args, &envelope_to);
@@ -64,15 +64,15 @@ pub fn run(args: Args) -> u8 {
     match execute(&args, &mut asked) {
         Ok((mut executed, asked, listed, keeper)) => {
             if let Err(error) = give_output(&args, &mut executed) {
-                return tell_failure(&error, Some(asked), &envelope_to, &avfs);
+                return print_failure(&error, Some(asked), &envelope_to, &avfs);
             }
-            let code = tell(&args, &executed, asked, &listed, &envelope_to);
+            let code = print_result(&args, &executed, asked, &listed, &envelope_to);
             // The caller has the answer by now.
             let failed = keep_cache(&keeper).err().filter(|_| !args.quiet && args.json.is_none());
             failed.iter().for_each(|text| render::say([format!("avfs-run: {text}")]));
             code
         }
-        Err(error) => tell_failure(&error, asked, &envelope_to, &avfs),
+        Err(error) => print_failure(&error, asked, &envelope_to, &avfs),
     }
 }
 
@@ -101,7 +101,13 @@ pub fn envelope_of(asked: &Asked, executed: &Executed, avfs: &Avfs) -> Execution
 }
 
 /// Prints the result of a request, for people and for scripts.
-fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelope_to: &EnvelopeTo) -> u8 {
+fn print_result(
+    args: &Args,
+    executed: &Executed,
+    asked: Asked,
+    listed: &Listed,
+    envelope_to: &EnvelopeTo,
+) -> u8 {
     let avfs = args.avfs();
     let envelope = envelope_of(&asked, executed, &avfs);
     let secrets = asked.secrets;
@@ -153,7 +159,7 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelop
 
 /// Prints what would be done.
 fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
-    let told = plan(args).and_then(|(request, rehearsal)| {
+    let printed = plan(args).and_then(|(request, rehearsal)| {
         if !args.quiet && args.json.is_none() {
             render::say(render::rehearsal(&request, &rehearsal));
         }
@@ -163,9 +169,9 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
             .write(&envelope, None)
             .map_err(|source| RunError::Host { operation: "write the envelope", source })
     });
-    match told {
+    match printed {
         Ok(()) => exit_code::OK,
-        Err(error) => tell_failure(&error, None, envelope_to, &args.avfs()),
+        Err(error) => print_failure(&error, None, envelope_to, &args.avfs()),
     }
 }
 
@@ -191,7 +197,7 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
 }
 
 /// Prints an error, for people and for scripts.
-fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo, avfs: &Avfs) -> u8 {
+fn print_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo, avfs: &Avfs) -> u8 {
     let (object, secrets) = asked.map(|asked| (asked.object, asked.secrets)).unzip();
     let secrets = secrets.unwrap_or_default();
     let envelope = ExecutionEnvelope::failed(object, error_body(error, avfs).without(&secrets));
@@ -203,7 +209,7 @@ fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo
 }
 
 /// Prints a usage error, as JSON if that was requested.
-pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
+pub fn print_usage_error(error: &clap::Error, words: &[OsString]) -> u8 {
     let mut before_command = words.iter().take_while(|word| *word != "--");
     let form = before_command.find_map(|word| match word.to_str() {
         Some("--json=compact") => Some(JsonForm::Compact),
@@ -252,14 +258,14 @@ fn lacks_command(error: &clap::Error) -> bool {
 
 /// Prints for `avfs doctor` which features this host supports.
 fn probe() -> u8 {
-    let told = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
+    let printed = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
         let text = printable::json_line(&probe::checks(&cache_dir, set_umask()));
         let written = text.and_then(|text| render::pass_on(&text));
         written.map_err(|source| RunError::Host { operation: "write the results", source })
     });
-    match told {
+    match printed {
         Ok(()) => exit_code::OK,
-        Err(error) => tell_failure(&error, None, &EnvelopeTo::Stdout(JsonForm::Full), &Avfs::default()),
+        Err(error) => print_failure(&error, None, &EnvelopeTo::Stdout(JsonForm::Full), &Avfs::default()),
     }
 }
 
@@ -294,9 +300,9 @@ fn code_of(result: &ExecutionResult) -> u8 {
 
 fn execute(
     args: &Args,
-    told: &mut Option<Asked>,
+    asked: &mut Option<Asked>,
 ) -> Result<(Executed, Asked, Listed, CacheKeeper), RunError> {
-    let (invocation, request) = Invocation::ask(args, told)?;
+    let (invocation, request) = Invocation::ask(args, asked)?;
     let executed = invocation.execute(&request)?;
     let listed = Listed::of(args, &invocation.vault, &executed);
     let asked = Asked::of(&request, invocation.vault.path());

@@ -94,10 +94,10 @@ enum Reply {
 }
 
 fn answer(args: &Args, station: &Invocation, line: &str) -> Reply {
-    let mut told = None;
-    match follow(args, station, line, &mut told) {
+    let mut asked = None;
+    match follow(args, station, line, &mut asked) {
         Ok(reply) => reply,
-        Err(error) => Reply::Outcome(Box::new(match told {
+        Err(error) => Reply::Outcome(Box::new(match asked {
             Some(asked) => Asked::failed(asked, &error, &args.avfs()),
             None => ExecutionEnvelope::failed(None, error_body(&error, &args.avfs())),
         })),
@@ -108,7 +108,7 @@ fn follow(
     args: &Args,
     station: &Invocation,
     line: &str,
-    told: &mut Option<Asked>,
+    asked: &mut Option<Asked>,
 ) -> Result<Reply, RunError> {
     let path = Path::new(ITS_NAME);
     let malformed = |problem| BadRequest::Malformed { path: path.to_owned(), problem };
@@ -123,7 +123,7 @@ fn follow(
     let words = Args { serve: false, json: Some(JsonForm::Full), quiet: true, ..args.clone() };
     let words = over(words, Ok(order.request), path)?;
     let request = ExecutionRequest { item, ..station.request(&words)? };
-    let asked = told.insert(Asked::of(&request, station.vault.path()));
+    let asked = asked.insert(Asked::of(&request, station.vault.path()));
     if order.look {
         return Ok(Reply::Inspection(avfs_present::inspection(&station.look(&request)?)));
     }

@@ -13,4 +13,4 @@ mod seccomp;
 pub use landlock::{Landlock, LandlockGap};
 pub use own_binary::{Seal, seals};
 pub use refused_calls::RefusedCalls;
-pub use seccomp::{Filter, Told, UnixSockets, pin};
+pub use seccomp::{Filter, Notified, UnixSockets, pin};

@@ -66,14 +66,14 @@ impl RefusedCalls {
 
     /// The refused calls, most frequent first.
     #[must_use]
-    pub fn told(self) -> Vec<RefusedCall> {
-        let mut told: Vec<RefusedCall> = self
+    pub fn into_calls(self) -> Vec<RefusedCall> {
+        let mut calls: Vec<RefusedCall> = self
             .counts
             .into_iter()
             .map(|(call, count)| RefusedCall { call: call.to_owned(), count })
             .collect();
-        told.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.call.cmp(&other.call)));
-        told
+        calls.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.call.cmp(&other.call)));
+        calls
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     fn the_most_frequent_refusal_comes_first() {
         let mut calls = RefusedCalls::default();
         calls.counts.extend([("ptrace", 1), ("mount", 5), ("bpf", 1)]);
-        let told: Vec<_> = calls.told().into_iter().map(|it| (it.call, it.count)).collect();
-        assert_eq!(told, [("mount".to_owned(), 5), ("bpf".to_owned(), 1), ("ptrace".to_owned(), 1)]);
+        let counts: Vec<_> = calls.into_calls().into_iter().map(|it| (it.call, it.count)).collect();
+        assert_eq!(counts, [("mount".to_owned(), 5), ("bpf".to_owned(), 1), ("ptrace".to_owned(), 1)]);
     }
 }

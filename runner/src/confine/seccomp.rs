@@ -59,7 +59,7 @@ pub enum UnixSockets {
 
 /// Whether the supervisor is notified of the calls in [`avfs_seccomp::WATCHED_CALLS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Notified {
     Yes,
     No,
 }
@@ -69,7 +69,7 @@ const WATCH: u32 = libc::SECCOMP_RET_ALLOW | 1;
 
 /// A filter that is ready to be installed.
 pub struct Filter {
-    told: Vec<Instruction>,
+    notifying: Vec<Instruction>,
     plain: &'static [Instruction],
 }
 
@@ -79,15 +79,18 @@ impl Filter {
         profile: SeccompProfile,
         sockets: UnixSockets,
         userns: NestedUserns,
-        renames: Told,
+        renames: Notified,
     ) -> Option<Self> {
         let plain = program(&PROGRAMS, profile, sockets, userns)?;
-        Some(Self { told: plain.iter().map(|instruction| told(instruction, renames)).collect(), plain })
+        Some(Self {
+            notifying: plain.iter().map(|instruction| with_notification(instruction, renames)).collect(),
+            plain,
+        })
     }
 
     /// Installs the filter for this process and its descendants. Returns the listener, if the kernel supports one.
     pub fn install(&self) -> Result<Option<OwnedFd>> {
-        match install_filter_with_listener(&self.told) {
+        match install_filter_with_listener(&self.notifying) {
             // Another listener is already installed, or the kernel is too old for listeners.
             Err(Errno::BUSY | Errno::INVAL) => install_filter(self.plain).map(|()| None),
             other => other.map(Some),
@@ -119,18 +122,18 @@ fn program(
 
 /// Converts refusals to notifications. ENOSYS is for calls that programs try routinely, and is still returned by the
 /// filter itself.
-fn told(instruction: &Instruction, renames: Told) -> Instruction {
+fn with_notification(instruction: &Instruction, renames: Notified) -> Instruction {
     let Instruction { code, jt, jf, k } = *instruction;
     if code == RETURN && k == WATCH {
         let action = match renames {
-            Told::Yes => libc::SECCOMP_RET_USER_NOTIF,
-            Told::No => libc::SECCOMP_RET_ALLOW,
+            Notified::Yes => libc::SECCOMP_RET_USER_NOTIF,
+            Notified::No => libc::SECCOMP_RET_ALLOW,
         };
         return op(code, jt, jf, action);
     }
     let action = k & libc::SECCOMP_RET_ACTION_FULL;
-    let untold = k & libc::SECCOMP_RET_DATA == libc::ENOSYS.unsigned_abs();
-    if code == RETURN && action == libc::SECCOMP_RET_ERRNO && !untold {
+    let is_enosys = k & libc::SECCOMP_RET_DATA == libc::ENOSYS.unsigned_abs();
+    if code == RETURN && action == libc::SECCOMP_RET_ERRNO && !is_enosys {
         return op(code, jt, jf, libc::SECCOMP_RET_USER_NOTIF);
     }
     op(code, jt, jf, k)
@@ -138,7 +141,7 @@ fn told(instruction: &Instruction, renames: Told) -> Instruction {
 
 #[cfg(test)]
 mod tests {
-    use avfs_seccomp::{Nesting, REFUSALS, Refusal, STRICT_CALLS, Telling, UNIX_REFUSAL, When};
+    use avfs_seccomp::{Nesting, REFUSALS, Refusal, Reported, STRICT_CALLS, UNIX_REFUSAL, When};
 
     use super::super::interpreter::{Call, run};
     use super::super::numbers::{LAST, name_on_aarch64, name_on_x86_64};
@@ -343,7 +346,7 @@ mod tests {
 
     #[test]
     fn only_notified_calls_differ_from_the_plain_program() {
-        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Notified::Yes).unwrap();
         let arch = if cfg!(target_arch = "x86_64") { AUDIT_X86_64 } else { AUDIT_AARCH64 };
         let here = if cfg!(target_arch = "x86_64") { &MACHINES[0] } else { &MACHINES[1] };
         for refusal in REFUSALS {
@@ -351,26 +354,26 @@ mod tests {
                 let Some(number) = here.number(name) else { continue };
                 for arguments in examples(refusal).0 {
                     let call = Call { number, arch, arguments };
-                    let expected = match refusal.telling {
-                        Telling::Told => libc::SECCOMP_RET_USER_NOTIF,
-                        Telling::Untold => ENOSYS,
+                    let expected = match refusal.reported {
+                        Reported::Yes => libc::SECCOMP_RET_USER_NOTIF,
+                        Reported::No => ENOSYS,
                     };
-                    assert_eq!(run(&filter.told, &call), expected, "{name}");
+                    assert_eq!(run(&filter.notifying, &call), expected, "{name}");
                 }
             }
         }
         for name in avfs_seccomp::WATCHED_CALLS {
             let Some(number) = here.number(name) else { continue };
             let call = Call { number, arch, arguments: [0; 6] };
-            assert_eq!(run(&filter.told, &call), libc::SECCOMP_RET_USER_NOTIF, "{name}");
-            let unwatched = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::No).unwrap();
-            assert_eq!(run(&unwatched.told, &call), ALLOW, "{name}");
+            assert_eq!(run(&filter.notifying, &call), libc::SECCOMP_RET_USER_NOTIF, "{name}");
+            let unwatched = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Notified::No).unwrap();
+            assert_eq!(run(&unwatched.notifying, &call), ALLOW, "{name}");
             assert_eq!(run(unwatched.plain, &call) & libc::SECCOMP_RET_ACTION_FULL, ALLOW, "{name}");
         }
         let read = Call { number: here.number("read").unwrap(), arch, arguments: [0; 6] };
-        assert_eq!(run(&filter.told, &read), ALLOW);
-        assert_eq!(run(&filter.told, &Call { arch: AUDIT_I386, ..read }), KILL);
-        assert!(Filter::choose(SeccompProfile::Off, PLAIN.1, PLAIN.2, Told::No).is_none());
+        assert_eq!(run(&filter.notifying, &read), ALLOW);
+        assert_eq!(run(&filter.notifying, &Call { arch: AUDIT_I386, ..read }), KILL);
+        assert!(Filter::choose(SeccompProfile::Off, PLAIN.1, PLAIN.2, Notified::No).is_none());
     }
 
     /// The errno that a refused call returns after filters were installed, as the exit code of a child.
@@ -388,13 +391,13 @@ mod tests {
 
     #[test]
     fn a_call_fails_after_the_listener_is_closed() {
-        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Notified::Yes).unwrap();
         assert_eq!(errno_after(|| filter.install().map(drop)), Some(libc::ENOSYS));
     }
 
     #[test]
     fn with_another_listener_installed_the_filter_answers_itself() {
-        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Notified::Yes).unwrap();
         let twice = || {
             let listener = filter.install()?;
             let second = filter.install()?;

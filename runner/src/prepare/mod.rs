@@ -16,7 +16,7 @@ use rustix::thread::CapabilitySet;
 use avfs_engine::LaunchPlan;
 use avfs_request::{Confined, Confinement, NestedUserns, NetMode, Profile};
 
-use crate::confine::{Filter, Landlock, Told, UnixSockets};
+use crate::confine::{Filter, Landlock, Notified, UnixSockets};
 use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::outside_writes::private_dirs;
@@ -88,7 +88,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
     }
     let landlock = Landlock::choose(landlock, userns, &plan.view);
     let landlock = landlock.map_err(|gap| SandboxError::Landlock { gap })?;
-    let renames = if renames::are_watched(plan) { Told::Yes } else { Told::No };
+    let renames = if renames::are_watched(plan) { Notified::Yes } else { Notified::No };
     Ok(Prepared {
         mountpoint: c_path(&plan.mountpoint)?,
         ops: view.ops,

@@ -61,8 +61,8 @@ pub fn base_kind_of_run(run: &RunRecord) -> Option<&'static str> {
 
 #[must_use]
 pub fn denial(explanation: Explanation) -> DenialObject {
-    let Explanation { layer, by, name, calls, all_but, which, answer, told, why, relax } = explanation;
-    DenialObject { layer, by, name, calls, all_but, which, answer, told, why, relax }
+    let Explanation { layer, by, name, calls, all_but, which, answer, reported, why, relax } = explanation;
+    DenialObject { layer, by, name, calls, all_but, which, answer, told: reported, why, relax }
 }
 
 #[must_use]
@@ -122,11 +122,11 @@ pub fn apply_refused(whole: Apply, refused: &[Conflict]) -> Apply {
 
 #[must_use]
 pub fn conflicts(all: &[Conflict]) -> Vec<ApplyConflict> {
-    let told = all.iter().map(|conflict| ApplyConflict {
+    let listed = all.iter().map(|conflict| ApplyConflict {
         path: PathText::of(&conflict.path),
         reason: conflict.reason.to_owned(),
     });
-    told.collect()
+    listed.collect()
 }
 
 /// A run with the state of its changes in the bound directory.

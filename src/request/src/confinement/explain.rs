@@ -1,6 +1,6 @@
 //! Explains what a confined command is refused: the table of seccomp, and the rules of the other layers.
 
-use avfs_seccomp::{Nesting, REFUSALS, Refusal, STRICT_CALLS, STRICT_REFUSAL, Telling, UNIX_REFUSAL};
+use avfs_seccomp::{Nesting, REFUSALS, Refusal, Reported, STRICT_CALLS, STRICT_REFUSAL, UNIX_REFUSAL};
 
 /// One refused operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Explanation {
     /// The error or signal that the program gets.
     pub answer: &'static str,
     /// Whether it is counted in the result.
-    pub told: bool,
+    pub reported: bool,
     pub why: &'static str,
     /// The option that allows it.
     pub relax: &'static str,
@@ -32,7 +32,7 @@ const NOTHING: Explanation = Explanation {
     all_but: &[],
     which: None,
     answer: "",
-    told: false,
+    reported: false,
     why: "",
     relax: "",
 };
@@ -128,7 +128,7 @@ fn of(refusal: &Refusal, by: &'static [&'static str], relax: &'static str) -> Ex
         calls: refusal.calls,
         which: (!refusal.which.is_empty()).then_some(refusal.which),
         answer: refusal.answer.name(),
-        told: refusal.telling == Telling::Told,
+        reported: refusal.reported == Reported::Yes,
         why: refusal.why,
         relax,
         ..NOTHING

@@ -29,8 +29,10 @@ pub(crate) fn brought(request: &ExecutionRequest, secrets: &Secrets) -> BTreeMap
     let texts =
         request.environment.brought().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
     let harmless = texts.filter(|(name, value)| {
-        let told = format!("{name}={value}");
-        !is_credential_name(name) && redact(&told) == told && secrets.scrub_text(told.clone()) == told
+        let assignment = format!("{name}={value}");
+        !is_credential_name(name)
+            && redact(&assignment) == assignment
+            && secrets.scrub_text(assignment.clone()) == assignment
     });
     harmless.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

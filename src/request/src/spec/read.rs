@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn errors_name_their_position() {
-        for (text, told) in [
+        for (text, expected) in [
             ("{\n  \"comand\": []}", "line 2, column 10: unknown field `comand`"),
             ("{\"command\": [}", "line 1, column 14"),
             ("{\"command\": [], \"rw\": 1}", "invalid type: integer `1`, expected a sequence"),
@@ -194,7 +194,7 @@ mod tests {
             ("{\"command_base64\": [\"?\"]}", "command_base64: a word is not Base64"),
         ] {
             let error = command(text).unwrap_err().to_string();
-            assert!(error.starts_with(told) || error.contains(told), "{text}: {error}");
+            assert!(error.starts_with(expected) || error.contains(expected), "{text}: {error}");
         }
     }
 }
