@@ -6,7 +6,7 @@ use avfs_types::clock::Timestamp;
 use avfs_types::ids::{ApprovalId, ForkName, RequestDigest};
 use avfs_vault::approval::Question;
 use avfs_vault::backend::{Life, RunRecord, RunState};
-use avfs_vault::run::{Landing, Told};
+use avfs_vault::run::{AuditTexts, Landing};
 
 use crate::env::TestEnv;
 use crate::support;
@@ -23,7 +23,7 @@ pub fn ask(env: &TestEnv, n: u8) {
         expires_seconds: 1_000_000_000,
     };
     let run = RunRecord { state: RunState::ApprovalRequired, ..record(n, &main_fork()) };
-    vault.ask_approval(&question, &run, Told::default()).unwrap();
+    vault.ask_approval(&question, &run, AuditTexts::default()).unwrap();
 }
 
 /// Lands a run on its own fork, as a run without --fork does.

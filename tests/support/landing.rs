@@ -7,7 +7,7 @@ use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::edit::{Edit, Edits};
 use avfs_vault::memo::Memo;
 use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
-use avfs_vault::run::{LandedRun, Landing, RunLanding, Told};
+use avfs_vault::run::{AuditTexts, LandedRun, Landing, RunLanding};
 use avfs_vault::{Batch, Result, Vault, content};
 
 use super::path;
@@ -118,7 +118,7 @@ impl Changes {
             record,
             item,
             durability: Durability::Synced,
-            told: Told { request: "true", decision: "allow", ..Told::default() },
+            texts: AuditTexts { request: "true", decision: "allow", ..AuditTexts::default() },
         };
         let _pin = vault.backend().pin()?;
         let mut batch = Batch::new(vault)?;

@@ -15,7 +15,7 @@ use avfs_vault::discard::ChangesOf;
 use avfs_vault::edit::{Edit, Edits};
 use avfs_vault::gc::Trial;
 use avfs_vault::page::Node;
-use avfs_vault::run::{Landed, LandedRun, Landing, RunLanding, Told};
+use avfs_vault::run::{AuditTexts, Landed, LandedRun, Landing, RunLanding};
 use avfs_vault::tree::Pages;
 
 use crate::apply::{Stand, apply_fork, apply_with, change_everything, everything};
@@ -74,7 +74,7 @@ pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
         record: RunRecord { started_at, version_before: Some(base), ..runs::record(1, &name) },
         item: None,
         durability: Durability::Synced,
-        told: Told::default(),
+        texts: AuditTexts::default(),
     };
     vault.land_run(run, avfs_vault::Batch::new(vault).unwrap()).unwrap()
 }

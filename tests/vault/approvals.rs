@@ -10,7 +10,7 @@ use avfs_vault::approval::{Answer, Claim, Fault, Question};
 use avfs_vault::backend::memory::MemoryBackend;
 use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
-use avfs_vault::run::Told;
+use avfs_vault::run::AuditTexts;
 use avfs_vault::{Context, Vault, audit};
 
 use crate::runs::{record, run_id};
@@ -43,11 +43,11 @@ fn asking(n: u8) -> RunRecord {
     RunRecord { state: RunState::ApprovalRequired, exit_code: None, ..record(n, &main_fork()) }
 }
 
-const TOLD: Told<'static> =
-    Told { request: "curl x", decision: "require_approval", violation: None, cached_from: None };
+const TEXTS: AuditTexts<'static> =
+    AuditTexts { request: "curl x", decision: "require_approval", violation: None, cached_from: None };
 
 fn ask(vault: &Vault, n: u8, of: RequestDigest) -> ApprovalRecord {
-    vault.ask_approval(&question(n, of), &asking(n), TOLD).unwrap()
+    vault.ask_approval(&question(n, of), &asking(n), TEXTS).unwrap()
 }
 
 fn prefix(approval: &ApprovalRecord) -> ApprovalPrefix {
@@ -183,7 +183,7 @@ fn two_runs_cannot_use_one_approval() {
     let vault = support::create_vault(&file);
     // The runs that claim it use the real clock.
     let long = Question { expires_seconds: 10_000 * DAY, ..question(1, digest(1)) };
-    let asked = vault.ask_approval(&long, &asking(1), TOLD).unwrap();
+    let asked = vault.ask_approval(&long, &asking(1), TEXTS).unwrap();
     vault.answer_approval(&prefix(&asked), Answer::Approve).unwrap();
     // One run is about to claim it when another run does.
     let pauses = Pauses::new(scratch.path());
@@ -219,7 +219,7 @@ fn audit_verify_finds_edited_journal_rows() {
     let vault = support::create_vault(&file);
     for n in [1, 2, 3] {
         vault
-            .journal_refused(&RunRecord { state: RunState::Denied, ..record(n, &main_fork()) }, TOLD)
+            .journal_refused(&RunRecord { state: RunState::Denied, ..record(n, &main_fork()) }, TEXTS)
             .unwrap();
     }
     drop(vault);

@@ -20,7 +20,7 @@ use avfs_vault::fsck::Thoroughness;
 use avfs_vault::gc::{Keep, Trial};
 use avfs_vault::memo::{Memo, MemoParts, read_output};
 use avfs_vault::meter::Meter;
-use avfs_vault::run::{Landing, Told};
+use avfs_vault::run::{AuditTexts, Landing};
 use avfs_vault::version::{Draft, root_of, root_of_either};
 use avfs_vault::{Vault, VaultError, audit, require_version};
 
@@ -174,7 +174,7 @@ fn ask_golden_question(vault: &Vault) -> ApprovalRecord {
         reason: "because".to_owned(),
         expires_seconds: 1_000_000_000,
     };
-    let asked = vault.ask_approval(&question, &asking, Told::default()).unwrap();
+    let asked = vault.ask_approval(&question, &asking, AuditTexts::default()).unwrap();
     vault.answer_approval(&ApprovalPrefix::from(&asked.id), Answer::Approve).unwrap()
 }
 

@@ -6,7 +6,7 @@ use avfs_vault::backend::{Durability, Life, RunRecord};
 use avfs_vault::edit::Edits;
 use avfs_vault::kept_output::KeptOutput;
 use avfs_vault::memo::Memo;
-use avfs_vault::run::{LandedRun, Landing, RunLanding, Told};
+use avfs_vault::run::{AuditTexts, LandedRun, Landing, RunLanding};
 use avfs_vault::{Batch, Vault};
 
 use crate::checkpoint::Labels;
@@ -30,7 +30,7 @@ pub(crate) struct FinishedRun<'a> {
     pub item: Option<&'a BatchItem>,
     /// When the version must be on disk.
     pub durability: Durability,
-    pub told: Told<'a>,
+    pub texts: AuditTexts<'a>,
 }
 
 /// The fork that gets the changes: the fork of the row, which exists or is created.
@@ -64,7 +64,7 @@ impl FinishedRun<'_> {
             record: self.record,
             item: self.item,
             durability: self.durability,
-            told: self.told,
+            texts: self.texts,
         };
         vault.land_run(landing, batch)
     }

@@ -309,11 +309,11 @@ impl ProxyRuntime<'_> {
                 format!("{file} was applied without its setuid and setgid bits; keep them with: avfs apply --keep-setid"),
             );
         }
-        let mut told = 0_u64;
+        let mut counted = 0_u64;
         for change in &applied.changes {
-            told += u64::from(change?.kind != ChangeKind::Time);
+            counted += u64::from(change?.kind != ChangeKind::Time);
         }
-        Ok(Some(told.saturating_sub(applied.already)))
+        Ok(Some(counted.saturating_sub(applied.already)))
     }
 }
 

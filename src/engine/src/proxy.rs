@@ -51,7 +51,7 @@ use crate::workspace_service::{Ground, WorkspaceService, stand_on_import, wait_f
 const GRACE_KEPT: Duration = Duration::from_secs(5);
 
 /// Maximum withheld variables listed in notes.
-const WITHHELD_TOLD_MAX: usize = 8;
+const WITHHELD_LISTED_MAX: usize = 8;
 
 /// The context of the engine, as determined by the edge.
 pub struct Site<'a> {
@@ -129,20 +129,20 @@ impl ProxyRuntime<'_> {
         Executed { run_id, decision, approval, outcome }
     }
 
-    fn mediate(&self, request: &ExecutionRequest, told: &mut Known) -> Step<Outcome> {
+    fn mediate(&self, request: &ExecutionRequest, known: &mut Known) -> Step<Outcome> {
         let mut state = State::Validating;
         let begun = Instant::now();
         request.check(self.site.arguments_bytes_max)?;
         let places = Places::find(request, self.site.bound.clone(), &self.site.cwd)?;
         state.become_next(State::Resolving);
         let id = RunId::from_random(random::bytes().map_err(VaultError::Input)?);
-        told.run_id = Some(id.clone());
+        known.run_id = Some(id.clone());
         state.become_next(State::Deciding);
         let decision = decide(self.policy, request, &places, self.site.home.as_deref());
         let mut run = self.begin(id, request, &places, decision, begun);
-        told.decision = Some(run.decision.clone());
+        known.decision = Some(run.decision.clone());
         let permission = self.permit(&mut run, &places)?;
-        told.decision = Some(run.decision.clone());
+        known.decision = Some(run.decision.clone());
         match permission {
             Permission::Granted { approval, net } => {
                 run.approval = approval;
@@ -150,11 +150,11 @@ impl ProxyRuntime<'_> {
             }
             Permission::Denied(denial) => return Ok(Outcome::Denied(denial)),
             Permission::Wanted(approval) => {
-                told.approval = Some(approval.id.clone());
+                known.approval = Some(approval.id.clone());
                 return Ok(Outcome::ApprovalRequired(approval));
             }
         }
-        told.approval = run.approval.clone();
+        known.approval = run.approval.clone();
         self.cap(&mut run);
         let recalled = match run.request.cache {
             CacheMode::Off => None,
@@ -210,7 +210,7 @@ impl ProxyRuntime<'_> {
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed", name.to_string_lossy()));
         }
-        for name in withheld_variables(request).into_iter().take(WITHHELD_TOLD_MAX) {
+        for name in withheld_variables(request).into_iter().take(WITHHELD_LISTED_MAX) {
             let option = if is_credential_name(&name) { "--secret" } else { "--env" };
             let text = format!(
                 "{name} is set on the host but not passed to the command; pass it with {option} {name}"
@@ -426,7 +426,7 @@ impl ProxyRuntime<'_> {
     /// The record with which another process can finish the run.
     fn session_record(&self, run: &Run, hidden: &[TreePath]) -> SessionRecord {
         let (site, request) = (self.site, &run.request);
-        let told = run.told();
+        let texts = run.audit_texts();
         let checkpoints = CheckpointService { mode: request.checkpoint, keep: site.checkpoints_keep };
         let labels = checkpoints.labels(run.decision.action, &run.id);
         SessionRecord {
@@ -440,7 +440,7 @@ impl ProxyRuntime<'_> {
             wanted: request.retention != Retention::Discard && request.writing == Writing::Allowed,
             started_at: run.started_at.0,
             message: run.message.clone(),
-            told_decision: told.decision,
+            told_decision: texts.decision,
             looks_only: run.decision.looks_only(),
             drops_violations: run.decision.on_violation == OnViolation::Discard,
             expires_seconds: site.expires_seconds,
@@ -468,7 +468,7 @@ impl ProxyRuntime<'_> {
             result: journal::failure(stood, error, (self.hint)(error), &run.request.secrets()),
             ..self.not_run(run, RunState::Failed)
         };
-        if let Err(error) = self.site.vault.journal_refused(&record, run.told().as_told()) {
+        if let Err(error) = self.site.vault.journal_refused(&record, run.audit_texts().as_texts()) {
             tracing::warn!(%error, "cannot journal the failed run");
         }
     }

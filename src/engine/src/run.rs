@@ -11,7 +11,7 @@ use avfs_vault::backend::VersionRecord;
 use avfs_vault::import::Scanned;
 use avfs_vault::layers::HostBase;
 use avfs_vault::memo::MemoParts;
-use avfs_vault::run::Told;
+use avfs_vault::run::AuditTexts;
 
 use crate::result::{Note, Phases};
 use crate::result_cache::CacheUse;
@@ -74,10 +74,10 @@ impl Run {
         }
     }
 
-    pub fn told(&self) -> RunTold {
-        RunTold {
+    pub fn audit_texts(&self) -> OwnedAuditTexts {
+        OwnedAuditTexts {
             request: self.message.clone(),
-            decision: self.decision.told(),
+            decision: self.decision.audit_text(),
             violation: None,
             cached_from: self.cache.as_ref().and_then(|cache| cache.from.clone()),
         }
@@ -86,16 +86,16 @@ impl Run {
 
 /// The texts about a run for the audit log.
 #[derive(Clone, Debug)]
-pub struct RunTold {
+pub struct OwnedAuditTexts {
     pub request: String,
     pub decision: String,
     pub violation: Option<String>,
     pub cached_from: Option<RunId>,
 }
 
-impl RunTold {
-    pub fn as_told(&self) -> Told<'_> {
-        Told {
+impl OwnedAuditTexts {
+    pub fn as_texts(&self) -> AuditTexts<'_> {
+        AuditTexts {
             request: &self.request,
             decision: &self.decision,
             violation: self.violation.as_deref(),

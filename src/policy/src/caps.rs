@@ -90,7 +90,7 @@ impl Caps {
     pub fn hold(&self, asked: &Asked<'_>) -> Vec<Cap> {
         let net = self.net.as_ref().map(|cap| {
             let beyond = (!cap.value.covers(asked.net)).then(|| network_beyond(&cap.value, asked.net));
-            told("caps.net", cap.value.to_string(), &cap.place, beyond)
+            cap_row("caps.net", cap.value.to_string(), &cap.place, beyond)
         });
         let profile = self.profile.as_ref().map(|cap| {
             let beyond = match (cap.value, asked.profile) {
@@ -99,35 +99,35 @@ impl Caps {
                 }
                 (Profile::Strict, Profile::Strict) | (Profile::Host, Profile::Strict | Profile::Host) => None,
             };
-            told("caps.profile", cap.value.to_string(), &cap.place, beyond)
+            cap_row("caps.profile", cap.value.to_string(), &cap.place, beyond)
         });
         let rw = self.rw.as_ref().map(|cap| {
             let bad = asked.rw.iter().find(|path| !is_within(path, &cap.value));
             let beyond = bad.map(|path| path.display());
             let beyond = beyond.map(|path| (format!("writing to {path}"), format!("--rw {path}")));
-            told("caps.rw", list(&cap.value), &cap.place, beyond)
+            cap_row("caps.rw", list(&cap.value), &cap.place, beyond)
         });
         let secrets = self.secrets.as_ref().map(|cap| {
             let bad = asked.secrets.iter().find(|name| !cap.value.iter().any(|it| it.matches(name)));
             let beyond = bad.map(|name| {
                 (format!("passing the value of {name}"), format!("--secret {name} or --env {name}"))
             });
-            told("caps.secrets", list(&cap.value), &cap.place, beyond)
+            cap_row("caps.secrets", list(&cap.value), &cap.place, beyond)
         });
         let held = asked.confinement;
         let seccomp = self.seccomp.as_ref().map(|cap| {
             let option = format!("--seccomp {}", held.seccomp);
             let beyond = (held.seccomp < cap.value).then(|| ("a weaker filter".to_owned(), option));
-            told("caps.seccomp", cap.value.to_string(), &cap.place, beyond)
+            cap_row("caps.seccomp", cap.value.to_string(), &cap.place, beyond)
         });
         let landlock = self.landlock.as_ref().map(|cap| {
             let option = format!("--landlock {}", held.landlock);
             let beyond = (held.landlock < cap.value).then(|| ("weaker Landlock rules".to_owned(), option));
-            told("caps.landlock", cap.value.to_string(), &cap.place, beyond)
+            cap_row("caps.landlock", cap.value.to_string(), &cap.place, beyond)
         });
         let userns = self.userns.as_ref().map(|cap| {
             let what = || ("nested user namespaces".to_owned(), "--allow-userns".to_owned());
-            told("caps.userns", cap.value.to_string(), &cap.place, (held.userns > cap.value).then(what))
+            cap_row("caps.userns", cap.value.to_string(), &cap.place, (held.userns > cap.value).then(what))
         });
         let openings = self.openings.iter().map(|(kind, cap)| {
             let mut of_kind = asked.openings.iter().filter(|opening| opening.kind() == *kind);
@@ -136,11 +136,11 @@ impl Caps {
         });
         // A longer timeout is lowered, not refused; so is a higher limit.
         let timeout =
-            self.timeout.as_ref().map(|cap| told("caps.timeout", cap.value.to_string(), &cap.place, None));
+            self.timeout.as_ref().map(|cap| cap_row("caps.timeout", cap.value.to_string(), &cap.place, None));
         let limits = self
             .limits
             .iter()
-            .map(|(kind, cap)| Some(told(limit_key(*kind), kind.show(cap.value), &cap.place, None)));
+            .map(|(kind, cap)| Some(cap_row(limit_key(*kind), kind.show(cap.value), &cap.place, None)));
         let single = [net, profile, rw, secrets, seccomp, landlock, userns, timeout];
         single.into_iter().chain(limits).flatten().chain(openings).collect()
     }
@@ -208,7 +208,7 @@ fn list(patterns: &[Pattern]) -> String {
 }
 
 /// A cap, and the excess with the option to drop.
-fn told(key: &'static str, value: String, place: &RulePlace, beyond: Option<(String, String)>) -> Cap {
+fn cap_row(key: &'static str, value: String, place: &RulePlace, beyond: Option<(String, String)>) -> Cap {
     cap_of(key, value, place, beyond.map(|(what, flag)| (what, format!("drop {flag}"))))
 }
 

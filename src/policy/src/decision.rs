@@ -59,7 +59,7 @@ impl ExecutionDecision {
 
     /// The decision on one line, for the audit log.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn audit_text(&self) -> String {
         let categories: Vec<&str> = self.categories.iter().map(|category| category.word()).collect();
         let rule = self.rule.as_deref().unwrap_or("none");
         format!("{} [{}] rule={rule}", self.action, categories.join(" "))

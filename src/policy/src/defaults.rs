@@ -18,7 +18,7 @@ pub const NO_TERMINAL: &str = "builtin.no_terminal";
 pub const HOST_ESCAPE: &str = "builtin.host_escape_risk";
 
 /// Among equally strict verdicts, the first of these categories explains most.
-const TOLD_FIRST: [Category; 6] = [
+const EXPLAINED_FIRST: [Category; 6] = [
     Category::HostEscapeRisk,
     Category::Networked,
     Category::Destructive,
@@ -31,7 +31,11 @@ const TOLD_FIRST: [Category; 6] = [
 #[must_use]
 pub fn baseline(asked: &Asked<'_>, command: &Judged, unanswered: Categories) -> Option<Verdict> {
     let of = |category: &Category| by_category(asked, command, *category);
-    TOLD_FIRST.iter().filter(|category| unanswered.contains(**category)).map(of).reduce(Verdict::stricter)
+    EXPLAINED_FIRST
+        .iter()
+        .filter(|category| unanswered.contains(**category))
+        .map(of)
+        .reduce(Verdict::stricter)
 }
 
 /// A command without findings may do anything that the sandbox allows.

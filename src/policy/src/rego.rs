@@ -40,8 +40,8 @@ impl Script {
             check_interval: STEPS_BETWEEN_LOOKS,
         });
         engine.add_policy(file.display().to_string(), text.to_owned()).map_err(|error| {
-            let told = format!("{error:#}");
-            refused(line_of(&told), message_of(&told))
+            let message = format!("{error:#}");
+            refused(line_of(&message), message_of(&message))
         })?;
         // Evaluated once with an empty input: this detects a missing rule, and prepares the rest.
         engine.set_input(Value::new_object());
@@ -83,15 +83,15 @@ impl Script {
         asked: &Asked<'_>,
         command: &Judged,
     ) -> Result<Option<(Action, Option<String>)>, String> {
-        let told = |error: &dyn std::fmt::Display| message_of(&error.to_string());
+        let describe = |error: &dyn std::fmt::Display| message_of(&error.to_string());
         let mut engine = self.engine.clone();
-        engine.set_input(Value::from_json_str(&input(asked, command)).map_err(|error| told(&error))?);
-        let answer = engine.eval_rule(DECISION.to_owned()).map_err(|error| told(&error))?;
+        engine.set_input(Value::from_json_str(&input(asked, command)).map_err(|error| describe(&error))?);
+        let answer = engine.eval_rule(DECISION.to_owned()).map_err(|error| describe(&error))?;
         if answer == Value::Undefined {
             return Ok(None);
         }
         let action = answer["action"].as_string().map_err(|_| "its decision has no action".to_owned())?;
-        let action = action.parse().map_err(|error| told(&error))?;
+        let action = action.parse().map_err(|error| describe(&error))?;
         let reason = answer["reason"].as_string().ok();
         Ok(Some((action, reason.map(|reason| reason.replace(char::is_control, " ")))))
     }
@@ -118,15 +118,15 @@ fn input(asked: &Asked<'_>, command: &Judged) -> String {
 }
 
 /// The line in `--> FILE:LINE:COLUMN`.
-fn line_of(told: &str) -> usize {
-    let place = told.lines().find_map(|line| line.trim().strip_prefix("-->"));
+fn line_of(text: &str) -> usize {
+    let place = text.lines().find_map(|line| line.trim().strip_prefix("-->"));
     let mut numbers = place.unwrap_or_default().rsplit(':');
     numbers.nth(1).and_then(|line| line.trim().parse().ok()).unwrap_or(1)
 }
 
 /// The message after the source excerpt.
-fn message_of(told: &str) -> String {
-    let mut lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+fn message_of(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let last = lines.next_back().unwrap_or("evaluation failed");
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }

@@ -184,12 +184,12 @@ impl Vault {
 
     /// The existing versions that are in use, including those of applications that can still be undone.
     pub(super) fn versions_in_use(&self, reader: &dyn Reader) -> Result<Vec<VersionId>> {
-        let told =
+        let reported =
             self.in_use.as_ref().map_or(Ok(Vec::new()), |in_use| in_use()).map_err(VaultError::Input)?;
         let applied = reader.applications_after(self.now())?.into_iter().filter(ApplicationRecord::stands);
         let applied = applied.flat_map(|of| [of.before, of.after]);
         let mut there = Vec::new();
-        for id in told.into_iter().chain(applied) {
+        for id in reported.into_iter().chain(applied) {
             if reader.version(&id)?.is_some() {
                 there.push(id);
             }

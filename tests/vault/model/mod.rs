@@ -29,7 +29,7 @@ use avfs_vault::import::{ImportOptions, OnTrouble};
 use avfs_vault::meter::Meter;
 use avfs_vault::ops::{Depth, Parents};
 use avfs_vault::page::{FileContent, FileNode, Node};
-use avfs_vault::run::{Landing, RunLanding, Told};
+use avfs_vault::run::{AuditTexts, Landing, RunLanding};
 use avfs_vault::tree::{Pages, Walk};
 use avfs_vault::version::{History, root_of};
 use avfs_vault::{Batch, Context, Vault, VaultError, content, require_version};
@@ -154,7 +154,7 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
                 record: runs::record(*number, new.as_ref().unwrap_or(&parent)),
                 item: None,
                 durability: Durability::Synced,
-                told: Told::default(),
+                texts: AuditTexts::default(),
             };
             vault.land_run(run, batch).map(|_| 0)
         }
@@ -200,11 +200,11 @@ fn listing(reader: &dyn Reader, version: &VersionId) -> Tree {
 /// The journal lists the landed runs, newest first, and each run refers to its version while that is kept.
 fn check_runs(which: &str, reader: &dyn Reader, model: &Model) {
     let kept = reader.runs(i64::MAX, 100).unwrap();
-    let told: Vec<(String, String)> =
+    let listed: Vec<(String, String)> =
         kept.iter().map(|run| (run.id.to_string(), run.fork.to_string())).collect();
     let expected: Vec<(String, String)> =
         model.runs.iter().rev().map(|run| (runs::run_id(run.number).to_string(), run.fork.clone())).collect();
-    assert_eq!(told, expected, "{which}: journal");
+    assert_eq!(listed, expected, "{which}: journal");
     for (run, row) in model.runs.iter().rev().zip(&kept) {
         assert_eq!(run.after.is_some(), row.version_after.is_some(), "{which}: {row:?}");
         let at = &model.versions[run.after.unwrap_or(run.before)];

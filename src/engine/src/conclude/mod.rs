@@ -23,7 +23,7 @@ use avfs_vault::import::{Imported, TouchedBase, TouchedOptions};
 use avfs_vault::kept_output::KeptOutput;
 use avfs_vault::memo::{Memo, is_full};
 use avfs_vault::page::DirRef;
-use avfs_vault::run::{LandedRun, Told};
+use avfs_vault::run::{AuditTexts, LandedRun};
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Batch, Vault, VaultError};
 
@@ -272,7 +272,7 @@ impl ProxyRuntime<'_> {
         let bytes_written = captured.as_ref().map_or(0, |(captured, _)| captured.bytes_read);
         let size = captured.as_ref().map(|(captured, _)| captured.footprint()).unwrap_or_default();
         let mut record = self.record(run, ended, before.as_ref(), bytes_written);
-        let mut told = run.told();
+        let mut texts = run.audit_texts();
         // Must run after the decision what to keep: the journaled texts depend on it.
         let remember = |run: &mut Run, record: &mut RunRecord, left_out: &[LeftOut], violated| {
             let memo = self.memo(run, ended, before.as_ref(), left_out, violated)?;
@@ -287,23 +287,23 @@ impl ProxyRuntime<'_> {
             (Some((captured, upper)), Some(before)) => {
                 let left_out = captured.left_out.clone();
                 let judged = self.judge(run, before, &captured, upper.as_fd())?;
-                told.violation = judged.violation;
+                texts.violation = judged.violation;
                 record.discarded_at =
                     record.ended_at.filter(|_| judged.capture == CaptureFate::DroppedByPolicy);
                 let edits = match judged.capture {
                     CaptureFate::Kept => &captured.edits,
                     CaptureFate::DroppedByPolicy | CaptureFate::WithoutContent => &none,
                 };
-                let memo = remember(run, &mut record, &left_out, told.violation.is_some())?;
+                let memo = remember(run, &mut record, &left_out, texts.violation.is_some())?;
                 let kept = self.kept_output(run, &ended.completion)?;
-                let finished = self.finished(run, record, edits, Some(before), told.as_told(), memo);
+                let finished = self.finished(run, record, edits, Some(before), texts.as_texts(), memo);
                 let finished = FinishedRun { kept, ..finished };
                 (finished.land(vault, captured.batch)?, left_out, captured.edits)
             }
             (Some(_) | None, _) => {
                 let memo = remember(run, &mut record, &[], false)?;
                 let kept = self.kept_output(run, &ended.completion)?;
-                let finished = self.finished(run, record, &none, None, told.as_told(), memo);
+                let finished = self.finished(run, record, &none, None, texts.as_texts(), memo);
                 let finished = FinishedRun { kept, ..finished };
                 (finished.land(vault, Batch::new(vault)?)?, Vec::new(), Edits::new())
             }
@@ -337,7 +337,7 @@ impl ProxyRuntime<'_> {
             Vec::new()
         });
         let left_out = left_out.into_iter().map(|left| without_secrets(secrets, left)).collect();
-        let violated = told.violation.is_some();
+        let violated = texts.violation.is_some();
         Ok(KeptRun { landed, changes, report, left_out, runs_on_host, violated })
     }
 
@@ -357,7 +357,7 @@ impl ProxyRuntime<'_> {
         record: RunRecord,
         edits: &'l Edits,
         before: Option<&Before>,
-        told: Told<'l>,
+        texts: AuditTexts<'l>,
         memo: Option<Memo>,
     ) -> FinishedRun<'l> {
         let checkpoints =
@@ -383,7 +383,7 @@ impl ProxyRuntime<'_> {
                 Some(_) => Durability::Deferred,
                 None => Durability::Synced,
             },
-            told,
+            texts,
         }
     }
 

@@ -296,8 +296,9 @@ pub fn failure(
     hint: Option<String>,
     secrets: &Secrets,
 ) -> String {
-    let told = |text: String| redact(&secrets.scrub_text(text)).into_owned();
-    let error = JournalError { code: error.code(), message: told(with_causes(error)), hint: hint.map(told) };
+    let scrubbed = |text: String| redact(&secrets.scrub_text(text)).into_owned();
+    let error =
+        JournalError { code: error.code(), message: scrubbed(with_causes(error)), hint: hint.map(scrubbed) };
     text(&JournalFailure { stood: stood.word(), error: Some(error) })
 }
 

@@ -94,7 +94,7 @@ impl ProxyRuntime<'_> {
             run.decision.reason = format!("{by} denied it (approval {approval})");
         }
         let record = self.not_run(run, RunState::Denied);
-        self.site.vault.journal_refused(&record, run.told().as_told())?;
+        self.site.vault.journal_refused(&record, run.audit_texts().as_texts())?;
         Ok(Permission::Denied(denial))
     }
 
@@ -109,7 +109,7 @@ impl ProxyRuntime<'_> {
             Claim::Refused { shown, fault: Fault::Pending } => {
                 let approval = vault.approval(&shown)?;
                 let record = self.not_run(run, RunState::ApprovalRequired);
-                vault.journal_refused(&record, run.told().as_told())?;
+                vault.journal_refused(&record, run.audit_texts().as_texts())?;
                 self.wait_or_leave(run, approval, digest)
             }
             Claim::Refused { shown, fault } => Ok(Permission::Denied(Denial::BadApproval { shown, fault })),
@@ -121,7 +121,7 @@ impl ProxyRuntime<'_> {
                     expires_seconds: run.decision.approval_seconds,
                 };
                 let record = self.not_run(run, RunState::ApprovalRequired);
-                let approval = vault.ask_approval(&question, &record, run.told().as_told())?;
+                let approval = vault.ask_approval(&question, &record, run.audit_texts().as_texts())?;
                 self.wait_or_leave(run, approval, digest)
             }
         }

@@ -108,26 +108,26 @@ pub struct Ending<'a> {
 pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
     let Ending { run, completion, left_out, violated } = ending;
     let mut reasons = Vec::new();
-    let mut tell = |holds: bool, code, text: &str| {
+    let mut add_if = |holds: bool, code, text: &str| {
         if holds {
             reasons.push(Reason::new(code, text));
         }
     };
-    tell(completion.timed_out, "timed_out", "it timed out");
-    tell(completion.stopped_by.is_some(), "limit", "it was stopped because it exceeded a limit");
+    add_if(completion.timed_out, "timed_out", "it timed out");
+    add_if(completion.stopped_by.is_some(), "limit", "it was stopped because it exceeded a limit");
     let killed = matches!(completion.exit, Exit::Signal(_)) && !completion.timed_out;
-    tell(killed, "killed", "it was killed by a signal");
-    tell(completion.signalled, "signalled", "it was sent a signal");
-    tell(!run.degraded.is_empty(), "degraded", "it ran with less isolation than requested");
+    add_if(killed, "killed", "it was killed by a signal");
+    add_if(completion.signalled, "signalled", "it was sent a signal");
+    add_if(!run.degraded.is_empty(), "degraded", "it ran with less isolation than requested");
     let outputs = [&completion.stdout, &completion.stderr];
     let unknown = outputs.iter().any(|output| output.is_none());
-    tell(unknown, "output.unknown", "its output is not known");
+    add_if(unknown, "output.unknown", "its output is not known");
     let truncated = outputs.into_iter().flatten().any(Output::is_truncated);
-    tell(truncated, "output.truncated", "its output was truncated (--output-max)");
+    add_if(truncated, "output.truncated", "its output was truncated (--output-max)");
     let noted = |code: &str| run.notes.iter().any(|note| note.code == code);
-    tell(noted("limit.reached"), "limit.reached", "it reached a limit");
-    tell(noted("scratch.full"), "scratch.full", "the scratch was full");
-    tell(*violated, "classification_violated", "it was classified read-only, but it changed files");
+    add_if(noted("limit.reached"), "limit.reached", "it reached a limit");
+    add_if(noted("scratch.full"), "scratch.full", "the scratch was full");
+    add_if(*violated, "classification_violated", "it was classified read-only, but it changed files");
     // A left-out path where something else is mounted is a mount point, which belongs to the sandbox.
     let left_out: Vec<&LeftOut> =
         left_out.iter().filter(|left| left.reason != LeftOutReason::Hidden).collect();
@@ -171,7 +171,7 @@ pub fn lost(memo: &MemoRecord, why: Lost) -> Reason {
 pub fn differences(memo: &MemoRecord, parts: &MemoParts) -> Vec<Reason> {
     let run = &memo.run;
     let Some(known) = MemoParts::from_json(&memo.parts) else { return vec![unknown()] };
-    let told = |name: &&str| match *name {
+    let reason_for = |name: &&str| match *name {
         key::BASE => {
             Reason::new("differs.base", format!("the files differ from those that run:{run} started with"))
         }
@@ -197,7 +197,7 @@ pub fn differences(memo: &MemoRecord, parts: &MemoParts) -> Vec<Reason> {
         }
         other => Reason::new("differs.other", format!("{other} differs from run:{run}")),
     };
-    known.differing(parts).iter().map(told).collect()
+    known.differing(parts).iter().map(reason_for).collect()
 }
 
 #[cfg(test)]

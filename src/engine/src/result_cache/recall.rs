@@ -136,9 +136,9 @@ impl ProxyRuntime<'_> {
             result: journal::result(&run.request, &completion, &run.phases, 0, run.cache.as_ref()),
             ..self.not_run(&run, RunState::Completed)
         };
-        let told = run.told();
+        let texts = run.audit_texts();
         let kept = self.kept_output(&mut run, &completion)?;
-        let finished = self.finished(&run, record, &edits, Some(&before), told.as_told(), None);
+        let finished = self.finished(&run, record, &edits, Some(&before), texts.as_texts(), None);
         let finished = FinishedRun { kept, ..finished };
         let landed = finished.land(vault, Batch::new(vault)?)?;
         // The following steps may wait for a sweep.

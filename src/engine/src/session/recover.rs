@@ -20,7 +20,7 @@ use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
 use avfs_vault::import::{ImportOptions, OnTrouble, TouchedOptions};
 use avfs_vault::meter::Meter;
-use avfs_vault::run::{LandedRun, Told};
+use avfs_vault::run::{AuditTexts, LandedRun};
 use avfs_vault::version::full_root_of_either;
 use avfs_vault::{Batch, Vault, VaultError, require_version};
 
@@ -276,7 +276,7 @@ impl Recovery {
             },
             labels: record.labels(),
             checkpoints_keep: record.checkpoints_keep(),
-            told: Told { violation: violation.as_deref(), ..record.told() },
+            texts: AuditTexts { violation: violation.as_deref(), ..record.audit_texts() },
             ..unchanged(run, &record, &none, item.as_ref())
         };
         let landed = finished.land(vault, captured.batch)?;
@@ -354,7 +354,7 @@ fn unchanged<'a>(
         kept: None,
         item,
         durability: Durability::Synced,
-        told: session.told(),
+        texts: session.audit_texts(),
     }
 }
 

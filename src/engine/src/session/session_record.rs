@@ -10,7 +10,7 @@ use avfs_request::FixedClock;
 use avfs_types::KeepCount;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{BatchId, BatchItem, CheckpointName, ForkName, RunId, VersionId, from_hex};
-use avfs_vault::run::Told;
+use avfs_vault::run::AuditTexts;
 
 use super::mount_session::{MountSession, SessionError, read_record_in};
 use crate::checkpoint::Labels;
@@ -105,8 +105,8 @@ impl SessionRecord {
     }
 
     #[must_use]
-    pub fn told(&self) -> Told<'_> {
-        Told { request: &self.message, decision: &self.told_decision, ..Told::default() }
+    pub fn audit_texts(&self) -> AuditTexts<'_> {
+        AuditTexts { request: &self.message, decision: &self.told_decision, ..AuditTexts::default() }
     }
 
     #[must_use]

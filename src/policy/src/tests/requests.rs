@@ -22,8 +22,8 @@ fn an_agent_needs_approval_for_the_network_and_for_privileges() {
         let decision = request.decided(&agent, reading);
         assert_eq!(decision.action, Action::RequireApproval);
     }
-    let told = net.decided(&agent, one("curl x", NETWORK));
-    assert_eq!(told.rule.as_deref(), Some("profile.agent.net"));
+    let decision = net.decided(&agent, one("curl x", NETWORK));
+    assert_eq!(decision.rule.as_deref(), Some("profile.agent.net"));
     let open = Confinement { seccomp: SeccompProfile::Off, ..Confinement::DEFAULT };
     let given = [
         (Request { secrets: vec!["TOKEN"], ..Request::plain() }, "profile.agent.secrets"),
@@ -234,9 +234,12 @@ fn an_allow_list_counts_as_a_network_and_can_be_capped_by_another() {
     let agent = Policy::builtin().with_profile(PolicyProfile::Agent);
     let drop_it = "drop --net allow=a.org if it is not needed";
     for (reading, hint) in [(one("curl x", NETWORK), None), (one("make", WRITE), Some(drop_it))] {
-        let told = with("allow=a.org").decided(&agent, reading);
-        assert_eq!((told.action, told.rule.as_deref()), (Action::RequireApproval, Some("profile.agent.net")));
-        assert_eq!(told.hint.as_deref(), hint);
+        let decision = with("allow=a.org").decided(&agent, reading);
+        assert_eq!(
+            (decision.action, decision.rule.as_deref()),
+            (Action::RequireApproval, Some("profile.agent.net"))
+        );
+        assert_eq!(decision.hint.as_deref(), hint);
     }
     let cap = |net: &str| {
         let net = Some(Placed { value: net.parse().unwrap(), place: place(5) });
@@ -252,11 +255,15 @@ fn an_allow_list_counts_as_a_network_and_can_be_capped_by_another() {
         (list, "host", Some("drop --net host")),
         ("none", "allow=a.org", Some("drop --net allow=a.org")),
     ] {
-        let told = with(net).decided(&cap(cap_net), one("ls", READ));
-        assert_eq!(told.action, if hint.is_some() { Action::Deny } else { Action::Allow }, "{cap_net} {net}");
+        let decision = with(net).decided(&cap(cap_net), one("ls", READ));
+        assert_eq!(
+            decision.action,
+            if hint.is_some() { Action::Deny } else { Action::Allow },
+            "{cap_net} {net}"
+        );
         if hint.is_some() {
             assert_eq!(
-                (told.rule.as_deref(), told.hint.as_deref()),
+                (decision.rule.as_deref(), decision.hint.as_deref()),
                 (Some("caps.net"), hint),
                 "{cap_net} {net}"
             );

@@ -255,10 +255,10 @@ fn an_explanation_shows_the_effect_of_each_rule() {
         layer(Tier::Vault, [rule(&["git", "push"], Action::Deny), rule(&["git", "log"], Action::Deny)]),
     ];
     let explained = Request::plain().explained(&policy(layers), one("git push", WRITE));
-    let told: Vec<(Tier, &str, Effect)> =
+    let effects: Vec<(Tier, &str, Effect)> =
         explained.commands[0].said.iter().map(|said| (said.tier, said.rule.as_str(), said.effect)).collect();
     assert_eq!(
-        told,
+        effects,
         [
             (Tier::System, "weaker", Effect::Outweighed),
             (Tier::System, "says-require_approval", Effect::Counts),

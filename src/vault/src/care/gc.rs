@@ -361,8 +361,8 @@ fn plan_prune(
             pruned.versions.push(version.id);
         }
     }
-    let told: HashSet<&VersionId> = pruned.versions.iter().collect();
-    let automatic = checkpoints.iter().filter(|checkpoint| told.contains(&checkpoint.version));
+    let pruned_ids: HashSet<&VersionId> = pruned.versions.iter().collect();
+    let automatic = checkpoints.iter().filter(|checkpoint| pruned_ids.contains(&checkpoint.version));
     pruned.checkpoints =
         automatic.map(|checkpoint| (checkpoint.fork.clone(), checkpoint.name.clone())).collect();
     Ok(pruned)

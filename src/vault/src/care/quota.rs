@@ -88,7 +88,7 @@ impl Vault {
     /// Replaces the current limits with the result of `change`.
     pub fn change_quota(&self, change: impl FnOnce(Quota) -> Quota) -> Result<()> {
         let show = |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
-        let told = |quota: &Quota| {
+        let describe = |quota: &Quota| {
             let [bytes, versions, files] = [quota.bytes, quota.versions, quota.files].map(show);
             format!("bytes={bytes} versions={versions} files={files}")
         };
@@ -96,7 +96,7 @@ impl Vault {
             let before = read(transaction.view())?;
             let quota = change(before);
             write(&mut *transaction.writer, &quota)?;
-            let (before, detail) = (told(&before), told(&quota));
+            let (before, detail) = (describe(&before), describe(&quota));
             transaction.record(&Event {
                 action: "quota.set",
                 subject: "",

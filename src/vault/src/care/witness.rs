@@ -74,7 +74,7 @@ impl Witness {
                 // Two prunes at the same time cannot be distinguished: only their total count is checked.
                 prunes
                     .entry(at)
-                    .and_modify(|told: &mut (usize, _)| *told = (told.0 + count, None))
+                    .and_modify(|logged: &mut (usize, _)| *logged = (logged.0 + count, None))
                     .or_insert((count, Some(digest)));
                 Some(prunes)
             });
@@ -131,7 +131,7 @@ impl Witness {
             Some(checkpoint) => format!("{to}@{checkpoint}"),
             None => name,
         };
-        self.checkpoints = saved.into_iter().map(|(name, told)| (renamed(name), told)).collect();
+        self.checkpoints = saved.into_iter().map(|(name, logged)| (renamed(name), logged)).collect();
     }
 
     fn compare_forks(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
@@ -147,13 +147,13 @@ impl Witness {
         let mut listed = BTreeSet::new();
         for saved in reader.checkpoints()? {
             let checkpoint = format!("{}@{}", saved.fork, saved.name);
-            let as_told = match self.checkpoints.get(&checkpoint) {
+            let matches_log = match self.checkpoints.get(&checkpoint) {
                 Some((version, remark)) => {
                     !saved.automatic && *version == saved.version.0 && *remark == saved.message
                 }
                 None => saved.automatic,
             };
-            if !as_told {
+            if !matches_log {
                 problems.push(Problem::CheckpointEdited { checkpoint: checkpoint.clone() });
             }
             listed.insert(checkpoint);
@@ -165,21 +165,21 @@ impl Witness {
 
     /// Pruned versions are deleted with their forks, so fewer may exist than the log records, but never different ones.
     fn compare_prunes(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
-        let Some(told) = &self.prunes else { return Ok(Vec::new()) };
+        let Some(logged) = &self.prunes else { return Ok(Vec::new()) };
         let mut pruned: BTreeMap<i64, Vec<VersionId>> = BTreeMap::new();
         for id in reader.version_ids()? {
             if let Some(at) = reader.version(&id)?.and_then(|version| version.pruned_at) {
                 pruned.entry(at.0).or_default().push(id);
             }
         }
-        let as_told = |at: &i64, versions: &[VersionId]| match told.get(at) {
+        let matches_log = |at: &i64, versions: &[VersionId]| match logged.get(at) {
             Some((count, Some(digest))) if versions.len() == *count => {
                 digest_of_versions(versions.to_vec()) == *digest
             }
             Some((count, _)) => versions.len() <= *count,
             None => false,
         };
-        let others = pruned.into_iter().filter(|(at, versions)| !as_told(at, versions));
+        let others = pruned.into_iter().filter(|(at, versions)| !matches_log(at, versions));
         Ok(others
             .flat_map(|(_, versions)| versions)
             .map(|version| Problem::PruneEdited { version })
@@ -189,15 +189,15 @@ impl Witness {
     /// Runs of the journal that the log lacks. Runs before the first logged run predate the logging of runs, unless
     /// their sequence number is one that is never assigned.
     fn unknown_runs(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
-        let (mut problems, mut after, mut tells) = (Vec::new(), i64::MIN, false);
+        let (mut problems, mut after, mut logging_began) = (Vec::new(), i64::MIN, false);
         loop {
             let runs = reader.runs_after(after, BATCH)?;
             let Some(last) = runs.last() else { return Ok(problems) };
             after = last.seq;
             for run in runs {
                 if self.runs.contains_key(&run.id) {
-                    tells = true;
-                } else if tells || run.seq <= 0 {
+                    logging_began = true;
+                } else if logging_began || run.seq <= 0 {
                     problems.push(Problem::RunUnknown { run: run.id });
                 }
             }
@@ -236,7 +236,7 @@ impl Witness {
 }
 
 fn compare_approvals(
-    mut told: BTreeMap<String, (ApprovalState, Digest)>,
+    mut logged: BTreeMap<String, (ApprovalState, Digest)>,
     reader: &dyn Reader,
 ) -> Result<Vec<Problem>> {
     let (mut problems, mut before) = (Vec::new(), i64::MAX);
@@ -245,12 +245,12 @@ fn compare_approvals(
         let Some(last) = batch.last() else { break };
         before = last.seq;
         for approval in batch {
-            if told.remove(approval.id.as_str()) != Some((approval.state, approval.request_digest.0)) {
+            if logged.remove(approval.id.as_str()) != Some((approval.state, approval.request_digest.0)) {
                 problems.push(Problem::ApprovalEdited { approval: approval.id.to_string() });
             }
         }
     }
-    problems.extend(told.into_keys().map(|approval| Problem::ApprovalMissing { approval }));
+    problems.extend(logged.into_keys().map(|approval| Problem::ApprovalMissing { approval }));
     Ok(problems)
 }
 

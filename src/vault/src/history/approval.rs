@@ -6,7 +6,7 @@
 use avfs_types::ids::{ApprovalId, ApprovalPrefix, RequestDigest, RunId};
 
 use super::audit::Event;
-use super::run::{Told, refuse};
+use super::run::{AuditTexts, refuse};
 use crate::backend::{ApprovalRecord, ApprovalState, Reader, RunRecord};
 use crate::{Result, Transaction, Vault, VaultError};
 
@@ -103,10 +103,10 @@ impl Vault {
         &self,
         question: &Question,
         run: &RunRecord,
-        told: Told<'_>,
+        texts: AuditTexts<'_>,
     ) -> Result<ApprovalRecord> {
         self.transact(|transaction| {
-            refuse(transaction, run, told)?;
+            refuse(transaction, run, texts)?;
             let now = transaction.now();
             let known = transaction.view().approvals_of(&question.digest)?;
             let open = |one: &ApprovalRecord| one.state == ApprovalState::Pending && one.expires_at > now;

@@ -157,11 +157,16 @@ pub(crate) fn remember(transaction: &mut Transaction<'_>, memo: Memo, landed: &L
         expires_at,
     };
     transaction.writer.put_memo(&record)?;
-    tell(transaction, "cache.remember", &record, "")?;
+    audit_memo(transaction, "cache.remember", &record, "")?;
     Ok(true)
 }
 
-fn tell(transaction: &mut Transaction<'_>, action: &'static str, memo: &MemoRecord, why: &str) -> Result<()> {
+fn audit_memo(
+    transaction: &mut Transaction<'_>,
+    action: &'static str,
+    memo: &MemoRecord,
+    why: &str,
+) -> Result<()> {
     let key = Some(memo.key.0);
     let (before, after) = if action == "cache.forget" { (key, None) } else { (None, key) };
     let detail = format!("run={}{}{why}", memo.run, if why.is_empty() { "" } else { " " });
@@ -299,7 +304,7 @@ impl Vault {
             let gone = chosen(transaction.view(), which, transaction.now())?;
             for (memo, why) in &gone {
                 transaction.writer.delete_memo(&memo.key)?;
-                tell(transaction, "cache.forget", memo, why)?;
+                audit_memo(transaction, "cache.forget", memo, why)?;
             }
             Ok(gone.into_iter().map(|(memo, _)| memo).collect())
         })

@@ -93,12 +93,12 @@ pub struct RunLanding<'a> {
     /// When its version must be on disk. A deferred landing must not be acknowledged before [`Vault::flush`].
     pub durability: Durability,
     /// The texts about the run for the audit log.
-    pub told: Told<'a>,
+    pub texts: AuditTexts<'a>,
 }
 
 /// The readable texts about a run in the audit log, which contains the texts of the journal row as digests.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told<'a> {
+pub struct AuditTexts<'a> {
     /// The command, on one line.
     pub request: &'a str,
     /// The decision of the policy, on one line.
@@ -188,8 +188,8 @@ impl Vault {
     }
 
     /// Journals a run that did not take place: it was denied, or its sandbox could not be created.
-    pub fn journal_refused(&self, record: &RunRecord, told: Told<'_>) -> Result<()> {
-        self.transact_with(Durability::Deferred, |transaction| refuse(transaction, record, told))
+    pub fn journal_refused(&self, record: &RunRecord, texts: AuditTexts<'_>) -> Result<()> {
+        self.transact_with(Durability::Deferred, |transaction| refuse(transaction, record, texts))
     }
 
     /// The run whose id begins with these digits.
@@ -319,14 +319,14 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     let version_before = run.landing.base().or(run.record.version_before);
     let record = RunRecord { version_before, version_after: None, ..run.record.clone() };
     let course = if run.edits.is_empty() { None } else { course(transaction, &run)? };
-    let told = run.told;
-    let Some(course) = course else { return record_only(transaction, record, told) };
+    let texts = run.texts;
+    let Some(course) = course else { return record_only(transaction, record, texts) };
     batch.finish(transaction)?;
     let parent = require_version(transaction.view(), &course.onto)?;
     let root = full_root_of_either(transaction.view(), &parent)?;
     let edited = ops::apply_edits(transaction, &root, &course.edits, Manner::Exact)?;
     if edited.tree == root.tree {
-        return record_only(transaction, record, told);
+        return record_only(transaction, record, texts);
     }
     let id = record.id.clone();
     let (message, parents) = (run.message, vec![course.onto]);
@@ -365,7 +365,7 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     if retired > 0 {
         how.push_str(&format!(" checkpoints_retired={retired}"));
     }
-    let record = keep(transaction, record, told, &how)?;
+    let record = keep(transaction, record, texts, &how)?;
     Ok(LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: false, expires_at })
 }
 
@@ -379,8 +379,12 @@ fn refuse_second(reader: &dyn Reader, id: &RunId) -> Result<()> {
     Ok(())
 }
 
-fn record_only(transaction: &mut Transaction<'_>, record: RunRecord, told: Told<'_>) -> Result<LandedRun> {
-    let record = keep(transaction, record, told, "")?;
+fn record_only(
+    transaction: &mut Transaction<'_>,
+    record: RunRecord,
+    texts: AuditTexts<'_>,
+) -> Result<LandedRun> {
+    let record = keep(transaction, record, texts, "")?;
     let landed = Landed::Nothing;
     Ok(LandedRun {
         landed,
@@ -393,31 +397,35 @@ fn record_only(transaction: &mut Transaction<'_>, record: RunRecord, told: Told<
 }
 
 /// Writes the journal row and the audit rows of a run that did not take place.
-pub(crate) fn refuse(transaction: &mut Transaction<'_>, record: &RunRecord, told: Told<'_>) -> Result<()> {
+pub(crate) fn refuse(
+    transaction: &mut Transaction<'_>,
+    record: &RunRecord,
+    texts: AuditTexts<'_>,
+) -> Result<()> {
     refuse_second(transaction.view(), &record.id)?;
-    keep(transaction, record.clone(), told, "").map(drop)
+    keep(transaction, record.clone(), texts, "").map(drop)
 }
 
 /// Writes the journal row and the audit rows; returns the row as stored.
 fn keep(
     transaction: &mut Transaction<'_>,
     record: RunRecord,
-    told: Told<'_>,
+    texts: AuditTexts<'_>,
     how: &str,
 ) -> Result<RunRecord> {
     let known = transaction.view().run(&record.id)?;
     transaction.writer.put_run(&record)?;
     let (fork, id) = (record.fork.as_str(), &record.id);
-    let mut tell = |action, before, after, detail: String| {
+    let mut audit = |action, before, after, detail: String| {
         let detail = format!("run={id}{detail}");
         transaction.record(&Event { action, subject: fork, before, after, detail: &detail })
     };
     // A run that was considered dead, or waited for its approval, already has some of these audit rows.
     if known.as_ref().is_none_or(|known| known.request != record.request) {
-        tell("run.request", None, Some(digest(&record.request)), format!(" {}", told.request))?;
+        audit("run.request", None, Some(digest(&record.request)), format!(" {}", texts.request))?;
     }
     if known.as_ref().is_none_or(|known| known.decision != record.decision) {
-        tell("run.decision", None, Some(digest(&record.decision)), format!(" {}", told.decision))?;
+        audit("run.decision", None, Some(digest(&record.decision)), format!(" {}", texts.decision))?;
     }
     let started = known.is_some_and(|known| known.state != RunState::ApprovalRequired);
     let result = Some(digest(&record.result));
@@ -428,28 +436,28 @@ fn keep(
     };
     match record.state {
         RunState::Denied | RunState::ApprovalRequired => {}
-        RunState::Failed => tell("run.fail", None, result, ended)?,
+        RunState::Failed => audit("run.fail", None, result, ended)?,
         RunState::Interrupted | RunState::Recoverable => {
             if !started {
-                tell("run.start", None, None, String::new())?;
+                audit("run.start", None, None, String::new())?;
             }
             let recoverable = record.state == RunState::Recoverable;
-            tell(if recoverable { "run.recoverable" } else { "run.interrupt" }, None, result, ended)?;
+            audit(if recoverable { "run.recoverable" } else { "run.interrupt" }, None, result, ended)?;
         }
         RunState::Completed => {
-            match told.cached_from {
-                Some(from) => tell("run.recall", None, None, format!(" from={from}"))?,
-                None if !started => tell("run.start", None, None, String::new())?,
+            match texts.cached_from {
+                Some(from) => audit("run.recall", None, None, format!(" from={from}"))?,
+                None if !started => audit("run.start", None, None, String::new())?,
                 None => {}
             }
-            tell("run.end", None, result, ended)?;
+            audit("run.end", None, result, ended)?;
         }
     }
-    if let Some(violation) = told.violation {
-        tell("run.violation", None, None, format!(" {violation}"))?;
+    if let Some(violation) = texts.violation {
+        audit("run.violation", None, None, format!(" {violation}"))?;
     }
     if let (Some(before), Some(after)) = (record.version_before, record.version_after) {
-        tell("run.capture", Some(before.0), Some(after.0), how.to_owned())?;
+        audit("run.capture", Some(before.0), Some(after.0), how.to_owned())?;
     }
     let kept = transaction.view().run(&record.id)?;
     kept.ok_or_else(|| VaultError::MissingObject { kind: "run", id: record.id.to_string() })

@@ -244,7 +244,7 @@ impl Parser<'_> {
         self.script.items.truncate(items);
         self.script.here.truncate(here);
         self.script.doubts.truncate(doubts);
-        self.told.clear();
+        self.recorded_doubts.clear();
         self.pending.retain(|tag| tag.number < here);
         Ok(false)
     }

@@ -158,7 +158,7 @@ struct Parser<'t> {
     /// The remaining number of retries; nested retries would double each other.
     retries: usize,
     /// Doubts already recorded, so that each is listed once.
-    told: HashSet<&'static str>,
+    recorded_doubts: HashSet<&'static str>,
 }
 
 impl<'t> Parser<'t> {
@@ -171,7 +171,7 @@ impl<'t> Parser<'t> {
             pending: Vec::new(),
             conditional: 0,
             retries: RETRIES_MAX,
-            told: HashSet::new(),
+            recorded_doubts: HashSet::new(),
         }
     }
 
@@ -219,7 +219,7 @@ impl<'t> Parser<'t> {
 
     /// Records a construct that the shell may parse differently.
     fn doubt(&mut self, why: &'static str) {
-        if self.told.insert(why) {
+        if self.recorded_doubts.insert(why) {
             self.script.doubts.push(why.to_owned());
         }
     }

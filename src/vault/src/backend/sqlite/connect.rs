@@ -498,13 +498,13 @@ mod tests {
 
     #[test]
     fn wal_index_that_cannot_grow_is_reported_as_disk_full() {
-        let told_of = |path: &str, code| {
+        let translated_at = |path: &str, code| {
             translate(Path::new(path), rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
         };
-        let translated = |code| told_of("/", code);
+        let translated = |code| translated_at("/", code);
         assert!(matches!(translated(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), BackendError::DiskFull { .. }));
         assert!(matches!(translated(rusqlite::ffi::SQLITE_IOERR_READ), BackendError::Sqlite { .. }));
-        let of_gone = told_of("/there/is/none", rusqlite::ffi::SQLITE_IOERR_FSTAT);
+        let of_gone = translated_at("/there/is/none", rusqlite::ffi::SQLITE_IOERR_FSTAT);
         assert!(matches!(of_gone, BackendError::NotFound { .. }), "{of_gone:?}");
     }
 

@@ -74,7 +74,7 @@ struct Check<'a> {
     meter: &'a Meter,
     report: Report,
     trees: HashMap<TreeId, Seen>,
-    blobs: HashMap<BlobKey, Told>,
+    blobs: HashMap<BlobKey, RecordedBlob>,
 }
 
 /// A prefix of a digest: it halves the memory for a million blobs, and is long enough that accidental collisions do not
@@ -108,9 +108,9 @@ enum FindingPlace {
 ///
 /// The size is reduced to 31 bits; the full size is compared when the blob is read.
 #[derive(Clone, Copy)]
-struct Told(u32);
+struct RecordedBlob(u32);
 
-impl Told {
+impl RecordedBlob {
     const SIZE_BITS: u32 = u32::MAX >> 1;
     /// Marks an unknown size.
     const NO_SIZE: u32 = Self::SIZE_BITS;
@@ -121,9 +121,9 @@ impl Told {
     }
 
     fn agrees(self, other: Self) -> bool {
-        let [one, another] = [self, other].map(|told| told.0 >> 1);
-        let is_told = one != Self::NO_SIZE && another != Self::NO_SIZE;
-        self.0 & 1 == other.0 & 1 && (!is_told || one == another)
+        let [one, another] = [self, other].map(|recorded| recorded.0 >> 1);
+        let sizes_known = one != Self::NO_SIZE && another != Self::NO_SIZE;
+        self.0 & 1 == other.0 & 1 && (!sizes_known || one == another)
     }
 }
 
@@ -256,13 +256,13 @@ impl Check<'_> {
     }
 
     /// Compares a page with the properties that its parent records.
-    fn compare(&mut self, id: &TreeId, told: Option<&Seen>, seen: &Seen) {
-        let Some(told) = told else { return };
-        let wrong = if told.totals != seen.totals {
+    fn compare(&mut self, id: &TreeId, recorded: Option<&Seen>, seen: &Seen) {
+        let Some(recorded) = recorded else { return };
+        let wrong = if recorded.totals != seen.totals {
             "records different totals"
-        } else if told.content != seen.content {
+        } else if recorded.content != seen.content {
             "records a different content digest"
-        } else if told.place != seen.place {
+        } else if recorded.place != seen.place {
             "records a different position"
         } else {
             return;
@@ -274,7 +274,7 @@ impl Check<'_> {
     /// leads to the object.
     fn tree(&mut self, root: TreeId, of: &dyn Fn() -> String) -> Result<Option<Seen>> {
         let mut waiting = vec![(TreePath::root(), root, None::<Seen>)];
-        while let Some((path, id, told)) = waiting.pop() {
+        while let Some((path, id, recorded)) = waiting.pop() {
             let of_dir = || {
                 if path.is_root() { format!("the root of {}", of()) } else { format!("{path} in {}", of()) }
             };
@@ -283,7 +283,7 @@ impl Check<'_> {
                 continue;
             }
             if let Some(known) = self.trees.get(&id).cloned() {
-                self.compare(&id, told.as_ref(), &known);
+                self.compare(&id, recorded.as_ref(), &known);
                 continue;
             }
             let Some(page) = self.note((&self.reader).page(&id), &of_dir)? else {
@@ -291,7 +291,7 @@ impl Check<'_> {
                 continue;
             };
             let seen = Seen::of(&page);
-            self.compare(&id, told.as_ref(), &seen);
+            self.compare(&id, recorded.as_ref(), &seen);
             self.trees.insert(id, seen);
             self.meter.add(1, 0);
             if let Some(xattrs) = page.meta.and_then(|meta| meta.xattrs) {
@@ -347,9 +347,9 @@ impl Check<'_> {
     ) -> Result<()> {
         let id = *content.id();
         let chunked = matches!(content, FileContent::Chunked(_));
-        let told = Told::new(size, chunked);
+        let recorded = RecordedBlob::new(size, chunked);
         if let Some(known) = self.blobs.get(&key_of(&id)) {
-            if !known.agrees(told) {
+            if !known.agrees(recorded) {
                 self.found(
                     "damaged",
                     format!("blob {} is referenced with different sizes or kinds ({})", id.short(), of()),
@@ -357,7 +357,7 @@ impl Check<'_> {
             }
             return Ok(());
         }
-        self.blobs.insert(key_of(&id), told);
+        self.blobs.insert(key_of(&id), recorded);
         let before = self.report.findings.len();
         let inside = self.blob_alone(&id, chunked, size, of)?;
         if self.report.findings.len() > before {
@@ -491,13 +491,13 @@ mod tests {
     use crate::version::Draft;
 
     /// The findings for a vault whose newest version has a subdirectory with altered properties in its parent.
-    fn findings(told: impl Fn(DirRef) -> DirRef) -> Vec<String> {
+    fn findings(alter: impl Fn(DirRef) -> DirRef) -> Vec<String> {
         let context = Context { clock: Arc::new(SystemClock), actor: "test".to_owned() };
         let vault = Vault::over(Box::<MemoryBackend>::default(), context).unwrap();
         let fifo = Node::Fifo(FifoNode { mode: 0o644, mtime: FileTime::default(), link: None });
         let mut new = NewPages::default();
         let sub = build(&DirMeta::default(), vec![Entry { name: b"f".to_vec(), node: fifo }], &mut new);
-        let entries = vec![Entry { name: b"d".to_vec(), node: Node::Dir(told(sub)) }];
+        let entries = vec![Entry { name: b"d".to_vec(), node: Node::Dir(alter(sub)) }];
         let root = build(&DirMeta::default(), entries, &mut new);
         vault
             .transact(|transaction| {

@@ -118,7 +118,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// Adds the results of a job for files of a directory. `left` files are read later.
-    pub(super) fn tell(&self, number: u32, facts: Vec<(Facts, bool)>, left: usize) {
+    pub(super) fn add_facts(&self, number: u32, facts: Vec<(Facts, bool)>, left: usize) {
         self.update(number, |open| {
             for (fact, settled) in facts {
                 if let Some(entry) = open.dir.entries.get_mut(fact.entry) {

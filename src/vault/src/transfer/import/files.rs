@@ -167,7 +167,7 @@ pub(super) fn read_small(
         }
     }
     hand_over(shared, &mut held)?;
-    shared.tell(number, facts, left);
+    shared.add_facts(number, facts, left);
     Ok(())
 }
 
@@ -292,7 +292,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
         });
         let Some(fd) = shared.tolerate(opened, "open", || large.path.clone())? else {
             let stat = beneath::fstat(shared.root.as_fd()).map_err(VaultError::Input)?;
-            shared.tell(large.dir, vec![large.gone(stat)], 0);
+            shared.add_facts(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         };
         let file = File::from(fd);
@@ -303,18 +303,18 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
                 OnTrouble::Fail => return Err(ImportError::TooLarge { path, size: stat.size }.into()),
                 OnTrouble::KeepGoing => shared.report(path, TroubleReason::TooLarge),
             }
-            shared.tell(large.dir, vec![large.gone(stat)], 0);
+            shared.add_facts(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         }
         // Checked before any of it is stored, which needs an extra read.
         if shared.withholds_large(&large.path, &file)? {
             let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
-            shared.tell(large.dir, vec![large.gone(stat)], 0);
+            shared.add_facts(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         }
         let once = read_large_once(shared, large, &file)?;
         let Some((facts, quiet)) = shared.tolerate(once, "read", || large.path.clone())? else {
-            shared.tell(large.dir, vec![large.gone(stat)], 0);
+            shared.add_facts(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         };
         let content = match facts.what {
@@ -340,7 +340,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
         }
         shared.files_read.fetch_add(1, Ordering::Relaxed);
         shared.bytes_read.fetch_add(facts.stat.size, Ordering::Relaxed);
-        shared.tell(large.dir, vec![facts], 0);
+        shared.add_facts(large.dir, vec![facts], 0);
         return Ok(());
     }
     Ok(())

@@ -396,7 +396,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Adds the results of reading files of one directory. `left` more files are read later.
-    pub(super) fn tell(&self, number: u32, facts: Vec<Facts>, left: usize) {
+    pub(super) fn add_facts(&self, number: u32, facts: Vec<Facts>, left: usize) {
         for fact in facts.iter().filter(|fact| fact.what != What::Gone) {
             self.note_change(fact.stat.ctime);
         }
@@ -404,7 +404,7 @@ impl<'a> Shared<'a> {
             Some(assembly) => {
                 let settled = |fact: Facts| (self.is_settled(&fact.stat), fact);
                 let facts = facts.into_iter().map(settled).map(|(settled, fact)| (fact, settled));
-                assembly.tell(number, facts.collect(), left);
+                assembly.add_facts(number, facts.collect(), left);
             }
             None => lock(&self.facts).extend(facts),
         }

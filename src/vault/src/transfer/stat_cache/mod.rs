@@ -245,13 +245,13 @@ impl Parts {
             start += length as usize;
         }
         let checksum: Checksum = *hasher.finalize().as_bytes();
-        let mut told = [0; size_of::<Checksum>()];
-        input.read_exact(&mut told)?;
-        if told != checksum {
+        let mut stored = [0; size_of::<Checksum>()];
+        input.read_exact(&mut stored)?;
+        if stored != checksum {
             return Err(bad());
         }
         self.checksum = checksum;
-        self.end = start + told.len();
+        self.end = start + stored.len();
         self.first_end = self.end;
         Ok(())
     }
