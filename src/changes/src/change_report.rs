@@ -41,7 +41,7 @@ impl ChangeSummaryService<'_> {
 
     /// The changes in a form. `None` for the summary, which is printed from the counts.
     pub fn report(&self, summary: &ChangeSummary, form: ChangeForm) -> Result<Option<ChangeReport>> {
-        let told = |text, left_off| ChangeReport { form, text, left_off, shortened: 0 };
+        let report = |text, left_off| ChangeReport { form, text, left_off, shortened: 0 };
         Ok(match form {
             ChangeForm::Summary => None,
             ChangeForm::Tree => {
@@ -53,7 +53,7 @@ impl ChangeSummaryService<'_> {
                     };
                     format!("{letter} {}{}{size}\n", "  ".repeat(line.depth), line.name)
                 });
-                Some(told(lines.collect(), view.left_off))
+                Some(report(lines.collect(), view.left_off))
             }
             ChangeForm::Stat => {
                 let view = stat_view(self.reader, summary, CHANGES_MAX)?;
@@ -64,7 +64,7 @@ impl ChangeSummaryService<'_> {
                     Extent::Binary => format!("binary        {}\n", shown_path(change)),
                     Extent::TooLarge => format!("too large     {}\n", shown_path(change)),
                 });
-                Some(told(lines.collect(), view.left_off))
+                Some(report(lines.collect(), view.left_off))
             }
             ChangeForm::Patch => {
                 let mut text = String::new();
@@ -76,7 +76,7 @@ impl ChangeSummaryService<'_> {
                     Ok::<(), VaultError>(())
                 };
                 let missing = patch_view(self.reader, summary, PatchUse::Reading, PATCH_LIMITS, &mut add)?;
-                Some(ChangeReport { shortened: missing.shortened, ..told(text, missing.left_off) })
+                Some(ChangeReport { shortened: missing.shortened, ..report(text, missing.left_off) })
             }
         })
     }

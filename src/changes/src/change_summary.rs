@@ -252,16 +252,16 @@ mod tests {
 
     #[test]
     fn lines_end_at_newlines_only() {
-        let told = |old: &[u8], new: &[u8]| {
+        let diffed = |old: &[u8], new: &[u8]| {
             let TextChange::Lines { stat, hunks } = text_of(old, new) else { panic!() };
             (stat.added, stat.deleted, String::from_utf8(hunks).unwrap())
         };
         let text = "@@ -1 +1 @@\n-\r\n\\ No newline at end of file\n+hello\n";
-        assert_eq!(told(b"\r", b"hello\n"), (1, 1, text.to_owned()));
+        assert_eq!(diffed(b"\r", b"hello\n"), (1, 1, text.to_owned()));
         let text = "@@ -1,2 +1,2 @@\n-a\rb\n+a\rc\n same\r\n";
-        assert_eq!(told(b"a\rb\nsame\r\n", b"a\rc\nsame\r\n"), (1, 1, text.to_owned()));
+        assert_eq!(diffed(b"a\rb\nsame\r\n", b"a\rc\nsame\r\n"), (1, 1, text.to_owned()));
         let text = "@@ -1 +1 @@\n-x\r\n+x\r\n\\ No newline at end of file\n";
-        assert_eq!(told(b"x\r\n", b"x\r"), (1, 1, text.to_owned()));
-        assert_eq!(told(b"", b"a"), (1, 0, "@@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n".to_owned()));
+        assert_eq!(diffed(b"x\r\n", b"x\r"), (1, 1, text.to_owned()));
+        assert_eq!(diffed(b"", b"a"), (1, 0, "@@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n".to_owned()));
     }
 }

@@ -43,34 +43,34 @@ pub fn file_sizes(change: &Change) -> (Option<u64>, Option<u64>) {
 #[must_use]
 pub fn beside_content(change: &Change) -> Vec<String> {
     let (before, after) = (change.before.as_ref(), change.after.as_ref());
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     let node = |side: Option<&Side>| side.map(|side| side.node.clone());
     match (node(before), node(after)) {
         (_, None) | (Some(Node::Dir(_)), Some(Node::Dir(_))) | (None, Some(Node::Dir(_))) => {}
         (Some(old), Some(new)) if old.kind() != new.kind() => {
-            told.push(format!("{} -> {}", old.kind(), new.kind()));
-            told.extend(leads_to(&new));
+            parts.push(format!("{} -> {}", old.kind(), new.kind()));
+            parts.extend(leads_to(&new));
         }
         (Some(Node::Symlink(old)), Some(Node::Symlink(new))) if old.target == new.target => {}
-        (_, Some(new @ Node::Symlink(_))) => told.extend(leads_to(&new)),
-        (None, Some(Node::Fifo(_))) => told.push("fifo".to_owned()),
+        (_, Some(new @ Node::Symlink(_))) => parts.extend(leads_to(&new)),
+        (None, Some(Node::Fifo(_))) => parts.push("fifo".to_owned()),
         (None, Some(Node::File(file))) if file.mode & SPECIAL_MODES != 0 => {
-            told.push(format!("mode {:04o}", file.mode));
+            parts.push(format!("mode {:04o}", file.mode));
         }
         (_, Some(Node::Fifo(_) | Node::File(_) | Node::Dir(_))) => {}
     }
     if let (Some(old), Some(new)) = (before, after) {
         match (mode_of(old), mode_of(new)) {
-            (Some(old), Some(new)) if old != new => told.push(format!("mode {old:04o} -> {new:04o}")),
+            (Some(old), Some(new)) if old != new => parts.push(format!("mode {old:04o} -> {new:04o}")),
             (Some(_) | None, _) => {}
         }
         if old.node.kind() == new.node.kind() {
             let differs = |is: bool, what: &str| is.then(|| what.to_owned());
-            told.extend(differs(xattrs_of(old) != xattrs_of(new), "attributes"));
-            told.extend(differs(old.node.link() != new.node.link(), "hard links"));
+            parts.extend(differs(xattrs_of(old) != xattrs_of(new), "attributes"));
+            parts.extend(differs(old.node.link() != new.node.link(), "hard links"));
         }
     }
-    told
+    parts
 }
 
 /// Mode bits worth reporting for a new file: execute permission, setuid, setgid and sticky.

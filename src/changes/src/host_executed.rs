@@ -323,17 +323,17 @@ pub fn called_out(
     dir: Option<&Path>,
     changes: &Changes,
 ) -> Result<Vec<RunsOnHost>> {
-    let is_told = |change: &Result<Cow<'_, Change>>| {
+    let is_relevant = |change: &Result<Cow<'_, Change>>| {
         change.as_ref().map_or(true, |change| change.kind != ChangeKind::Time && change.after.is_some())
     };
-    let told = || changes.iter().filter(is_told);
-    if told().next().transpose()?.is_none() {
+    let relevant = || changes.iter().filter(is_relevant);
+    if relevant().next().transpose()?.is_none() {
         return Ok(Vec::new());
     }
     let place = HostVersion { pages: &FreshPages::new(vault), root: after, dir };
-    let linked = LinkedPaths::find(&place, told())?;
+    let linked = LinkedPaths::find(&place, relevant())?;
     let mut called = Vec::new();
-    for change in told() {
+    for change in relevant() {
         let change = &*change?;
         let Some(Side { node, .. }) = &change.after else { continue };
         let mut use_of = runs_on_host(&change.path, node).map(|found| (found, None));

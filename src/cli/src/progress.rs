@@ -36,7 +36,7 @@ impl Progress {
         let drawn = || {
             let (done, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&meter));
             let ended = Arc::clone(&done);
-            let show = if stderr_is_terminal() { draw } else { tell };
+            let show = if stderr_is_terminal() { draw } else { print_lines };
             let thread = std::thread::Builder::new().spawn(move || show(label, &seen, &ended));
             // The operation runs even if its progress cannot be shown.
             Some((done, thread.ok()?))
@@ -83,7 +83,7 @@ impl Drop for Progress {
 }
 
 /// Progress lines for logs; prints nothing about short operations.
-fn tell(label: &'static str, meter: &Meter, done: &AtomicBool) {
+fn print_lines(label: &'static str, meter: &Meter, done: &AtomicBool) {
     let (begun, mut next_line) = (Instant::now(), LINE_AFTER);
     while !done.load(Ordering::Relaxed) {
         std::thread::park_timeout(next_line.saturating_sub(begun.elapsed()));

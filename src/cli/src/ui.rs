@@ -34,8 +34,8 @@ pub enum Format {
 /// Why a command ended early.
 pub enum Failure {
     Error(Box<dyn Hint>),
-    /// The error of a worker, as reported by the worker.
-    Told(ErrorBody),
+    /// An error that is already in its wire form, such as the error of a worker.
+    Body(ErrorBody),
     /// The reader closed the output, which is not an error.
     BrokenPipe,
 }
@@ -59,7 +59,7 @@ impl Failure {
     fn after_the_fact(self) -> Self {
         match self {
             Self::Error(error) if error.code() == "io.output" => Self::from(EdgeError::Unanswered(error)),
-            Self::Error(_) | Self::Told(_) | Self::BrokenPipe => self,
+            Self::Error(_) | Self::Body(_) | Self::BrokenPipe => self,
         }
     }
 
@@ -304,20 +304,20 @@ impl Ui {
             Err(Failure::BrokenPipe) => exit_code::OK,
             Err(Failure::Error(error)) => {
                 let error = with_cause(error);
-                self.tell(&*error);
+                self.print_error(&*error);
                 code_for(error.code())
             }
-            Err(Failure::Told(error)) => {
-                self.tell_body(&error);
+            Err(Failure::Body(error)) => {
+                self.print_error_body(&error);
                 code_for(&error.code)
             }
         }
     }
 
     /// Prints the error, its causes and the hint.
-    pub fn tell(&self, error: &dyn Hint) {
+    pub fn print_error(&self, error: &dyn Hint) {
         match self.format {
-            Format::Json => self.tell_json(&error_body(error, &self.avfs)),
+            Format::Json => self.print_error_json(&error_body(error, &self.avfs)),
             Format::Human => {
                 self.labelled(Tone::Failure, "error:", error);
                 let mut cause = error.source();
@@ -325,25 +325,25 @@ impl Ui {
                     self.labelled(Tone::Deleted, "caused by:", found);
                     cause = found.source();
                 }
-                self.tell_hint(error.hint(&self.avfs).as_deref());
+                self.print_hint(error.hint(&self.avfs).as_deref());
             }
         }
     }
 
-    /// Like [`Self::tell`], for an error that is already in its wire form.
-    pub fn tell_body(&self, error: &ErrorBody) {
+    /// Like [`Self::print_error`], for an error that is already in its wire form.
+    pub fn print_error_body(&self, error: &ErrorBody) {
         match self.format {
-            Format::Json => self.tell_json(error),
-            Format::Human => self.tell_people(error),
+            Format::Json => self.print_error_json(error),
+            Format::Human => self.print_error_human(error),
         }
     }
 
-    fn tell_people(&self, error: &ErrorBody) {
+    fn print_error_human(&self, error: &ErrorBody) {
         self.labelled(Tone::Failure, "error:", &error.message);
-        self.tell_hint(error.hint.as_deref());
+        self.print_hint(error.hint.as_deref());
     }
 
-    fn tell_hint(&self, hint: Option<&str>) {
+    fn print_hint(&self, hint: Option<&str>) {
         if let Some(hint) = hint {
             self.labelled(Tone::Hint, "hint:", hint);
         }
@@ -354,12 +354,12 @@ impl Ui {
         error_line(format_args!("{label} {text}"));
     }
 
-    pub fn tell_json(&self, error: &ErrorBody) {
+    pub fn print_error_json(&self, error: &ErrorBody) {
         let mut out = self.out();
         match out.envelope::<()>(&self.kind, None, Some(error)).and_then(|()| out.flush()) {
             Ok(()) | Err(Failure::BrokenPipe) => {}
             // If the answer cannot be written to stdout, print the error to stderr so that it is not lost.
-            Err(Failure::Error(_) | Failure::Told(_)) => self.tell_people(error),
+            Err(Failure::Error(_) | Failure::Body(_)) => self.print_error_human(error),
         }
     }
 }

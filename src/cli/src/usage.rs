@@ -71,7 +71,7 @@ pub fn check_form(ui: &Ui, form: Option<JsonForm>, verb: &Verb) -> Result<(), u8
         (Some(JsonForm::Compact), _) => {
             let message = "--json=compact is available only for avfs run".to_owned();
             let hint = Some("use --json, or: avfs run --json=compact -- COMMAND".to_owned());
-            ui.tell_body(&ErrorBody { code: "usage".to_owned(), message, hint });
+            ui.print_error_body(&ErrorBody { code: "usage".to_owned(), message, hint });
             Err(exit_code::USAGE)
         }
     }
@@ -86,12 +86,12 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
         return ui.conclude(print_clap(error).map(|()| exit_code::OK).map_err(Failure::output));
     }
     if let Some((message, hint)) = elsewhere(error).or_else(|| fork_by_option(error)) {
-        ui.tell_body(&ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) });
+        ui.print_error_body(&ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) });
         return exit_code::USAGE;
     }
     match (refused_value(error), format) {
-        (Some(refusal), _) => ui.tell(refusal),
-        (None, Format::Json) => ui.tell_json(&usage_body(error)),
+        (Some(refusal), _) => ui.print_error(refusal),
+        (None, Format::Json) => ui.print_error_json(&usage_body(error)),
         (None, Format::Human) => match printable::words(words) {
             // Errors are ignored: stderr may be closed.
             None => drop(print_clap(error)),

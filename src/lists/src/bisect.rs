@@ -32,7 +32,7 @@ pub enum Finding {
     /// The verdict on this end contradicts the assumption.
     Contrary(End),
     /// The probe of this end could not decide.
-    Untold(End),
+    Undecided(End),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,12 +169,12 @@ impl Search {
             match self.known(position) {
                 Known::Verdict(found) if found == said => {}
                 Known::Verdict(found) if found == contrary => return Some(Finding::Contrary(end)),
-                Known::Verdict(_) => return Some(Finding::Untold(end)),
+                Known::Verdict(_) => return Some(Finding::Undecided(end)),
                 Known::Nothing | Known::Pending => {}
             }
         }
-        let told = (self.good + 1..self.bad).all(|position| self.is(position, ProbeVerdict::Skipped));
-        (self.ends_hold() && told).then(|| Finding::Culprit(self.good + 1..=self.bad))
+        let all_skipped = (self.good + 1..self.bad).all(|position| self.is(position, ProbeVerdict::Skipped));
+        (self.ends_hold() && all_skipped).then(|| Finding::Culprit(self.good + 1..=self.bad))
     }
 
     /// Number of positions that may still be the first bad one.
@@ -276,8 +276,10 @@ mod tests {
                 }
                 Finding::Contrary(End::Good) => prop_assert_eq!(verdicts[0], ProbeVerdict::Bad),
                 Finding::Contrary(End::Bad) => prop_assert_eq!(*verdicts.last().unwrap(), ProbeVerdict::Good),
-                Finding::Untold(End::Good) => prop_assert_eq!(verdicts[0], ProbeVerdict::Skipped),
-                Finding::Untold(End::Bad) => prop_assert_eq!(*verdicts.last().unwrap(), ProbeVerdict::Skipped),
+                Finding::Undecided(End::Good) => prop_assert_eq!(verdicts[0], ProbeVerdict::Skipped),
+                Finding::Undecided(End::Bad) => {
+                    prop_assert_eq!(*verdicts.last().unwrap(), ProbeVerdict::Skipped);
+                }
             }
         }
 

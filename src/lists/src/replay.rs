@@ -160,13 +160,15 @@ fn tree_difference(
     changes: Option<&TreeChanges>,
 ) -> Option<Difference> {
     let same = |recorded: &Option<String>, now: &String| recorded.as_ref().is_none_or(|it| it == now);
-    let told = |what, text: &str, noise| Some(Difference { what, text: text.to_owned(), noise });
+    let difference = |what, text: &str, noise| Some(Difference { what, text: text.to_owned(), noise });
     match (&expected.tree, &expected.content) {
         (Some(tree), _) if *tree == seen.tree && same(&expected.content, &seen.content) => return None,
-        (None, None) => return told("tree", "was not recorded", true),
-        (None, Some(content)) if *content == seen.content => return told("times", "were not recorded", true),
+        (None, None) => return difference("tree", "was not recorded", true),
+        (None, Some(content)) if *content == seen.content => {
+            return difference("times", "were not recorded", true);
+        }
         (Some(_), Some(content)) if *content == seen.content => {
-            return told("times", "same content, different times", noise.times);
+            return difference("times", "same content, different times", noise.times);
         }
         (Some(_) | None, _) => {}
     }
@@ -272,8 +274,8 @@ mod tests {
         let noise = Noise::of(None, &ListNoise::default()).unwrap();
         let judged = |expected: &ListExpected| {
             let found = compare(expected, &seen(), &noise, None, NONE());
-            let told: Vec<&str> = found.iter().map(|difference| difference.what).collect();
-            (verdict(expected, &found), told)
+            let parts: Vec<&str> = found.iter().map(|difference| difference.what).collect();
+            (verdict(expected, &found), parts)
         };
         assert_eq!(judged(&ListExpected::default()).0, ReplayVerdict::Unrecorded);
         let no_output = ListExpected { stdout: None, ..expected() };

@@ -133,23 +133,23 @@ fn outside_writes(lists: &mut Lists, run: &ExecutionResult) -> Vec<String> {
     if writes.is_empty() {
         return Vec::new();
     }
-    let mut told = vec![format!("{} files, {}", writes.files, show_bytes_size(writes.bytes))];
-    told.extend(
+    let mut lines = vec![format!("{} files, {}", writes.files, show_bytes_size(writes.bytes))];
+    lines.extend(
         lists.list(&writes.paths, |lists, one| lists.text(&text_of(one.path.as_os_str().as_bytes()))),
     );
     lists.left_off += writes.left_off;
-    told
+    lines
 }
 
 fn refused(run: &ExecutionResult) -> Vec<String> {
-    let told = run.connections.list.iter().filter_map(|one| match &one.verdict {
+    let refusals = run.connections.list.iter().filter_map(|one| match &one.verdict {
         ConnectionVerdict::Refused(why) => Some(format!("{}:{}: {why}", one.host, one.port)),
         ConnectionVerdict::Allowed | ConnectionVerdict::Failed(_) => None,
     });
-    let mut told: Vec<String> = told.collect();
-    told.sort();
-    told.dedup();
-    told
+    let mut refusals: Vec<String> = refusals.collect();
+    refusals.sort();
+    refusals.dedup();
+    refusals
 }
 
 /// A stream as text, with a line in place of omitted bytes.

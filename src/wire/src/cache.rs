@@ -140,10 +140,10 @@ impl CacheExplain {
             (_, Some(from)) => format!("hit: the result of run:{from}"),
             (_, None) => "miss:".to_owned(),
         }];
-        let told = |reasons: &[ReasonObject]| -> Vec<String> {
+        let reason_lines = |reasons: &[ReasonObject]| -> Vec<String> {
             reasons.iter().map(|reason| format!("  {} ({})", reason.text, reason.code)).collect()
         };
-        lines.extend(told(&self.missed));
+        lines.extend(reason_lines(&self.missed));
         if let Some(found) = &self.found {
             let changed = if found.changed { "changed files" } else { "changed nothing" };
             lines.push(format!(
@@ -162,7 +162,7 @@ impl CacheExplain {
             }
             (_, false, false) => {
                 lines.push("not remembered:".to_owned());
-                lines.extend(told(&self.not_remembered));
+                lines.extend(reason_lines(&self.not_remembered));
             }
             (true, false, true) | (false, _, _) => {}
         }

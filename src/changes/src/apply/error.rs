@@ -61,9 +61,9 @@ pub enum ApplyError {
 }
 
 fn list(conflicts: &[Conflict]) -> String {
-    let told: Vec<String> =
+    let texts: Vec<String> =
         conflicts.iter().map(|conflict| format!("{} ({})", conflict.path, conflict.reason)).collect();
-    told.join(", ")
+    texts.join(", ")
 }
 
 impl ApplyError {

@@ -79,7 +79,7 @@ pub fn make<'c>(
         there: Vec::new(),
         moved: HashMap::new(),
     };
-    let (mut conflicts, mut told) = (Vec::new(), HashSet::new());
+    let (mut conflicts, mut reported) = (Vec::new(), HashSet::new());
     for change in changes {
         let change = &*change?;
         maker.decided.push(Decided { act: Act::Nothing, seen: None });
@@ -97,9 +97,9 @@ pub fn make<'c>(
         }
         match verdict {
             // A missing directory is reported once, for the directory itself.
-            Step::Conflict(DIR_GONE) if change.path.ancestors().any(|above| told.contains(&above)) => {}
+            Step::Conflict(DIR_GONE) if change.path.ancestors().any(|above| reported.contains(&above)) => {}
             Step::Conflict(reason) => {
-                told.insert(change.path.clone());
+                reported.insert(change.path.clone());
                 conflicts.push(Conflict { path: change.path.clone(), reason });
             }
             Step::Already => {

@@ -69,50 +69,50 @@ pub fn is_of_repository(change: &Change) -> bool {
 
 /// The comments of a change, without the comment marker.
 pub fn comments(change: &Change, implied: &Implied) -> Vec<String> {
-    let told = details(change, implied);
-    if told.is_empty() {
+    let details = details(change, implied);
+    if details.is_empty() {
         return Vec::new();
     }
     let prefix = if change.after.is_some() { "b/" } else { "a/" };
-    vec![format!("{}: {}", prefixed(prefix, &change.path), told.join(", "))]
+    vec![format!("{}: {}", prefixed(prefix, &change.path), details.join(", "))]
 }
 
 fn details(change: &Change, implied: &Implied) -> Vec<String> {
     let (before, after) = (change.before.as_ref(), change.after.as_ref());
-    let mut told = Vec::new();
-    let mut tell = |is: bool, text: &str| {
+    let mut details = Vec::new();
+    let mut add_if = |is: bool, text: &str| {
         if is {
-            told.push(text.to_owned());
+            details.push(text.to_owned());
         }
     };
     let node = |side: Option<&Side>| side.map(|side| side.node.clone());
     let is_dir = |side: Option<&Side>| matches!(node(side), Some(Node::Dir(_)));
     let is_fifo = |side: Option<&Side>| matches!(node(side), Some(Node::Fifo(_)));
     let (is_new_dir, was_dir) = (is_dir(after) && !is_dir(before), is_dir(before) && !is_dir(after));
-    tell(is_new_dir && !implied.after.contains(&change.path), "new empty directory");
-    tell(was_dir && !implied.before.contains(&change.path), "empty directory deleted");
-    tell(is_fifo(after) && !is_fifo(before), "new fifo");
-    tell(is_fifo(before) && !is_fifo(after), "fifo deleted");
-    tell(change.kind == ChangeKind::Time, "modification time");
+    add_if(is_new_dir && !implied.after.contains(&change.path), "new empty directory");
+    add_if(was_dir && !implied.before.contains(&change.path), "empty directory deleted");
+    add_if(is_fifo(after) && !is_fifo(before), "new fifo");
+    add_if(is_fifo(before) && !is_fifo(after), "fifo deleted");
+    add_if(change.kind == ChangeKind::Time, "modification time");
     let mode = |side: Option<&Side>| side.and_then(mode_of);
     match (mode(before), mode(after)) {
         (Some(old), Some(new)) if old != new && !is_new_dir && !was_dir => {
             let exact = is_plain(old) && is_plain(new) && !is_dir(after);
-            tell(!exact, &format!("mode {old:04o} -> {new:04o}"));
+            add_if(!exact, &format!("mode {old:04o} -> {new:04o}"));
         }
         (None, Some(new)) if !is_dir(after) => {
             let odd = new & SET_ID_AND_STICKY != 0 || new & ANYBODY_EXECUTES != 0 && !executes(new);
-            tell(odd, &format!("mode {new:04o}"));
+            add_if(odd, &format!("mode {new:04o}"));
         }
         (Some(_) | None, _) => {}
     }
     let xattrs = |side: Option<&Side>| side.and_then(xattrs_of);
     let link = |side: Option<&Side>| side.and_then(|side| side.node.link());
     if after.is_some() {
-        tell(xattrs(before) != xattrs(after), "attributes");
-        tell(link(before) != link(after), "hard links");
+        add_if(xattrs(before) != xattrs(after), "attributes");
+        add_if(link(before) != link(after), "hard links");
     }
-    told
+    details
 }
 
 /// Whether git marks the file as executable.

@@ -23,7 +23,7 @@ pub struct Show {
     total: u64,
     settled: u64,
     unsuccessful: u64,
-    told_ending: bool,
+    ending_shown: bool,
 }
 
 enum View {
@@ -50,7 +50,7 @@ impl Show {
                 View::Live { all, bar, running: HashMap::with_capacity(jobs) }
             }
         };
-        Self { view, total, settled: 0, unsuccessful: 0, told_ending: false }
+        Self { view, total, settled: 0, unsuccessful: 0, ending_shown: false }
     }
 
     /// Sets the number of items that were completed before.
@@ -90,7 +90,7 @@ impl Show {
     pub fn settled(&mut self, result: &BatchItemResult) {
         let well = result.state == ItemState::Succeeded;
         let ending = if well && !result.cached { "ok".to_owned() } else { result.ending() };
-        self.told(well, &result.id, &ending, result.duration_ms, &result.command);
+        self.item_ended(well, &result.id, &ending, result.duration_ms, &result.command);
         if !well {
             self.last_lines("stdout", result.stdout.as_deref());
             self.last_lines("stderr", result.stderr.as_deref());
@@ -107,7 +107,7 @@ impl Show {
     }
 
     /// Shows that an item has ended, successfully or not.
-    pub fn told(&mut self, well: bool, id: &str, ending: &str, duration_ms: f64, command: &str) {
+    pub fn item_ended(&mut self, well: bool, id: &str, ending: &str, duration_ms: f64, command: &str) {
         self.settled += 1;
         self.unsuccessful += u64::from(!well);
         if let View::Live { bar, .. } = &self.view {
@@ -126,7 +126,7 @@ impl Show {
 
     /// Shows that the batch is ending after a termination signal.
     pub fn ending(&mut self, running: usize) {
-        if !std::mem::replace(&mut self.told_ending, true) && running > 0 {
+        if !std::mem::replace(&mut self.ending_shown, true) && running > 0 {
             self.line(&format!("ending: {running} running; press ^C again to kill"));
         }
     }

@@ -172,8 +172,8 @@ mod tests {
                 }
             }
             for node in [suites, suite] {
-                let told = ["failures", "errors", "skipped"].map(|attribute| number(node, attribute));
-                prop_assert_eq!((number(node, "tests"), told), (results.len() as u64, found));
+                let attributes = ["failures", "errors", "skipped"].map(|attribute| number(node, attribute));
+                prop_assert_eq!((number(node, "tests"), attributes), (results.len() as u64, found));
                 prop_assert!(node.attribute("time").unwrap().parse::<f64>().is_ok());
             }
         }

@@ -7,7 +7,7 @@ use avfs_types::printable;
 use avfs_wire::{BatchCounts, BatchItemResult, ItemState};
 
 /// Maximum number of unsuccessful items that are listed individually.
-const TOLD_MAX: usize = 50;
+const LISTED_MAX: usize = 50;
 /// Maximum number of output lines shown per item, and of characters per line.
 const LINES_MAX: usize = 20;
 const LINE_CHARS: usize = 400;
@@ -33,7 +33,7 @@ pub fn write(
         let result = result?;
         match result.state {
             ItemState::Succeeded | ItemState::LeftOut | ItemState::NotRun => {}
-            ItemState::Failed | ItemState::Denied | ItemState::Error if unsuccessful.len() < TOLD_MAX => {
+            ItemState::Failed | ItemState::Denied | ItemState::Error if unsuccessful.len() < LISTED_MAX => {
                 unsuccessful.push(result);
             }
             ItemState::Failed | ItemState::Denied | ItemState::Error => left_off += 1,
@@ -162,7 +162,7 @@ mod tests {
         cells
     }
 
-    fn is_told(result: &BatchItemResult) -> bool {
+    fn is_listed(result: &BatchItemResult) -> bool {
         matches!(result.state, ItemState::Failed | ItemState::Denied | ItemState::Error)
     }
 
@@ -170,17 +170,17 @@ mod tests {
         #[test]
         fn no_content_breaks_out_of_the_table_or_the_output(results in results()) {
             let written = written(&results);
-            let told: Vec<&BatchItemResult> = results.iter().filter(|result| is_told(result)).collect();
+            let listed: Vec<&BatchItemResult> = results.iter().filter(|result| is_listed(result)).collect();
             // Output comes after the table. In the table a tag can only appear in code, where it is not interpreted.
             let (table, outputs) = written.split_at(written.find("\n<details>").unwrap_or(written.len()));
             let rows: Vec<&str> = table.lines().filter(|line| line.starts_with('|')).collect();
-            prop_assert_eq!(rows.len(), if told.is_empty() { 0 } else { told.len() + 2 });
+            prop_assert_eq!(rows.len(), if listed.is_empty() { 0 } else { listed.len() + 2 });
             for row in &rows {
                 let cells = cells(row);
                 prop_assert_eq!(cells.len(), 6, "{}", row);
                 prop_assert!(cells[0].is_empty() && cells[5].is_empty());
             }
-            let with_output = told.iter().filter(|result| !output(result).is_empty()).count();
+            let with_output = listed.iter().filter(|result| !output(result).is_empty()).count();
             for tag in ["<details>", "</details>", "<summary>", "</summary>", "<pre>", "</pre>"] {
                 prop_assert_eq!(outputs.matches(tag).count(), with_output, "{}", tag);
             }

@@ -143,7 +143,7 @@ impl ListFile {
         if seal(&line) != entry.seal {
             return Err(ListError::Changed { place: place() });
         }
-        item(&line, self.form, counted(number)).map_err(|wrong| told(wrong, place()))
+        item(&line, self.form, counted(number)).map_err(|wrong| list_error(wrong, place()))
     }
 }
 
@@ -204,7 +204,7 @@ impl Reading {
             None => {
                 let form = *self.form.insert(Form::of(line));
                 if form == Form::Json {
-                    self.header = header(line).map_err(|wrong| told(wrong, place.clone()))?;
+                    self.header = header(line).map_err(|wrong| list_error(wrong, place.clone()))?;
                     if self.header.is_some() {
                         return Ok(());
                     }
@@ -216,7 +216,7 @@ impl Reading {
         if counted(number) > ITEMS_MAX {
             return Err(ListError::TooMany { file: self.path.clone(), max: ITEMS_MAX });
         }
-        let item = item(line, form, counted(number)).map_err(|wrong| told(wrong, place))?;
+        let item = item(line, form, counted(number)).map_err(|wrong| list_error(wrong, place))?;
         let length = u32::try_from(line.len()).unwrap_or(u32::MAX);
         self.keep(item, Entry { offset, length, line: self.line, id: 0, seal: seal(line) })
     }
@@ -293,7 +293,7 @@ fn seal(line: &[u8]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-fn told(wrong: Wrong, place: ListPlace) -> ListError {
+fn list_error(wrong: Wrong, place: ListPlace) -> ListError {
     match wrong {
         Wrong::Json { column, problem, near } => {
             ListError::Line { place: ListPlace { column, ..place }, problem, near }

@@ -77,7 +77,7 @@ fn item_accepts_every_key_of_a_request() {
 #[test]
 fn errors_name_the_line() {
     let good = "{\"command\": [\"a\"], \"id\": \"a\"}\n";
-    for (line, code, told) in [
+    for (line, code, message) in [
         (r#"{"command": ["a"], "nedes": []}"#, "list.malformed", "line 2, column 26: unknown field `nedes`"),
         (r#"{"command": ["a"], "comand": []}"#, "list.malformed", "unknown field `comand`"),
         (r#"{"command": ["a"], "id": "x", "id": "y"}"#, "list.malformed", "duplicate field `id`"),
@@ -129,7 +129,7 @@ fn errors_name_the_line() {
     ] {
         let error = open(format!("{good}{line}\n").as_bytes()).unwrap_err();
         assert_eq!(error.code(), code, "{line}: {error}");
-        assert!(error.to_string().contains(told), "{line}: {error}");
+        assert!(error.to_string().contains(message), "{line}: {error}");
     }
     let slip = open(b"{\"command\": [], \"timout\": \"1s\"}").unwrap_err();
     assert!(matches!(&slip, ListError::Line { near: Some(near), .. } if near == "timeout"), "{slip:?}");

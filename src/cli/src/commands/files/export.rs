@@ -17,7 +17,7 @@ use avfs_wire::{ErrorBody, Export, PathText};
 
 use crate::cli::tree_path;
 use crate::commands::apply::show_stripped;
-use crate::commands::import::tell_paths;
+use crate::commands::import::list_paths;
 use crate::context::CommandContext;
 use crate::progress::Progress;
 use crate::ui::{Failure, Out, Outcome};
@@ -87,7 +87,7 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     };
     drop(progress);
     let show = |out: &mut Out| {
-        tell_paths(out, left_out.iter().map(|(path, why)| (path, why)))?;
+        list_paths(out, left_out.iter().map(|(path, why)| (path, why)))?;
         show_stripped(out, &stripped)?;
         let (files, bytes) = (plural(result.files, "file", "files"), show_bytes_size(result.bytes));
         out.line(format_args!("exported version {} to {}: {files}, {bytes}", id.short(), dest.display()))

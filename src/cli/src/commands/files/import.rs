@@ -51,15 +51,15 @@ pub struct ImportArgs {
 }
 
 /// The number of paths that are listed individually.
-const PATHS_TOLD: usize = 100;
+const PATHS_LISTED_MAX: usize = 100;
 
 /// Lists the first paths, each with the reason.
-pub fn tell_paths<P: Display, W: Display>(
+pub fn list_paths<P: Display, W: Display>(
     out: &mut Out,
     paths: impl ExactSizeIterator<Item = (P, W)>,
 ) -> Result<(), Failure> {
-    let more = paths.len().saturating_sub(PATHS_TOLD);
-    for (path, why) in paths.take(PATHS_TOLD) {
+    let more = paths.len().saturating_sub(PATHS_LISTED_MAX);
+    for (path, why) in paths.take(PATHS_LISTED_MAX) {
         out.line(format_args!("left out or inexact: {path}: {why}"))?;
     }
     if more > 0 {
@@ -187,6 +187,6 @@ impl Done {
             plural(scanned.files_read, "file", "files"),
             show_bytes_size(scanned.bytes_read),
         ))?;
-        tell_paths(out, scanned.troubles.iter().map(|trouble| (&trouble.path, trouble.reason)))
+        list_paths(out, scanned.troubles.iter().map(|trouble| (&trouble.path, trouble.reason)))
     }
 }

@@ -98,7 +98,7 @@ fn probe() -> Result<Vec<DoctorCheck>, Failure> {
     let own = Path::new(OWN);
     let output = own_command("run").arg("--probe").output().map_err(EdgeError::host("start", own))?;
     if let Ok(refusal) = serde_json::from_slice::<Refusal>(&output.stdout) {
-        return Err(Failure::Told(refusal.error));
+        return Err(Failure::Body(refusal.error));
     }
     let answer = serde_json::from_slice(&output.stdout);
     Ok(answer.map_err(|error| {

@@ -71,8 +71,8 @@ fn render(command: &Command, name: &str) -> Result<String, Failure> {
 /// The usage line of the help. clap_mangen would omit the dots of repeatable arguments and the `--` before
 /// arguments that must follow it.
 fn usage(command: &Command) -> String {
-    let told = command.clone().render_usage().to_string();
-    told.strip_prefix("Usage: ").unwrap_or(&told).to_owned()
+    let usage = command.clone().render_usage().to_string();
+    usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned()
 }
 
 fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {

@@ -25,7 +25,7 @@ use crate::view::{first_line, local_time, plural};
 use crate::worker_pool::{Done, LOOK_EVERY, Ran, WORKERS_MAX, WorkerPool};
 
 /// The exit code of a test that cannot judge a version.
-const CANNOT_TELL: i32 = 125;
+const EXIT_SKIP: i32 = 125;
 
 /// Find the first version of a fork on which a test fails
 ///
@@ -238,7 +238,7 @@ impl<'a> Bisection<'a> {
         let version = self.version(done.tag);
         let answer = done.came?.answer()?;
         let run_id = answer.run_id.clone();
-        let ran = answer.ran().map_err(|error| Failure::Told(not_probed(version, error)))?;
+        let ran = answer.ran().map_err(|error| Failure::Body(not_probed(version, error)))?;
         let verdict = verdict(&ran);
         let how = ran.how();
         let (name, word) = match verdict {
@@ -267,7 +267,7 @@ impl<'a> Bisection<'a> {
     /// The versions that include the first bad one.
     fn suspects(&self, finding: Finding) -> Result<&'a [VersionRecord], BisectError> {
         let last = self.versions.len() - 1;
-        let told = |position: usize| {
+        let version_and_ending = |position: usize| {
             // Another version with the same content may have been probed instead.
             let content = self.version(position).content;
             let mut same = (0..=last).filter(|other| self.version(*other).content == content);
@@ -277,11 +277,11 @@ impl<'a> Bisection<'a> {
         let (end, contrary) = match finding {
             Finding::Culprit(range) => return Ok(&self.versions[range]),
             Finding::Contrary(end) => (end, true),
-            Finding::Untold(end) => (end, false),
+            Finding::Undecided(end) => (end, false),
         };
         let (which, (version, how)) = match end {
-            End::Good => ("good", told(0)),
-            End::Bad => ("bad", told(last)),
+            End::Good => ("good", version_and_ending(0)),
+            End::Bad => ("bad", version_and_ending(last)),
         };
         Err(match (end, contrary) {
             (End::Good, true) => BisectError::NotGood { version, how },
@@ -322,7 +322,7 @@ impl<'a> Bisection<'a> {
                 out.line(format_args!("{id}  {at}  {}", first_line(&version.message)))?;
             }
             out.flush()?;
-            ctx.ui.tell_body(&why);
+            ctx.ui.print_error_body(&why);
             Ok(())
         })
     }
@@ -331,7 +331,7 @@ impl<'a> Bisection<'a> {
 fn verdict(ran: &Ran) -> ProbeVerdict {
     match (ran.timed_out, ran.exit_code) {
         (false, Some(0)) => ProbeVerdict::Good,
-        (false, Some(CANNOT_TELL)) => ProbeVerdict::Skipped,
+        (false, Some(EXIT_SKIP)) => ProbeVerdict::Skipped,
         (_, _) => ProbeVerdict::Bad,
     }
 }

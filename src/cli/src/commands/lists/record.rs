@@ -187,7 +187,7 @@ fn export_list(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         (Some(path), _) => {
             let failed = |source| Failure::from(EdgeError::host("write", path)(source));
             let exported = write_whole(path, |to| write_list(&vault, &selection, &header, to, failed))?;
-            tell(ctx, &exported);
+            print_notes(ctx, &exported);
             let items = plural(exported.items, "item", "items");
             let result = answer(exported, Some(path), None);
             ctx.ui.answer(&result, |out| out.line(format_args!("{}: {items}", path.display())))
@@ -204,7 +204,7 @@ fn export_list(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
             let mut out = ctx.ui.out();
             let exported = out.content(|to| write_list(&vault, &selection, &header, to, Failure::output))?;
             out.flush()?;
-            tell(ctx, &exported);
+            print_notes(ctx, &exported);
             Ok(avfs_types::exit_code::OK)
         }
     }
@@ -236,7 +236,7 @@ fn write_list(
 }
 
 /// Prints notes about the runs that are not in the list.
-fn tell(ctx: &CommandContext, exported: &Exported) {
+fn print_notes(ctx: &CommandContext, exported: &Exported) {
     for (why, count) in &exported.left_out {
         ctx.ui.note(format_args!("note: {} left out: {why}", plural(*count, "run", "runs")));
     }

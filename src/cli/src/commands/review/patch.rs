@@ -76,8 +76,8 @@ fn remarks(change: &Change) -> String {
         (None, Some(size)) | (Some(size), None) => Some(show_bytes_size(size).to_string()),
         (Some(_), Some(_)) | (None, None) => None,
     };
-    let told: Vec<String> = size.into_iter().chain(beside_content(change)).collect();
-    if told.is_empty() { String::new() } else { format!("  ({})", told.join(", ")) }
+    let remarks: Vec<String> = size.into_iter().chain(beside_content(change)).collect();
+    if remarks.is_empty() { String::new() } else { format!("  ({})", remarks.join(", ")) }
 }
 
 pub fn counts_line(counts: &ChangeCounts) -> String {
@@ -91,9 +91,9 @@ pub fn counts_line(counts: &ChangeCounts) -> String {
         (type_changed, "changed in type"),
         (time, "changed in time"),
     ];
-    let told: Vec<String> =
+    let texts: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    if told.is_empty() { "no changes".to_owned() } else { told.join(", ") }
+    if texts.is_empty() { "no changes".to_owned() } else { texts.join(", ") }
 }
 
 /// Prints changed paths as a tree, each with its letter.

@@ -65,7 +65,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     drop(reader);
     let trial = if dry_run { Trial::DryRun } else { Trial::Real };
     let mut all = Applied::default();
-    let mut told = Changes::new(vault.temporary_dirs());
+    let mut reverted = Changes::new(vault.temporary_dirs());
     let mut runs: Vec<RunId> = Vec::new();
     let mut conflicts = None;
     {
@@ -74,7 +74,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
             match unapply(&vault, group, &dir, trial, &progress.meter) {
                 Ok(taken) => {
                     all.already += taken.already;
-                    told = without_times(taken.changes.iter(), told)?;
+                    reverted = without_times(taken.changes.iter(), reverted)?;
                     all.kept_dirs.extend(taken.kept_dirs);
                     runs.extend(group.applications.iter().flat_map(|of| of.runs.iter().cloned()));
                 }
@@ -88,7 +88,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     }
     runs.sort();
     runs.dedup();
-    let summary = ChangeSummary::of(told)?;
+    let summary = ChangeSummary::of(reverted)?;
     let result = Unapply {
         runs: runs.iter().map(ToString::to_string).collect(),
         dir: dir.to_string_lossy().into_owned(),

@@ -150,12 +150,12 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     }
     let result = CacheList { results, more };
     ctx.ui.answer(&result, |out| {
-        for (memo, told) in memos.iter().zip(&result.results) {
+        for (memo, shown) in memos.iter().zip(&result.results) {
             let id = out.paint(Tone::Id, &memo.run);
-            let lost = told.lost.map(|lost| format!("  ({lost})")).unwrap_or_default();
+            let lost = shown.lost.map(|lost| format!("  ({lost})")).unwrap_or_default();
             let changed = if memo.version_after.is_some() { "" } else { "  (no changes)" };
             let (at, exit) = (local_time(memo.created_at), memo.exit_code);
-            let command = command_of(&serde_json::json!({ "command": told.command }));
+            let command = command_of(&serde_json::json!({ "command": shown.command }));
             out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {}", first_line(&command)))?;
         }
         Ok(())

@@ -16,13 +16,18 @@ use crate::ui::{Failure, Outcome, error_line};
 pub fn show(ctx: &CommandContext, vault: &Vault, run: &RunRecord) -> Outcome {
     let kept = read_kept_output(&*vault.read()?, &run.id)?;
     let [stdout, stderr] = kept.ok_or_else(|| EdgeError::NoOutput { run: run.id.clone() })?;
-    let told = kept_output_of(&run.result).unwrap_or_default();
-    for (stream, omitted) in [("stdout", told.stdout_omitted), ("stderr", told.stderr_omitted)] {
+    let journaled = kept_output_of(&run.result).unwrap_or_default();
+    for (stream, omitted) in [("stdout", journaled.stdout_omitted), ("stderr", journaled.stderr_omitted)] {
         if let Some(JournalOmitted { offset, bytes }) = omitted {
             ctx.ui.note(format_args!("note: {bytes} bytes of {stream} were not kept, at offset {offset}"));
         }
     }
-    let result = answer(run, told.merged, (&stdout, told.stdout_omitted), (&stderr, told.stderr_omitted));
+    let result = answer(
+        run,
+        journaled.merged,
+        (&stdout, journaled.stdout_omitted),
+        (&stderr, journaled.stderr_omitted),
+    );
     ctx.ui.answer(&result, |out| {
         out.content(|to| to.write_all(&stdout).map_err(Failure::output))?;
         for line in text_of(&stderr).lines() {

@@ -92,15 +92,15 @@ fn one(
     recovery: Recovery,
 ) -> Result<RecoverOne, Failure> {
     let (run_id, scratch) = (recovery.record.run.clone(), recovery.dir().display().to_string());
-    let mut told =
+    let mut result =
         RecoverOne { run_id, scratch, action: "listed", fork: None, version_after: None, left_out: 0 };
     if args.list {
-        return Ok(told);
+        return Ok(result);
     }
     if args.discard {
         recovery.discard(vault)?;
-        told.action = "discarded";
-        return Ok(told);
+        result.action = "discarded";
+        return Ok(result);
     }
     let doubt = if args.force { Doubt::Accepted } else { Doubt::Refused };
     let secrets_in_files = match args.allow_secret_files {
@@ -109,15 +109,15 @@ fn one(
     };
     let record = match finish(ctx, vault, recovery, doubt, secrets_in_files)?? {
         Some(recovered) => {
-            told.left_out = recovered.left_out.len();
+            result.left_out = recovered.left_out.len();
             recovered.landed.record
         }
-        None => vault.run(&RunPrefix::parse(&told.run_id)?)?,
+        None => vault.run(&RunPrefix::parse(&result.run_id)?)?,
     };
-    told.version_after = record.version_after.map(|version| version.to_hex());
-    told.fork = told.version_after.as_ref().map(|_| record.fork.to_string());
-    told.action = "captured";
-    Ok(told)
+    result.version_after = record.version_after.map(|version| version.to_hex());
+    result.fork = result.version_after.as_ref().map(|_| record.fork.to_string());
+    result.action = "captured";
+    Ok(result)
 }
 
 /// Captures the changes of a run. Returns `None` if the run was killed between its commit and the removal of

@@ -246,11 +246,11 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     }
     let reader = vault.read()?;
     let summary = changes_of(&vault, &*reader, &run)?;
-    let told = summary
+    let changes = summary
         .as_ref()
         .map(|summary| (avfs_present::change_list(summary), avfs_present::change_totals(&summary.counts)));
     let kept_until = kept_until(&*reader, &run)?;
-    let mut result = avfs_present::run_shown(&run, told, kept_until);
+    let mut result = avfs_present::run_shown(&run, changes, kept_until);
     result.run = in_directory(result.run, application::in_directory(&*reader, &run)?);
     ctx.ui.answer(&result, |out| {
         show_record(out, &run)?;

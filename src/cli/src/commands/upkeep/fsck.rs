@@ -109,7 +109,7 @@ fn directory(avfs: &Avfs, dir: PathBuf) -> Result<PathBuf, Failure> {
     }
     let missing = VaultError::from(ImportError::NoDirectory { path: dir });
     let hint = Some(format!("name a directory that has the files: {avfs} fsck --heal DIR"));
-    Err(Failure::Told(ErrorBody { hint, ..error_body(&missing, avfs) }))
+    Err(Failure::Body(ErrorBody { hint, ..error_body(&missing, avfs) }))
 }
 
 fn heal(
@@ -147,8 +147,8 @@ fn beyond_healing(avfs: &Avfs, failure: Failure) -> Failure {
 fn instead_of_checking(avfs: &Avfs, failure: Failure, hint: String) -> Failure {
     match failure {
         Failure::Error(error) if error.code() == "vault.corrupt" => {
-            Failure::Told(ErrorBody { hint: Some(hint), ..error_body(&*error, avfs) })
+            Failure::Body(ErrorBody { hint: Some(hint), ..error_body(&*error, avfs) })
         }
-        other @ (Failure::Error(_) | Failure::Told(_) | Failure::BrokenPipe) => other,
+        other @ (Failure::Error(_) | Failure::Body(_) | Failure::BrokenPipe) => other,
     }
 }

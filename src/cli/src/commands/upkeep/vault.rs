@@ -22,7 +22,7 @@ use crate::ui::{Failure, Outcome, Tone};
 use crate::view::local_time;
 
 /// The size from which the freed space is printed.
-const FREED_TOLD_BYTES: u64 = 1 << 20;
+const FREED_SHOWN_BYTES_MIN: u64 = 1 << 20;
 /// How long a delete waits until the vault is no longer in use.
 const DELETE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -270,7 +270,7 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         out.line(format_args!("deleted the vault {}", path.display()))?;
         match cache_freed_bytes {
-            FREED_TOLD_BYTES.. => {
+            FREED_SHOWN_BYTES_MIN.. => {
                 out.line(format_args!("freed {} of the cache", show_bytes_size(cache_freed_bytes)))
             }
             _ => Ok(()),

@@ -29,7 +29,7 @@ use crate::worker_pool::{Answer, Done, Reply, WorkerError};
 /// The maximum number of items that are acknowledged after one sync; fewer if no item ends for a moment.
 const TOGETHER_MAX: usize = 8;
 /// The maximum number of unsuccessful items in the answer.
-const TOLD_MAX: usize = 100;
+const UNSUCCESSFUL_MAX: usize = 100;
 
 pub struct Ended {
     pub answer: Batch,
@@ -356,7 +356,7 @@ impl Drive<'_> {
 
     fn count(&mut self, result: BatchItemResult) {
         self.counts.add(&result);
-        if result.state != ItemState::Succeeded && self.unsuccessful.len() < TOLD_MAX {
+        if result.state != ItemState::Succeeded && self.unsuccessful.len() < UNSUCCESSFUL_MAX {
             self.unsuccessful.push(result);
         }
     }

@@ -187,8 +187,12 @@ fn list(ctx: &CommandContext) -> Outcome {
             let stands = if record.ended_at.is_some() { "ended" } else { "not ended" };
             let (id, when) = (out.paint(Tone::Id, &record.id), local_time(record.started_at));
             let plan = journal_value(&record.plan);
-            let told = |key: &str| plan[key].as_str().map(first_line).unwrap_or_default();
-            out.line(format_args!("{id}  {when}  {stands:<9}  {:<7}  {}", told("mode"), told("list")))?;
+            let plan_text = |key: &str| plan[key].as_str().map(first_line).unwrap_or_default();
+            out.line(format_args!(
+                "{id}  {when}  {stands:<9}  {:<7}  {}",
+                plan_text("mode"),
+                plan_text("list")
+            ))?;
         }
         if records.is_empty() {
             out.line(format_args!("no batches"))?;

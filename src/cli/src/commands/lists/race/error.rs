@@ -25,10 +25,11 @@ pub enum RaceError {
 
 impl RaceError {
     pub fn no_winner(base: String, attempts: &[RaceAttempt]) -> Self {
-        let told = attempts.iter().find_map(|attempt| Some((attempt.attempt, attempt.error.as_ref()?)));
+        let first_error =
+            attempts.iter().find_map(|attempt| Some((attempt.attempt, attempt.error.as_ref()?)));
         Self::NoWinner {
             count: attempts.len(),
-            first: told.map(|(number, error)| format!("attempt {number}: {}", error.message)),
+            first: first_error.map(|(number, error)| format!("attempt {number}: {}", error.message)),
             base,
             kept: attempts.iter().find_map(|attempt| attempt.fork.clone()),
         }

@@ -265,7 +265,7 @@ fn nobody(ctx: &CommandContext, base: &VersionRecord, round: Round<'_>) -> Outco
     let result =
         Race { base: base.id.to_hex(), winner: None, fork: None, version: None, attempts: round.attempts };
     ctx.ui.answer_no(&result, &why, |_| {
-        ctx.ui.tell(&error);
+        ctx.ui.print_error(&error);
         Ok(())
     })
 }

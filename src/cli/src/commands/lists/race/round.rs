@@ -122,7 +122,7 @@ impl<'a> Round<'a> {
     }
 
     fn ended(&mut self, number: usize, came: Result<Answer, WorkerError>) {
-        let (run_id, ran) = told(came, &self.ctx.ui.avfs);
+        let (run_id, ran) = outcome_of(came, &self.ctx.ui.avfs);
         let attempt = &mut self.attempts[number];
         attempt.ended.run_id = run_id;
         let how = match ran {
@@ -165,7 +165,7 @@ impl<'a> Round<'a> {
     }
 
     fn scored(&mut self, number: usize, came: Result<Answer, WorkerError>) {
-        let (_, ran) = told(came, &self.ctx.ui.avfs);
+        let (_, ran) = outcome_of(came, &self.ctx.ui.avfs);
         let output = ran.as_ref().ok().cloned();
         let scored = ran.and_then(|ran| score(&ran));
         let attempt = &mut self.attempts[number];
@@ -193,7 +193,7 @@ impl<'a> Round<'a> {
 }
 
 /// The run, and how its command ended, or the error.
-fn told(came: Result<Answer, WorkerError>, avfs: &Avfs) -> (Option<String>, Result<Ran, ErrorBody>) {
+fn outcome_of(came: Result<Answer, WorkerError>, avfs: &Avfs) -> (Option<String>, Result<Ran, ErrorBody>) {
     match came {
         Ok(answer) => (answer.run_id.clone(), answer.ran()),
         Err(error) => (None, Err(error_body(&error, avfs))),

@@ -35,7 +35,7 @@ use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, Reply};
 
 /// The maximum number of runs that are listed individually.
-const TOLD_MAX: usize = 100;
+const LISTED_MAX: usize = 100;
 /// The maximum number of changes that are listed for the first diverged run.
 const CHANGES_MAX: usize = 200;
 
@@ -309,7 +309,7 @@ impl Drive<'_> {
         self.counts.add(verdict, result.cached);
         let well = !matches!(verdict, Some(ReplayVerdict::Diverged) | None);
         self.work.show.ended(item);
-        self.work.show.told(well, &result.id, &result.ending(), result.duration_ms, &result.command);
+        self.work.show.item_ended(well, &result.id, &result.ending(), result.duration_ms, &result.command);
         if let Some(results) = &mut self.results {
             let written = printable::json_line(&result).and_then(|line| results.write_all(&line));
             let path = self.args.results.clone().unwrap_or_default();
@@ -324,7 +324,7 @@ impl Drive<'_> {
             }
         }
         let enough = if self.args.exact { verdict == Some(ReplayVerdict::Identical) } else { well };
-        if !enough && self.others.len() < TOLD_MAX {
+        if !enough && self.others.len() < LISTED_MAX {
             self.others.push(result);
         }
         // Keep the fork of a diverged run for inspection.

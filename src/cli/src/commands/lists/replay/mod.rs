@@ -110,9 +110,9 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
                 out.line(format_args!("  {} diff {} {}", ctx.ui.avfs, short(old), short(new)))?;
             }
         }
-        let told =
+        let is_listed =
             |verdict: &str| verdict == "error" || args.exact && verdict != ReplayVerdict::Diverged.word();
-        for other in replay.others.iter().filter(|other| told(other.verdict)) {
+        for other in replay.others.iter().filter(|other| is_listed(other.verdict)) {
             out.line(format_args!("{}  {}", out.paint(Tone::Deleted, &other.id), other.ending()))?;
         }
         if let Some(stopped) = &replay.stopped {
