@@ -121,8 +121,8 @@ fn apply_names_files_whose_owner_it_cannot_keep() {
             let answer = env.run_as_user(&[&["--json", "apply", fork], trial].concat());
             let value: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
             assert_eq!(value["error"]["code"], json!("apply.owner"), "{answer:?}");
-            let told = format!("cannot preserve the {what} of {file}; nothing was written");
-            assert_eq!(value["error"]["message"], json!(told), "{answer:?}");
+            let message = format!("cannot preserve the {what} of {file}; nothing was written");
+            assert_eq!(value["error"]["message"], json!(message), "{answer:?}");
             assert!(value["error"]["hint"].as_str().unwrap().contains("--exclude"), "{answer:?}");
             assert_eq!(std::fs::read_to_string(at("a")).unwrap(), "old\n");
             assert_eq!(std::fs::read_to_string(at(file)).unwrap(), "old\n");

@@ -67,7 +67,7 @@ fn export_writes_the_chain_line_by_line() {
 /// Forks and checkpoints are compared with the log.
 #[test]
 fn manual_edits_of_forks_and_checkpoints_are_detected() {
-    for (edit, told) in [
+    for (edit, message) in [
         ("UPDATE fork SET head = base WHERE name = 'side'", "the head of fork side does not match the log"),
         ("DELETE FROM fork WHERE name = 'side'", "fork side is in the log, but not in the vault"),
         (
@@ -90,14 +90,14 @@ fn manual_edits_of_forks_and_checkpoints_are_detected() {
         for words in [&["audit", "verify"][..], &["fsck"]] {
             let answer = env.run(words);
             assert_eq!(answer.code, 1, "{edit}: {answer:?}");
-            assert!(answer.stdout.contains(told) || answer.stderr.contains(told), "{edit}: {answer:?}");
+            assert!(answer.stdout.contains(message) || answer.stderr.contains(message), "{edit}: {answer:?}");
         }
     }
 }
 
 #[test]
 fn inserted_rows_are_detected() {
-    for (edit, told) in [
+    for (edit, message) in [
         (
             "INSERT INTO audit SELECT 0, at, 'mallory', 'fork.delete', 'x', before, after, '', digest FROM audit WHERE seq = 1",
             "row 0 is before the first row",
@@ -134,7 +134,7 @@ fn inserted_rows_are_detected() {
         for words in [&["audit", "verify"][..], &["fsck"]] {
             let answer = env.run(words);
             assert_eq!(answer.code, 1, "{edit}: {answer:?}");
-            assert!(answer.stdout.contains(told) || answer.stderr.contains(told), "{edit}: {answer:?}");
+            assert!(answer.stdout.contains(message) || answer.stderr.contains(message), "{edit}: {answer:?}");
         }
     }
 }

@@ -352,16 +352,16 @@ fn hints_repeat_the_vault_option() {
     env.ok(&["--vault", &other, "fork", "create", "fix"]);
     env.ok(&["--vault", &other, "checkpoint", "save", "good", "--fork", "fix"]);
     let refused = ["fork", "delete", "fix"];
-    let told = |words: &[&str]| env.run(&[words, &refused[..]].concat());
+    let delete = |words: &[&str]| env.run(&[words, &refused[..]].concat());
     let named = format!("avfs --vault '{other}' fork delete --force fix");
-    let answer = told(&["--vault", &other]);
+    let answer = delete(&["--vault", &other]);
     assert!(answer.code == 1 && answer.stderr.contains(&named), "{answer:?}");
-    let answer = told(&["--json", "--vault", &other]);
+    let answer = delete(&["--json", "--vault", &other]);
     assert!(answer.stdout.contains(&named), "{answer:?}");
     // Without --vault the hint has no --vault.
     env.ok(&["fork", "create", "fix"]);
     env.ok(&["checkpoint", "save", "good", "--fork", "fix"]);
-    let answer = told(&[]);
+    let answer = delete(&[]);
     assert!(answer.stderr.contains(": avfs fork delete --force fix"), "{answer:?}");
     let missing = env.run(&["--vault", "my dir/v.db", "log"]);
     assert!(missing.stderr.contains("avfs init --vault 'my dir/v.db'"), "{missing:?}");

@@ -119,8 +119,8 @@ fn repairs_are_counted_and_logged() {
     std::fs::remove_dir_all(env.at("home/.cache")).unwrap();
     let imported = env.result(&["import"]);
     assert_eq!((&imported["mended"], &imported["changed"]), (&json!(lists), &json!(false)));
-    let told = env.result(&["audit", "list", "--action", "vault.heal"]);
-    assert_eq!(told["rows"][0]["detail"], json!(format!("blobs={lists} trees=0")));
+    let audit = env.result(&["audit", "list", "--action", "vault.heal"]);
+    assert_eq!(audit["rows"][0]["detail"], json!(format!("blobs={lists} trees=0")));
     env.ok(&["fsck"]);
 }
 

@@ -296,7 +296,8 @@ fn unreadable_file_is_reported_and_its_old_content_is_kept() {
     assert_eq!(refused["code"], json!("import.io"), "{refused}");
     assert!(refused["hint"].as_str().unwrap().contains("--keep-going"), "{refused}");
     let troubles = answers[2]["result"]["troubles"].as_array().unwrap();
-    let mut troubles: Vec<_> = troubles.iter().map(|told| (&told["path"], &told["reason"])).collect();
+    let mut troubles: Vec<_> =
+        troubles.iter().map(|trouble| (&trouble["path"], &trouble["reason"])).collect();
     troubles.sort_by_key(|(path, _)| path.to_string());
     let unreadable = json!("unreadable");
     assert_eq!(troubles, [(&json!("new"), &unreadable), (&json!("old"), &unreadable)], "{}", answers[2]);

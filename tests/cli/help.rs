@@ -108,9 +108,9 @@ fn help_examples_are_valid_command_lines() {
             let alone = TestEnv::new();
             let mut shell = alone.clean("/bin/sh".as_ref());
             let answer = Answer::of(shell.args(["-c", &example]).env("PATH", &path));
-            let told = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
+            let output = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
             let as_far = ["there is no vault", "cannot read the list", "created the vault"];
-            assert!(as_far.iter().any(|text| told.contains(text)), "{example}: {answer:?}");
+            assert!(as_far.iter().any(|text| output.contains(text)), "{example}: {answer:?}");
             tried += 1;
         }
     }

@@ -93,8 +93,9 @@ fn import_is_not_acknowledged_if_a_sync_failed() {
         let mut failing = env.avfs(&["import"]);
         let answer = Answer::of(failing.env("LD_PRELOAD", &library).env("FAILING_SYNC", sync));
         assert_eq!((answer.code, answer.stdout.as_str()), (1, ""), "{sync}: {answer:?}");
-        let told = ["Input/output error", "disk I/O error"].iter().any(|text| answer.stderr.contains(text));
-        assert!(told, "{sync}: {answer:?}");
+        let reported =
+            ["Input/output error", "disk I/O error"].iter().any(|text| answer.stderr.contains(text));
+        assert!(reported, "{sync}: {answer:?}");
         env.ok(&["import"]);
         assert_eq!(env.ok(&["cat", "main", "README.md"]), "hello\n");
         env.assert_sound();

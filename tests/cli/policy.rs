@@ -104,8 +104,8 @@ fn explain_lists_every_matching_rule() {
     let env = TestEnv::with_project();
     put(&env, USER, &format!("{}\n{}", deciding("allow"), deciding("require_approval")));
     put(&env, PROJECT, &format!("{}\n[caps]\nnet = 'none'\n", deciding("allow")));
-    let told = env.result(&["policy", "explain", "--", "touch", "x"]);
-    let said = told["commands"][0]["said"].as_array().unwrap().clone();
+    let explained = env.result(&["policy", "explain", "--", "touch", "x"]);
+    let said = explained["commands"][0]["said"].as_array().unwrap().clone();
     let brief: Vec<Value> =
         said.iter().map(|said| json!([said["layer"], said["rule"], said["line"], said["effect"]])).collect();
     assert_eq!(
@@ -116,9 +116,9 @@ fn explain_lists_every_matching_rule() {
             ["vault", "the-allow", 1, "may_not_loosen"],
         ])
     );
-    assert_eq!(told["commands"][0]["baseline"]["rule"], json!("builtin.mutating"));
-    assert_eq!(told["caps"][0]["cap"], json!("caps.net"));
-    assert_eq!(told["files"].as_array().unwrap().len(), 6);
+    assert_eq!(explained["commands"][0]["baseline"]["rule"], json!("builtin.mutating"));
+    assert_eq!(explained["caps"][0]["cap"], json!("caps.net"));
+    assert_eq!(explained["files"].as_array().unwrap().len(), 6);
     let text = env.ok(&["policy", "explain", "--", "touch", "x"]);
     for part in [
         "$ touch x\n",

@@ -50,9 +50,9 @@ fn file_size_limit_is_reported() {
     for words in [["import"].as_slice(), &["import", "--json"]] {
         let answer = limited(words);
         assert_eq!(answer.code, 1, "{answer:?}");
-        let told = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
+        let output = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
         assert!(
-            told.contains("the file size limit was reached") && told.contains("ulimit -f unlimited"),
+            output.contains("the file size limit was reached") && output.contains("ulimit -f unlimited"),
             "{answer:?}"
         );
         assert_eq!(
@@ -129,14 +129,14 @@ fn failure_to_write_the_output_does_not_undo_the_change() {
 #[test]
 fn error_goes_to_stderr_if_the_json_cannot_be_written() {
     let env = TestEnv::with_project();
-    for (words, exit, told) in
+    for (words, exit, quoted) in
         [(["--json", "ls", "nope"], 1, "\"nope\""), (["--json", "ls", "a b"], 2, "\"a b\"")]
     {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let answer = Answer::of(env.avfs(&words).stdout(full));
         assert_eq!(answer.code, exit, "{words:?}");
         assert!(
-            answer.stderr.starts_with("error: ") && answer.stderr.contains(told),
+            answer.stderr.starts_with("error: ") && answer.stderr.contains(quoted),
             "{words:?}: {answer:?}"
         );
     }

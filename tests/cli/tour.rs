@@ -56,13 +56,13 @@ fn status_lists_the_changes_an_import_would_record() {
     env.put("new.txt", b"new\n");
     std::fs::remove_file(env.project().join("src/main.rs")).unwrap();
     let status = env.result(&["status"]);
-    let told: Vec<(&str, &str)> = status["changes"]
+    let changes: Vec<(&str, &str)> = status["changes"]
         .as_array()
         .unwrap()
         .iter()
         .map(|change| (change["kind"].as_str().unwrap(), change["path"].as_str().unwrap()))
         .collect();
-    assert_eq!(told, [("modified", "README.md"), ("added", "new.txt"), ("deleted", "src/main.rs")]);
+    assert_eq!(changes, [("modified", "README.md"), ("added", "new.txt"), ("deleted", "src/main.rs")]);
     env.ok(&["import"]);
     assert_eq!(env.result(&["status"])["clean"], json!(true));
 }

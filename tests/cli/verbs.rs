@@ -130,7 +130,7 @@ fn diff_shows_link_targets_modes_and_file_types() {
         "added     tool  (3 B, mode 0755)",
         "added     way  (link to /etc/\\u{202e}passwd)",
     ] {
-        assert!(summary.lines().any(|told| told == line), "{line}: {summary}");
+        assert!(summary.lines().any(|printed| printed == line), "{line}: {summary}");
     }
     let patch = env.ok(&["diff", "main", "--patch"]);
     assert!(patch.contains("diff --git a/tool b/tool\nnew file mode 100755\n"), "{patch}");
@@ -281,8 +281,8 @@ fn deleting_a_vault_through_a_symlink_removes_both() {
     let refusal = env.refused(&words, 1, "vault.not_confirmed");
     let real = env.vault_file().canonicalize().unwrap();
     assert!(refusal["error"]["message"].as_str().unwrap().contains(real.to_str().unwrap()), "{refusal}");
-    let told = env.ok(&[&words[..], &["--yes".as_ref()]].concat());
-    assert_eq!(told, format!("deleted the vault {}\n", real.display()));
+    let printed = env.ok(&[&words[..], &["--yes".as_ref()]].concat());
+    assert_eq!(printed, format!("deleted the vault {}\n", real.display()));
     assert!(!link.is_symlink(), "the symlink was not removed");
     assert!(!env.project().join(".avfs").exists(), "the vault was not removed");
     assert!(env.project().join("README.md").exists());
@@ -345,12 +345,12 @@ fn import_names_attributes_it_cannot_store() {
 #[test]
 fn json_usage_errors_name_the_missing_argument() {
     let env = TestEnv::with_project();
-    for (words, told) in
+    for (words, expected) in
         [(&["ls"][..], "<REF>"), (&["prune"], "--keep-last"), (&["fork"], "missing subcommand")]
     {
         let refusal = env.json(words);
         assert_eq!(refusal["error"]["code"], json!("usage"));
-        assert!(refusal["error"]["message"].as_str().unwrap().contains(told), "{refusal}");
+        assert!(refusal["error"]["message"].as_str().unwrap().contains(expected), "{refusal}");
     }
 }
 

@@ -49,14 +49,14 @@ fn each_item_of_a_fan_out_starts_from_the_same_version() {
     assert_eq!((forks(&env).len(), &came.result()["fork"]), (3, &Value::Null));
     let came = good(&env, &list, &["--mode", "fan-out", "--discard"]);
     assert_eq!((forks(&env).len(), &came.item("1")["fork"]), (3, &Value::Null));
-    let told = |more: &[&str]| {
+    let mentions_forks = |more: &[&str]| {
         let words = ["batch", list.to_str().unwrap(), "--mode", "fan-out"];
         env.avfs(&[&words, more].concat())
             .expect(0)
             .text()
             .contains("each item has its own fork: avfs fork list")
     };
-    assert_eq!((told(&["--cache", "off"]), told(&["--discard"])), (true, false));
+    assert_eq!((mentions_forks(&["--cache", "off"]), mentions_forks(&["--discard"])), (true, false));
     env.assert_sound();
 }
 
@@ -303,8 +303,8 @@ fn lists_are_read_from_files_or_stdin_and_errors_name_the_line() {
         ("# nothing\n\n", "list.empty", "list.txt"),
     ] {
         let path = list(&env, "list.txt", text);
-        let (told, message) = refused(&env, &["batch", path.to_str().unwrap()]);
-        assert_eq!(told, code, "{message}");
+        let (actual, message) = refused(&env, &["batch", path.to_str().unwrap()]);
+        assert_eq!(actual, code, "{message}");
         assert!(message.contains(place), "{message}");
     }
     let path = list(&env, "list.txt", "true\n");

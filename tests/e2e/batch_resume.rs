@@ -337,9 +337,9 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n";
 #[track_caller]
 fn measured(env: &TestEnv, words: &[&str]) -> (i32, u64) {
     let mut python = env.clean(Path::new("python3"));
-    let told =
+    let output =
         Running::start(python.args(["-c", MEASURED]).arg(avfs()).args(words)).answer().expect(0).text();
-    let (code, kib) = told.trim().split_once(' ').unwrap();
+    let (code, kib) = output.trim().split_once(' ').unwrap();
     (code.parse().unwrap(), kib.parse().unwrap())
 }
 
@@ -378,8 +378,8 @@ fn a_long_list_takes_little_memory() {
     let (code, kib) = measured(&env, &words);
     assert_eq!(code, 1);
     assert!(kib < KIB_MAX, "{kib} KiB to resume it");
-    let told = std::fs::read_to_string(&results).unwrap();
-    assert_eq!(told.lines().filter(|line| line.contains("\"state\":\"succeeded\"")).count() as u64, MANY - 1);
+    let text = std::fs::read_to_string(&results).unwrap();
+    assert_eq!(text.lines().filter(|line| line.contains("\"state\":\"succeeded\"")).count() as u64, MANY - 1);
 }
 
 /// Only the beginning and the end of a large output are kept.

@@ -421,7 +421,7 @@ fn a_request_can_be_given_as_json() {
     let line =
         request(r#"{"command": "echo one; exit 3", "fork": "f", "timeout_ms": null}"#).expect(3).envelope();
     assert_eq!((&line["request"]["fork"], &line["request"]["timeout_ms"]), (&json!("f"), &Value::Null));
-    for (text, told) in [
+    for (text, message) in [
         ("{\"comand\": []}", "invalid request -: line 1, column 9: unknown field `comand`"),
         ("{\"command\": [\"ls\"], \"net\": \"x\"}", "line 1, column 31: net: invalid network \"x\""),
         ("{\"command\": [\"ls\"], \"fork\": \"a b\"}", "fork: "),
@@ -432,7 +432,7 @@ fn a_request_can_be_given_as_json() {
         let envelope = answer.envelope();
         assert_eq!(envelope["error"]["code"], json!("request.malformed"), "{text}");
         let human = env.fed(&["--request", "-"], text.as_bytes()).expect(125);
-        assert!(human.stderr.contains(told), "{text}: {human:?}");
+        assert!(human.stderr.contains(message), "{text}: {human:?}");
     }
     std::fs::write(env.at("request.json"), r#"{"command": ["true"]}"#).unwrap();
     env.run(&["--request", env.at("request.json").to_str().unwrap()]).expect(0);
@@ -528,20 +528,20 @@ fn a_dry_run_prints_the_decision() {
 fn changes_are_reported_in_the_requested_form() {
     let env = TestEnv::with_project();
     let line = "printf 'hello\\nworld\\n' > README.md; mkdir -p a/b; echo x > a/b/c; rm src/data.bin";
-    let told = |form: &str| {
+    let report_text = |form: &str| {
         let envelope = env.json(&["--show", form], line);
         let report = envelope["result"]["change_report"].clone();
         assert_eq!((&report["form"], &report["left_off"]), (&json!(form), &json!(0)), "{envelope}");
         report["text"].as_str().unwrap().to_owned()
     };
-    let tree = told("tree");
+    let tree = report_text("tree");
     assert!(tree.contains("M README.md  (12 B)\n") && tree.contains("A     c  (2 B)\n"), "{tree}");
-    let stat = told("stat");
+    let stat = report_text("stat");
     assert!(
         stat.contains("+1     -0     README.md\n") && stat.contains("binary        src/data.bin"),
         "{stat}"
     );
-    let patch = told("patch");
+    let patch = report_text("patch");
     assert!(patch.contains("+++ b/README.md\n") && patch.contains("\n+world\n"), "{patch}");
     let plain = env.json(&[], line);
     assert_eq!(plain["result"]["change_report"], Value::Null);

@@ -242,12 +242,12 @@ fn cache_explain_writes_nothing() {
     assert!(!env.avfs(&["fork", "list"]).text().contains("unmade"));
     // A run that did not use the cache.
     let plain = env.json(&[], "true");
-    let told = env.avfs_result(&[
+    let explained = env.avfs_result(&[
         "cache",
         "explain",
         &format!("run:{}", plain["result"]["run_id"].as_str().unwrap()),
     ]);
-    assert_eq!((&told["outcome"], &told["remembered"]), (&json!("not_asked"), &json!(false)));
+    assert_eq!((&explained["outcome"], &explained["remembered"]), (&json!("not_asked"), &json!(false)));
 }
 
 #[test]

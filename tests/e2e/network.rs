@@ -297,8 +297,8 @@ fn a_refusal_is_reported_to_the_program_and_once_to_the_caller() {
         request = hex(request.as_bytes())
     );
     let answer = env.shell(&["--net", "allow=a.example"], &twice).expect(0);
-    let told: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("evil.example")).collect();
-    let [refused, flag] = told.as_slice() else { panic!("{answer:?}") };
+    let lines: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("evil.example")).collect();
+    let [refused, flag] = lines.as_slice() else { panic!("{answer:?}") };
     assert!(
         refused.ends_with("evil.example:8080 was refused: it is not in the allow list (2 times)"),
         "{refused}"

@@ -26,11 +26,11 @@ fn files_that_an_installer_puts_into_the_home_are_reported() {
     assert_eq!((counts, &writes["complete"]), ([3, 3, 25, 0], &json!(true)), "{writes}");
     assert_eq!(writes["paths"][0]["size"], 8);
     // The summary reports them, whether or not the workspace changed, and so does `runs show` later.
-    let told = env.shell(&[], "echo x > ~/.bashrc").expect(0).stderr;
+    let summary = env.shell(&[], "echo x > ~/.bashrc").expect(0).stderr;
     let wanted = format!(
         "avfs-run: dropped, outside of the workspace: 1 file (2 B)\navfs-run:   {home}/.bashrc (2 B)\n"
     );
-    assert_eq!(told, wanted);
+    assert_eq!(summary, wanted);
     let shown = env.avfs(&["runs", "show"]).expect(0).text();
     assert!(shown.contains("dropped    1 files (2 B) outside of the workspace\n"), "{shown}");
     assert!(shown.contains(&format!("           {home}/.bashrc\n")), "{shown}");

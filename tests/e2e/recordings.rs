@@ -229,8 +229,8 @@ fn arguments_that_are_not_utf8_are_exported_exactly() {
 #[test]
 fn an_export_reports_deleted_versions() {
     let env = TestEnv::with_project();
-    let told = env.json(&[], "echo x > x");
-    let id = told["result"]["run_id"].as_str().unwrap();
+    let envelope = env.json(&[], "echo x > x");
+    let id = envelope["result"]["run_id"].as_str().unwrap();
     env.avfs(&["discard", &format!("run:{id}")]).expect(0);
     env.avfs(&["gc"]).expect(0);
     let (_, items) = export(&env, &["--runs", id]);

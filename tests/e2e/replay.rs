@@ -292,8 +292,8 @@ fn runs_forks_recordings_and_ranges_are_replayed() {
         .into_iter()
         .enumerate()
         .map(|(n, fork)| {
-            let told = env.json(&["--reproducible", "--fork", fork], &format!("echo {n} >> n; cat n"));
-            told["result"]["run_id"].as_str().unwrap().to_owned()
+            let envelope = env.json(&["--reproducible", "--fork", fork], &format!("echo {n} >> n; cat n"));
+            envelope["result"]["run_id"].as_str().unwrap().to_owned()
         })
         .collect();
     env.avfs(&["record", "stop"]).expect(0);
@@ -409,8 +409,8 @@ fn handwritten_lists_are_replayed_in_the_order_of_their_needs() {
         ("# nothing\n", "list.empty", "list.jsonl"),
     ] {
         let path = list(&env, "list.jsonl", text);
-        let (told, message) = refused(&env, &["replay", path.to_str().unwrap()]);
-        assert_eq!(told, code, "{message}");
+        let (actual, message) = refused(&env, &["replay", path.to_str().unwrap()]);
+        assert_eq!(actual, code, "{message}");
         assert!(message.contains(place), "{message}");
     }
     env.assert_sound();
@@ -421,8 +421,8 @@ fn handwritten_lists_are_replayed_in_the_order_of_their_needs() {
 fn a_deleted_base_is_not_replaced_by_another_version() {
     let env = TestEnv::with_project();
     env.json(&["--fork", "work"], "echo 1 > n");
-    let told = env.json(&["--from", "work"], "cat n; echo 2 >> n");
-    let run = told["result"]["run_id"].as_str().unwrap().to_owned();
+    let envelope = env.json(&["--from", "work"], "cat n; echo 2 >> n");
+    let run = envelope["result"]["run_id"].as_str().unwrap().to_owned();
     let list = export(&env, &run);
     env.avfs(&["discard", &format!("run:{run}")]).expect(0);
     env.avfs(&["fork", "delete", "--force", "work"]).expect(0);

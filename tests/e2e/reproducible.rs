@@ -118,13 +118,13 @@ fn the_next_run_sees_the_fixed_times() {
 fn the_fixed_clock_can_be_set_to_a_given_time() {
     let env = TestEnv::with_project();
     let line = "echo $SOURCE_DATE_EPOCH; touch x; hostname";
-    let told = env.json(&["--clock-fixed=2020-02-03T04:05:06Z", "--fork", "w"], line);
-    let seen = told["result"]["stdout"].as_str().unwrap().to_owned();
+    let envelope = env.json(&["--clock-fixed=2020-02-03T04:05:06Z", "--fork", "w"], line);
+    let seen = envelope["result"]["stdout"].as_str().unwrap().to_owned();
     assert_eq!(seen.lines().next(), Some("1580702706"));
     // The option sets only the clock.
     assert_ne!(seen.lines().nth(1), Some("avfs"));
     assert_eq!(
-        (&told["request"]["clock_fixed"], &told["request"]["reproducible"]),
+        (&envelope["request"]["clock_fixed"], &envelope["request"]["reproducible"]),
         (&json!("2020-02-03T04:05:06Z"), &json!(false))
     );
     assert_eq!(env.ok(&["--fork", "w"], "stat -c %Y x"), "1580702706\n");
@@ -151,8 +151,8 @@ fn programs_see_the_fixed_time_if_the_host_supports_it() {
 fn a_request_from_an_envelope_has_the_same_result_for_another_user() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
-    let told = env.json(&["--reproducible", "--env", "A=b", "--fork", "one"], LINE);
-    let mut request = told["request"].clone();
+    let envelope = env.json(&["--reproducible", "--env", "A=b", "--fork", "one"], LINE);
+    let mut request = envelope["request"].clone();
     request["fork"] = json!("two");
     let file = env.at("request.json");
     std::fs::write(&file, request.to_string()).unwrap();
@@ -163,7 +163,7 @@ fn a_request_from_an_envelope_has_the_same_result_for_another_user() {
         .env("SOURCE_DATE_EPOCH", "5")
         .env("USER", "another");
     let again = env.answer(&mut command).expect(0).envelope();
-    assert_eq!(again["result"]["stdout"], told["result"]["stdout"]);
+    assert_eq!(again["result"]["stdout"], envelope["result"]["stdout"]);
     assert_eq!(tree(&env, "two"), tree(&env, "one"));
 }
 

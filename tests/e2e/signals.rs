@@ -141,10 +141,11 @@ fn priority_affinity_and_umask_are_inherited() {
     let env = TestEnv::with_project();
     let caller =
         "umask 027; echo 500 > /proc/self/oom_score_adj; exec nice -n 5 ionice -c 2 -n 6 taskset -c 0 \"$@\"";
-    let told = "nice; ionice; taskset -p $$ | sed 's/.*: //'; cat /proc/self/oom_score_adj; umask; ulimit -n";
+    let script =
+        "nice; ionice; taskset -p $$ | sed 's/.*: //'; cat /proc/self/oom_score_adj; umask; ulimit -n";
     let seen = |before: &[&Path]| {
         let mut command = env.clean(Path::new("/bin/sh"));
-        command.args(["-c", caller, "sh"]).args(before).args(["sh", "-c", told]);
+        command.args(["-c", caller, "sh"]).args(before).args(["sh", "-c", script]);
         env.answer(&mut command).expect(0).text()
     };
     let inside = seen(&[&runner(), Path::new("-q"), Path::new("--")]);

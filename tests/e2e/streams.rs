@@ -324,7 +324,7 @@ fn output_that_cannot_be_written_is_reported() {
         let mut shell = env.clean(std::path::Path::new("sh"));
         shell.args(["-c", line]).arg(crate::env::runner());
         let answer = env.answer(&mut shell).expect(code);
-        let told = answer.stderr.matches("cannot deliver the output of the command: No space left").count();
-        assert_eq!(told, usize::from(code == 125), "{line}: {answer:?}");
+        let times = answer.stderr.matches("cannot deliver the output of the command: No space left").count();
+        assert_eq!(times, usize::from(code == 125), "{line}: {answer:?}");
     }
 }

@@ -21,7 +21,7 @@ fn notes(env: &TestEnv, code: &str, words: &[&str]) -> Vec<String> {
 fn a_withheld_variable_that_the_command_line_uses_is_named() {
     let env = TestEnv::with_project();
     let withheld = |words: &[&str]| notes(&env, "env.withheld", words);
-    let told = "DATABASE is set on the host but not passed to the command; pass it with --env DATABASE";
+    let note = "DATABASE is set on the host but not passed to the command; pass it with --env DATABASE";
     for words in [
         &["--shell", "echo $DATABASE"][..],
         &["--shell", "echo \"${DATABASE:-none}\" $DATABASE"],
@@ -29,7 +29,7 @@ fn a_withheld_variable_that_the_command_line_uses_is_named() {
         &["--", "timeout", "9", "bash", "-lc", "echo $DATABASE"],
         &["--shell", "sh -c 'echo $DATABASE'"],
     ] {
-        assert_eq!(withheld(words), [told], "{words:?}");
+        assert_eq!(withheld(words), [note], "{words:?}");
     }
     // A variable that looks like a credential is suggested as a secret.
     let text = withheld(&["--shell", "echo $NPM_TOKEN $NOWHERE_SET"]);

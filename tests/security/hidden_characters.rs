@@ -88,8 +88,8 @@ fn assert_all_harmless(answer: &Answer) {
 #[track_caller]
 fn assert_escaped(answer: &Answer) {
     assert_all_harmless(answer);
-    let told = answer.text() + &answer.stderr;
-    assert!(told.contains("\\u{202e}") || told.contains("\\u202e"), "{answer:?}");
+    let output = answer.text() + &answer.stderr;
+    assert!(output.contains("\\u{202e}") || output.contains("\\u202e"), "{answer:?}");
 }
 
 #[test]

@@ -75,8 +75,8 @@ fn set_id_bits_of_unmodified_host_files_are_kept() {
         crate::env::Running::start(&mut env.command(&["--apply", "--json", "--shell", line])).answer();
     let envelope = answer.expect(0).envelope();
     let notes = envelope["result"]["notes"].as_array().unwrap().iter();
-    let told: Vec<_> = notes.filter(|note| note["code"] == "apply.set_ids_stripped").collect();
-    assert_eq!(told.len(), 3, "{envelope}");
+    let stripped: Vec<_> = notes.filter(|note| note["code"] == "apply.set_ids_stripped").collect();
+    assert_eq!(stripped.len(), 3, "{envelope}");
     assert_eq!(std::fs::read(env.project().join("edited")).unwrap(), b"host\nrun\n");
     assert_eq!(mode(&env.project().join("edited")), 0o755);
     assert_eq!(mode(&env.project().join("untouched")), 0o4775);

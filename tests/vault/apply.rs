@@ -405,8 +405,8 @@ fn dry_run_writes_nothing() {
     let stand = Stand::new(everything, change_everything);
     let before = snapshot::take(&stand.host());
     let rows = stand.vault.read().unwrap().usage().unwrap().audit_rows;
-    let told = apply_with(&stand.vault, "side", &stand.host(), &Filter::default(), Trial::DryRun).unwrap();
-    assert!(told.changes.len() > 20);
+    let planned = apply_with(&stand.vault, "side", &stand.host(), &Filter::default(), Trial::DryRun).unwrap();
+    assert!(planned.changes.len() > 20);
     assert_eq!(snapshot::differences(&before, &snapshot::take(&stand.host())), Vec::<String>::new());
     assert_eq!(stand.vault.read().unwrap().usage().unwrap().audit_rows, rows);
 }

@@ -337,9 +337,9 @@ fn vanished_root_is_never_imported_as_an_empty_version() {
     let gone = format!("/proc/self/fd/{}", held.as_raw_fd());
     for on_trouble in [OnTrouble::Fail, OnTrouble::KeepGoing] {
         let refused = support::try_import(&vault, gone.as_ref(), None, on_trouble);
-        let told =
+        let is_vanished =
             matches!(&refused, Err(VaultError::Import(ImportError::Vanished { path })) if path.is_root());
-        assert!(told, "{refused:?}");
+        assert!(is_vanished, "{refused:?}");
         assert_eq!(support::root(&vault, "main"), before);
     }
 }

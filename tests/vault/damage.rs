@@ -117,9 +117,9 @@ fn damaged_rows_are_found_and_never_returned() {
             };
             vault.export(&root, &scratch.join("out"), &options)
         });
-        let told = exported.as_ref().map_err(|error| error.code());
+        let code = exported.as_ref().map_err(|error| error.code());
         assert!(
-            matches!(told, Err("object.damaged" | "object.missing" | "vault.corrupt")),
+            matches!(code, Err("object.damaged" | "object.missing" | "vault.corrupt")),
             "{what}: export gave {exported:?}"
         );
         assert!(!scratch.join("out").exists());
@@ -197,8 +197,9 @@ fn intact_data_is_exported_and_the_rest_is_healed() {
                 let [there, whole] = [&rest, now].map(|dir| snapshot::take(dir));
                 for difference in snapshot::differences(&whole, &there) {
                     // For a directory that lost a page its own path is listed, otherwise the paths of single files.
-                    let told = unwritten.iter().any(|path| path == "." || difference.contains(path.as_str()));
-                    assert!(told, "{what}: {difference} is not in {unwritten:?}");
+                    let listed =
+                        unwritten.iter().any(|path| path == "." || difference.contains(path.as_str()));
+                    assert!(listed, "{what}: {difference} is not in {unwritten:?}");
                 }
             }
             // Without the top page nothing can be exported.

@@ -93,10 +93,10 @@ fn forks_are_listed_after_their_parents_with_their_last_run() {
     land(1, &twig, Changes::default().put("r", "1"));
     land(2, &twig, Changes::default().put("r", "2"));
     let all = fork_uses(&*vault.read().unwrap(), Sizes::LeftOut).unwrap();
-    let told: Vec<(&str, u64, u64)> =
+    let listed: Vec<(&str, u64, u64)> =
         all.iter().map(|used| (used.fork.name.as_str(), used.depth, used.versions_ahead)).collect();
     assert_eq!(
-        told,
+        listed,
         [
             ("main", 0, 3),
             ("same", 1, 0),
@@ -153,7 +153,7 @@ fn expired_forks_are_deleted_unless_in_use_or_labelled() {
 fn every_fork_is_listed_below_its_parent() {
     let scratch = Scratch::new();
     let vault = support::create_real_vault(&scratch.join("vault.db"));
-    let told = |vault: &Vault| -> Vec<(String, u64)> {
+    let listed = |vault: &Vault| -> Vec<(String, u64)> {
         let uses = fork_uses(&*vault.read().unwrap(), Sizes::LeftOut).unwrap();
         uses.into_iter().map(|used| (used.fork.name.to_string(), used.depth)).collect()
     };
@@ -162,12 +162,12 @@ fn every_fork_is_listed_below_its_parent() {
     };
     make(&vault, "a", "main");
     make(&vault, "b", "a");
-    assert_eq!(told(&vault), named(&[("main", 0), ("a", 1), ("b", 2)]));
+    assert_eq!(listed(&vault), named(&[("main", 0), ("a", 1), ("b", 2)]));
     vault.delete_fork(&fork("a"), Deletion::Forced).unwrap();
     make(&vault, "a", "b");
     make(&vault, "c", "a");
-    assert_eq!(told(&vault), named(&[("main", 0), ("b", 0), ("a", 1), ("c", 2)]));
+    assert_eq!(listed(&vault), named(&[("main", 0), ("b", 0), ("a", 1), ("c", 2)]));
     vault.delete_fork(&fork("a"), Deletion::Forced).unwrap();
     make(&vault, "a", "main");
-    assert_eq!(told(&vault), named(&[("main", 0), ("a", 1), ("b", 0), ("c", 0)]));
+    assert_eq!(listed(&vault), named(&[("main", 0), ("a", 1), ("b", 0), ("c", 0)]));
 }

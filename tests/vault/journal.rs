@@ -187,6 +187,6 @@ fn runs_of_a_batch_must_exist() {
     support::assert_clean(&support::open_vault(&file));
     sql.execute("INSERT INTO batch_run VALUES ('aaaaaaaaaa', 1, 'bbbbbbbbbb')", []).unwrap();
     let found = findings(&support::open_vault(&file));
-    let told = "item 1 of batch aaaaaaaaaa refers to run bbbbbbbbbb";
-    assert!(found.iter().any(|what| what.contains(told)), "{found:?}");
+    let finding = "item 1 of batch aaaaaaaaaa refers to run bbbbbbbbbb";
+    assert!(found.iter().any(|what| what.contains(finding)), "{found:?}");
 }

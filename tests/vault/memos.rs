@@ -99,8 +99,9 @@ fn output_is_kept_until_the_result_is_forgotten() {
     // The run itself is unchanged.
     assert!(vault.read().unwrap().version(&kept.version_after.unwrap()).unwrap().is_some());
     support::assert_clean(&vault);
-    let told = [format!("cache.remember run={}", run_id(1)), format!("cache.forget run={} asked", run_id(1))];
-    assert_eq!(actions(&vault), told);
+    let expected =
+        [format!("cache.remember run={}", run_id(1)), format!("cache.forget run={} asked", run_id(1))];
+    assert_eq!(actions(&vault), expected);
 }
 
 #[test]

@@ -233,8 +233,8 @@ fn exceeded_quota_leaves_the_vault_unchanged() {
     let head = || vault.fork(&main_fork()).unwrap().head;
     let before = head();
     let refused = |outcome: avfs_vault::Result<avfs_vault::Committed>, expected: &str| {
-        let told = matches!(&outcome, Err(VaultError::Quota { what, .. }) if *what == expected);
-        assert!(told, "{expected}: {outcome:?}");
+        let is_quota_error = matches!(&outcome, Err(VaultError::Quota { what, .. }) if *what == expected);
+        assert!(is_quota_error, "{expected}: {outcome:?}");
         assert_eq!(head(), before);
         support::assert_clean(&vault);
     };

@@ -31,10 +31,10 @@ fn obstacle() -> Option<&'static str> {
 
 /// True if overlays work here; otherwise the test is skipped.
 pub fn works(test: &str) -> bool {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(reason) = obstacle() else { return true };
     // A property test checks this for every case.
-    if TOLD.lock().unwrap().insert(test.to_owned()) {
+    if REPORTED.lock().unwrap().insert(test.to_owned()) {
         support::skip(test, reason);
     }
     false

@@ -86,8 +86,8 @@ proptest! {
         let landed = land(&my_changes, 2);
         match landed {
             Landed::Diverted { fork, paths, .. } => {
-                let told: Vec<String> = paths.iter().map(ToString::to_string).collect();
-                prop_assert_eq!(told, clash);
+                let reported: Vec<String> = paths.iter().map(ToString::to_string).collect();
+                prop_assert_eq!(reported, clash);
                 prop_assert_eq!(files(&vault, fork.as_str()), after_mine);
                 prop_assert_eq!(files(&vault, "main"), after_theirs);
             }

@@ -75,11 +75,11 @@ fn run_on_a_fork_moves_its_head() {
     // Each step has its audit row; one row, both checkpoints, and the version refers to its run.
     let rows = audit_rows(&vault);
     let id = run_id(1);
-    let told: Vec<(&str, &str)> =
+    let logged: Vec<(&str, &str)> =
         rows[before..].iter().map(|(action, _, detail)| (action.as_str(), detail.as_str())).collect();
     let run = format!("run={id}");
     assert_eq!(
-        told,
+        logged,
         [
             ("run.request", format!("{run} true").as_str()),
             ("run.decision", &format!("{run} allow")),
@@ -195,8 +195,8 @@ fn run_lands_once() {
         assert_eq!(land(n, RunState::Completed, &other).unwrap_err().code(), "run.captured_already");
     }
     let runs = vault.runs(i64::MAX, 100).unwrap();
-    let told: Vec<(i64, RunState)> = runs.iter().map(|run| (run.seq, run.state)).collect();
-    assert_eq!(told, [(3, RunState::Completed), (2, RunState::Failed), (1, RunState::Completed)]);
+    let listed: Vec<(i64, RunState)> = runs.iter().map(|run| (run.seq, run.state)).collect();
+    assert_eq!(listed, [(3, RunState::Completed), (2, RunState::Failed), (1, RunState::Completed)]);
     support::assert_clean(&vault);
 }
 
@@ -403,8 +403,8 @@ fn oldest_automatic_checkpoints_are_removed() {
     assert_eq!(kept[1], format!("before-{}", run_id(6)), "the oldest was not removed first");
     assert_eq!(kept[50], format!("after-{}", run_id(30)));
     assert_eq!(names(&side), ["other"]);
-    let told = audit_rows(&vault);
-    let (_, _, detail) = told.last().unwrap();
+    let rows = audit_rows(&vault);
+    let (_, _, detail) = rows.last().unwrap();
     assert!(detail.ends_with(" checkpoints_retired=2"), "{detail}");
     // A run without changes saves no checkpoint, so none is removed.
     Changes::default().land(&vault, Landing::RecordOnly, record(31, &main)).unwrap();

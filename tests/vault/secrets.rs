@@ -89,7 +89,7 @@ impl Case {
         if upper.exists() {
             avfs_hostfs::remove::remove_tree(&upper).unwrap();
         }
-        let told = left_out.iter().map(|left| match &left.reason {
+        let listed = left_out.iter().map(|left| match &left.reason {
             LeftOutReason::Secret(name) => (left.path.to_string(), name.clone()),
             LeftOutReason::SecretAttribute(name) => (left.path.to_string(), format!("attribute {name}")),
             LeftOutReason::Special(_)
@@ -102,7 +102,7 @@ impl Case {
             | LeftOutReason::TooDeep
             | LeftOutReason::Attribute(_) => panic!("{}: {}", left.path, left.reason),
         });
-        (told.collect(), kept)
+        (listed.collect(), kept)
     }
 
     /// The content of all stored objects, referenced or not.
@@ -155,8 +155,8 @@ impl Case {
     }
 }
 
-fn left_out(told: &[(&str, &str)]) -> LeftOut {
-    told.iter().map(|(path, name)| ((*path).to_owned(), (*name).to_owned())).collect()
+fn left_out(paths: &[(&str, &str)]) -> LeftOut {
+    paths.iter().map(|(path, name)| ((*path).to_owned(), (*name).to_owned())).collect()
 }
 
 #[track_caller]
@@ -333,10 +333,10 @@ fn attributes_are_searched_too() {
     };
     let fd = beneath::open_root(&upper).unwrap();
     let captured = case.vault.capture(fd.as_fd(), &base, &options).unwrap();
-    let told: Vec<String> =
+    let listed: Vec<String> =
         captured.left_out.iter().map(|left| format!("{}: {}", left.path, left.reason)).collect();
     assert_eq!(
-        told,
+        listed,
         [
             "by-name: holds the value of the secret TOKEN",
             "by-value: holds the value of the secret TOKEN",

@@ -165,8 +165,8 @@ fn check(setup: &str, script: &str) {
 }
 
 fn left_out(captured: &Captured<'_>) -> Vec<(String, LeftOutReason, bool)> {
-    let tell = |left: &LeftOut| (left.path.to_string(), left.reason.clone(), left.base_is_gone);
-    captured.left_out.iter().map(tell).collect()
+    let row = |left: &LeftOut| (left.path.to_string(), left.reason.clone(), left.base_is_gone);
+    captured.left_out.iter().map(row).collect()
 }
 
 fn edited(captured: &Captured<'_>) -> Vec<String> {
