@@ -24,8 +24,8 @@ NOBODY = 65534
 TEST_SECONDS_MAX = 600
 # The soft limit on open files.
 FILES_SOFT = 1024
-# The directory of copied executables. In a directory `bin`, avfs would take everything beside it for a toolchain, so that
-# each test would change the toolchain of the others.
+# The directory of copied executables. Everything beside a directory `bin` would be a toolchain to avfs, and each test
+# would change the toolchain of the others.
 PROGRAMS = "programs"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 

@@ -295,5 +295,5 @@ fn vault_copy_is_complete_in_one_file() {
     env.refused(&["vault", "copy", env.at("copies/other").to_str().unwrap()], 1, "vault.foreign");
     assert_eq!(fs::read_to_string(env.at("copies/other")).unwrap(), "mine");
     let refusal = env.refused(&["vault", "copy", "nowhere/copy.db"], 1, "vault.not_found");
-    assert!(refusal["error"]["message"].as_str().unwrap().ends_with("/nowhere"), "{refusal}");
+    assert!(refusal["error"]["message"].as_str().unwrap().contains("/nowhere does not exist"), "{refusal}");
 }

@@ -49,7 +49,7 @@ pub enum EdgeError {
     /// What to apply or to discard is the name of neither a fork nor a run.
     #[error("there is no fork or run {name}")]
     NoChanges { name: ForkName },
-    #[error("there is no directory {}", dir.display())]
+    #[error("directory {} does not exist", dir.display())]
     NoDirectory { dir: PathBuf },
     #[error("no run has changed files yet")]
     NothingChanged,
