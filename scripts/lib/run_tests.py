@@ -20,8 +20,9 @@ import threading
 import time
 
 NOBODY = 65534
-# Timeout of a test.
+# Timeouts of a test, and of one in its long form.
 TEST_SECONDS_MAX = 600
+LONG_TEST_SECONDS_MAX = 3600
 # The soft limit on open files.
 FILES_SOFT = 1024
 # The directory of copied executables. Everything beside a directory `bin` would be a toolchain to avfs, and each test
@@ -83,6 +84,7 @@ class Place:
             "AVFS_TEST_RUN": os.path.join(binaries, "avfs-run"),
             "AVFS_TEST_SRC": source,
         }
+        self.seconds_max = LONG_TEST_SECONDS_MAX if options.long else TEST_SECONDS_MAX
         if options.long:
             self.environment["AVFS_TEST_LONG"] = "1"
         if options.slow_disk:
@@ -204,9 +206,9 @@ def run_one(test, place, seed, round_number, running):
     )
     running.add(child)
     try:
-        status = child.wait(TEST_SECONDS_MAX)
+        status = child.wait(place.seconds_max)
     except subprocess.TimeoutExpired:
-        status = f"killed after {TEST_SECONDS_MAX} s"
+        status = f"killed after {place.seconds_max} s"
     running.discard(child)
     end(child)
     seconds = time.monotonic() - begun

@@ -87,10 +87,7 @@ impl EdgeError {
 
     /// The error for a name that is neither a fork nor a run.
     pub fn of_changes(error: VaultError) -> Failure {
-        match error {
-            VaultError::NoFork { name } => Self::NoChanges { name }.into(),
-            error => error.into(),
-        }
+        if let VaultError::NoFork { name } = error { Self::NoChanges { name }.into() } else { error.into() }
     }
 
     pub fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
