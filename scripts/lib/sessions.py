@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 # What differs from one recording to the next: ids, times, durations, places. Longer patterns first.
 NORMALISED = [
-    (re.compile(r"\b[0-9a-f]{64}\b"), "<digest>"),
+    (re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b"), "<digest>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
     (re.compile(r"\b[0-9a-f]{10}(?:[0-9a-f]{2})?\b"), "<id>"),
     (re.compile(r"\bindex [0-9a-f]+\.\.[0-9a-f]+"), "index <id>..<id>"),
