@@ -20,11 +20,13 @@ const QUESTIONS: &str = "-V -v -h --version --help --list";
 struct Split<'c> {
     verb: Option<&'c Word>,
     rest: &'c [Word],
+    /// The option `--offline` before the subcommand.
+    offline: Option<&'c Word>,
     is_sure: bool,
 }
 
 fn split<'c>(verbs: &Verbs, args: &'c [Word]) -> Split<'c> {
-    let (mut is_sure, mut at) = (true, 0);
+    let (mut is_sure, mut offline, mut at) = (true, None, 0);
     while let Some(word) = args.get(at) {
         let text = word.shown();
         if text.starts_with('-') {
@@ -32,17 +34,23 @@ fn split<'c>(verbs: &Verbs, args: &'c [Word]) -> Split<'c> {
                 at += 1;
             } else if !text.contains('=') && !lists(FLAGS, text) && !lists(verbs.flags, text) {
                 is_sure = false;
+            } else if text == "--offline" {
+                // To npm, `true` or `false` after it is its value.
+                let has_value = args.get(at + 1).is_some_and(|next| lists("true false", next.shown()));
+                offline = Some(word).filter(|_| !has_value);
+                at += usize::from(has_value);
             }
         } else if !text.starts_with('+') {
-            return Split { verb: Some(word), rest: args.get(at + 1..).unwrap_or_default(), is_sure };
+            let rest = args.get(at + 1..).unwrap_or_default();
+            return Split { verb: Some(word), rest, offline, is_sure };
         }
         at += 1;
     }
-    Split { verb: None, rest: &[], is_sure }
+    Split { verb: None, rest: &[], offline, is_sure }
 }
 
 pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
-    let Split { verb, rest, is_sure } = split(verbs, call.args);
+    let Split { verb, rest, offline, is_sure } = split(verbs, call.args);
     let name = format!("`{}`", call.name);
     let escapes = |does: &Does| matches!(does, Does::Escapes(_));
     let asks = call.args.iter().any(|word| lists(QUESTIONS, word.shown()));
@@ -67,7 +75,10 @@ pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Findings, reade
     }
     match (does, SUBCOMMANDS.find(&full)) {
         (None, Some(subcommand)) => {
-            judge_program(subcommand, &Call { name: &full, args: rest, ..*call }, found, reader);
+            // `npm --offline ci` is `npm ci --offline`.
+            let offline = offline.filter(|_| is_sure).into_iter();
+            let args: Vec<Word> = offline.chain(rest).cloned().collect();
+            judge_program(subcommand, &Call { name: &full, args: &args, ..*call }, found, reader);
         }
         (None, None) => note(verbs.other, &what, found, reader),
         (Some(does), _) => {
