@@ -117,3 +117,19 @@ fn any_order_makes_the_same_trees_as_sequential_execution() {
     assert!(joins > 3, "{joins} joins");
     env.assert_sound();
 }
+
+#[test]
+fn a_join_keeps_the_times_that_one_item_set_back() {
+    let env = TestEnv::with_project();
+    env.avfs(&["import"]).expect(0);
+    let lines = [
+        json!({ "id": "back", "command": "touch -d @1000 README.md src" }),
+        json!({ "id": "other", "command": "echo new > other" }),
+        json!({ "id": "both", "needs": ["back", "other"], "command": "cat other && stat -c %Y README.md src > times" }),
+    ];
+    let lines = lines.map(|line| line.to_string());
+    let list = list(&env, "list.jsonl", &lines.join("\n"));
+    let came = good(&env, &list, &["--mode", "needs", "--from", "main"]);
+    let times = env.avfs(&["cat", came.text("both", "version"), "times"]).expect(0);
+    assert_eq!(times.stdout, b"1000\n1000\n");
+}

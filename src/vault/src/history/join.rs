@@ -239,9 +239,10 @@ fn meet(were: &[Option<Node>], mine: Option<Node>, theirs: Option<Node>) -> Met 
     if let (Some(mine), Some(theirs)) = (&mine, &theirs)
         && without_time(mine) == without_time(theirs)
     {
-        return match time(mine) > time(theirs) {
-            true => Met::Take(Edit::Put(mine.clone())),
-            false => Met::Leave,
+        let times: Vec<FileTime> = were.iter().flatten().map(time).collect();
+        return match meeting_time(&times, time(mine), time(theirs)) == time(theirs) {
+            true => Met::Leave,
+            false => Met::Take(Edit::Put(mine.clone())),
         };
     }
     if mine == theirs {
@@ -252,6 +253,15 @@ fn meet(were: &[Option<Node>], mine: Option<Node>, theirs: Option<Node>) -> Met 
         (true, false) => Met::Leave,
         // Both sides changed it; or each side equals some ancestor, but not the same one.
         (false, false) | (true, true) => Met::Clash,
+    }
+}
+
+/// The time that one side set, which may be earlier than before; the newer one if both sides set a time.
+fn meeting_time(were: &[FileTime], mine: FileTime, theirs: FileTime) -> FileTime {
+    match (were.contains(&mine), were.contains(&theirs)) {
+        (false, true) => mine,
+        (true, false) => theirs,
+        (false, false) | (true, true) => mine.max(theirs),
     }
 }
 
@@ -304,8 +314,8 @@ fn dirs_meet(pages: &dyn Pages, were: &[Option<Node>], meta: &DirMeta, there: Op
         (true, false) => theirs,
         (false, false) | (true, true) => return Ok(Met::Clash),
     };
-    // The newer time of the two sides.
-    let merged = DirMeta { mtime: meta.mtime.max(now.mtime), ..merged };
+    let times: Vec<FileTime> = dirs.iter().flatten().map(|dir| dir.mtime).collect();
+    let merged = DirMeta { mtime: meeting_time(&times, meta.mtime, now.mtime), ..merged };
     Ok(if merged == now { Met::Leave } else { Met::Take(Edit::Dir(merged)) })
 }
 
