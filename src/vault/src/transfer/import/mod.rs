@@ -8,6 +8,7 @@ mod assembly;
 pub(crate) mod build;
 mod files;
 pub mod heal;
+mod ignore_file;
 pub(crate) mod scan;
 pub(crate) mod shared;
 mod touched;
