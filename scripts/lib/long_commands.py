@@ -6,7 +6,6 @@ is not one of these has to be run.
 import os
 import re
 import shlex
-import tomllib
 
 from sessions import ROOT
 
@@ -71,12 +70,9 @@ def script_findings(words, variables):
 
 
 def cargo_findings(words):
-    files = [*ROOT.glob("*/Cargo.toml"), *ROOT.glob("src/*/Cargo.toml")]
-    manifests = [tomllib.loads(file.read_text()) for file in files]
-    known = {
-        "-p": {manifest["package"]["name"] for manifest in manifests},
-        "--test": {test["name"] for manifest in manifests for test in manifest.get("test", [])},
-    }
+    """Packages and tests that no manifest names."""
+    manifests = [file.read_text() for file in [*ROOT.glob("*/Cargo.toml"), *ROOT.glob("src/*/Cargo.toml")]]
+    known = {name for text in manifests for name in re.findall(r'^name = "(.+)"', text, re.MULTILINE)}
     for option, name in zip(words, words[1:]):
-        if option in known and name not in known[option]:
+        if option in ("-p", "--test") and name not in known:
             yield f"there is no {name} for {option}"

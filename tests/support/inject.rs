@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Calls that do not return, or that never fail: brk returns the old end instead, and a futex only fails to wait. strace
-/// cannot tell a wait from a wake-up, and a thread whose wake-up is suppressed waits forever.
-const NEVER: [&str; 17] = [
+/// Calls that do not return, or that never fail: brk returns the old end instead.
+const NEVER: [&str; 16] = [
     "exit",
     "exit_group",
     "rt_sigreturn",
@@ -26,11 +25,12 @@ const NEVER: [&str; 17] = [
     "sched_yield",
     "uname",
     "brk",
-    "futex",
 ];
-/// Calls whose failure makes Rust's runtime abort the program with a message. Closing a directory must succeed.
-const OF_RUNTIME: [&str; 8] =
-    ["mmap", "mprotect", "munmap", "mremap", "madvise", "sigaltstack", "getrandom", "close"];
+/// Calls that take effect even if they report an error, while strace omits them: the kernel always closes the
+/// descriptor and never loses a wake-up of a futex. Without them, readers of a pipe and threads wait forever.
+const ALWAYS_DONE: [&str; 2] = ["close", "futex"];
+/// Calls whose failure makes Rust's runtime abort the program with a message.
+const OF_RUNTIME: [&str; 7] = ["mmap", "mprotect", "munmap", "mremap", "madvise", "sigaltstack", "getrandom"];
 /// The last call of the runtime before `main`.
 const RUNTIME_ENDS: &str = "sigaltstack";
 
@@ -94,7 +94,7 @@ pub fn calls(trace: &Path) -> Vec<Call> {
             *known = (*known).max(*count);
         }
     }
-    let can_fail = most.into_iter().filter(|(name, _)| !NEVER.contains(name));
+    let can_fail = most.into_iter().filter(|(name, _)| !NEVER.contains(name) && !ALWAYS_DONE.contains(name));
     can_fail
         .flat_map(|(name, count)| {
             let first = before_main.get(name).copied().unwrap_or(0) + 1;

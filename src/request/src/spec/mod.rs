@@ -64,7 +64,7 @@ pub struct RunSpec {
     pub words: Vec<OsString> => "matched by the rules",
 
     /// Use this vault: a path, or the name of a vault in $XDG_DATA_HOME/avfs/vaults [default: $AVFS_VAULT, else the
-    /// nearest .avfs/vault.db, else a new vault in ./.avfs]
+    /// nearest .avfs/vault.db, else a new one in .avfs of the git repository or the working directory]
     [long, value_name = "PATH|NAME", help_heading = "Workspace"]
     pub vault: Option<PathBuf> => "profile.agent.vault caps.vault profile.agent.new_vault caps.new_vault",
     /// Ignored: it follows from `vault`.
