@@ -35,7 +35,7 @@ pub mod read_only_check;
 
 pub use apply::Filter;
 pub use apply::{Applied, ApplyOptions, Standing, Subject, apply, changes_to_apply, unapply};
-pub use apply::{ApplyError, Conflict};
+pub use apply::{ApplyError, Choice, Conflict};
 pub use change_report::{ChangeReport, ChangeSummaryService};
 pub use change_summary::{
     ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, each_line, is_binary, lines,

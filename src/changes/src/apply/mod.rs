@@ -40,7 +40,7 @@ use avfs_vault::{Vault, VaultError, require_version};
 use path_digests::PathDigests;
 
 pub use error::{ApplyError, Conflict};
-pub use select::Filter;
+pub use select::{Choice, Filter};
 pub use unapply::{Standing, unapply};
 
 /// The changes to apply.
@@ -183,9 +183,8 @@ pub fn apply(
         }
     }
     let (already, mut kept_dirs) = (plan.already, Vec::new());
-    // A run without changes is marked as applied; a filter that leaves out everything applies nothing.
-    let has_nothing_to_record = changes.is_empty() && (subject.runs.is_empty() || left_out > 0);
-    if options.trial == Trial::DryRun || has_nothing_to_record {
+    // Without changes nothing is recorded: unapply would revert the empty apply and not the one before it.
+    if options.trial == Trial::DryRun || changes.is_empty() {
         return Ok(Applied { already, stripped, left_out, changes, kept_dirs });
     }
     let now = vault.now();

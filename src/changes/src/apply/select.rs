@@ -7,6 +7,7 @@ use std::path::Path;
 use globset::{GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
+use avfs_types::diagnose::shell_word;
 use avfs_types::glob;
 use avfs_types::path::TreePath;
 use avfs_vault::set_ids::SetIds;
@@ -42,6 +43,15 @@ impl Choice {
 
     pub fn filter(&self) -> Result<Filter, ApplyError> {
         Filter::new(&self.include, &self.exclude)
+    }
+
+    /// The options of `avfs apply` that make this choice, each after a space.
+    pub fn options(&self) -> String {
+        let patterns = |option: &str, patterns: &[String]| -> String {
+            patterns.iter().map(|pattern| format!(" {option} {}", shell_word(pattern.as_ref()))).collect()
+        };
+        let keep_setid = if self.keep_setid { " --keep-setid" } else { "" };
+        patterns("--include", &self.include) + &patterns("--exclude", &self.exclude) + keep_setid
     }
 
     pub fn set_ids(&self) -> SetIds {

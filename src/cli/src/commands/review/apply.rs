@@ -145,6 +145,9 @@ fn show(
         out.line(format_args!("nothing to apply: --include and --exclude leave no changes"))?;
         return show_left_out(out, applied);
     }
+    if changes == 0 {
+        return out.line(format_args!("no changes to apply"));
+    }
     patch::show_summary(out, summary)?;
     for kept in &applied.kept_dirs {
         let word = out.paint(Tone::Changed, "kept    ");

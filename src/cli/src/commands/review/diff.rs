@@ -8,10 +8,12 @@ use avfs_changes::{
 };
 use avfs_present::error_body;
 use avfs_types::Size;
+use avfs_types::ids::RunPrefix;
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{Reader, VersionRecord};
 use avfs_vault::page::DirRef;
+use avfs_vault::run::find_run;
 use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::roots_to_compare;
@@ -188,6 +190,9 @@ fn sides(
         },
         (Some(_) | None, _) => None,
     };
+    if is_run_without_changes(reader, one, &first)? {
+        return Ok((first.clone(), first));
+    }
     // The main fork starts empty, so a diff with its base would show everything: show its last step instead.
     let began_empty = |base: &VersionRecord| base.parents.is_empty() && base.entries == 0;
     if let Some(base) = moved_from {
@@ -200,6 +205,17 @@ fn sides(
         Some(parent) => Ok((require_version(reader, parent)?, first)),
         None => Err(EdgeError::NoParent { version: first.id.short() }.into()),
     }
+}
+
+/// Whether the reference names a run that changed nothing; it then means the version that the run started from.
+fn is_run_without_changes(
+    reader: &dyn Reader,
+    reference: &Reference,
+    version: &VersionRecord,
+) -> Result<bool, Failure> {
+    let Ok(prefix) = RunPrefix::parse(reference.text()) else { return Ok(false) };
+    let run = find_run(reader, &prefix)?;
+    Ok(run.is_some_and(|run| run.version_after.is_none() && run.version_before == Some(version.id)))
 }
 
 /// Returns an error for a path that exists on neither side: it is a mistake, not a path without changes.

@@ -1,11 +1,14 @@
 //! `avfs unapply`
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 
-use avfs_changes::{Applied, ApplyError, ChangeSummary, Standing, unapply};
+use avfs_changes::{Applied, ApplyError, ChangeSummary, Choice, Standing, unapply};
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
 use avfs_types::ids::RunId;
+use avfs_vault::backend::Reader;
 use avfs_vault::changes::Changes;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
@@ -16,8 +19,8 @@ use crate::commands::patch;
 use crate::commands::runs::command_text;
 use crate::context::CommandContext;
 use crate::progress::Progress;
-use crate::ui::{Format, Outcome, Tone, Ui};
-use crate::view::first_line;
+use crate::ui::{Failure, Format, Outcome, Tone, Ui};
+use crate::view::{first_line, plural};
 
 /// Remove applied changes from the bound directory
 ///
@@ -53,15 +56,11 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
         Some(what) => what.meant(&*reader)?,
         None => Standing::newest(&*reader)?,
     };
-    let (groups, again) = match &what {
-        ChangesOf::Fork(name) => (Standing::of_fork(&*reader, name)?, name.to_string()),
-        ChangesOf::Run(prefix) => {
-            let run = vault.run(prefix)?;
-            let groups = Standing::of_run(&*reader, &run)?;
-            ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
-            (groups, run.id.to_string())
-        }
+    let groups = match &what {
+        ChangesOf::Fork(name) => Standing::of_fork(&*reader, name)?,
+        ChangesOf::Run(prefix) => Standing::of_run(&*reader, &vault.run(prefix)?)?,
     };
+    let again = name_applied(ui, &*reader, &groups)?;
     drop(reader);
     let trial = if dry_run { Trial::DryRun } else { Trial::Real };
     let mut all = Applied::default();
@@ -116,9 +115,33 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
         }
         let word = if dry_run { "would be removed from" } else { "removed from" };
         out.line(format_args!("{word} {}", dir.display()))?;
-        match dry_run {
-            true => Ok(()),
-            false => out.line(format_args!("apply it again with: {} apply {again}", ui.avfs)),
+        match &again {
+            Some(again) if !dry_run => {
+                out.line(format_args!("apply it again with: {} apply {again}", ui.avfs))
+            }
+            Some(_) | None => Ok(()),
         }
     })
+}
+
+/// Prints what was applied: one run, or a fork. Returns the words to apply it again; `None` if it was discarded.
+fn name_applied(ui: &Ui, reader: &dyn Reader, groups: &[Standing]) -> Result<Option<String>, Failure> {
+    let applications = groups.iter().flat_map(|group| &group.applications);
+    let runs: BTreeSet<&RunId> = applications.clone().flat_map(|of| &of.runs).collect();
+    let mut choices = applications.clone().map(|of| &of.choice);
+    let first = choices.next();
+    // Several applies may have chosen different paths.
+    let options = match first.filter(|first| choices.all(|choice| choice == *first)) {
+        Some(choice) => Choice::read(choice)?.options(),
+        None => String::new(),
+    };
+    if let [run] = runs.iter().collect::<Vec<_>>()[..]
+        && let Some(run) = reader.run(run)?
+    {
+        ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
+        return Ok(run.discarded_at.is_none().then(|| format!("{}{options}", run.id)));
+    }
+    let Some(of) = applications.clone().next() else { return Ok(None) };
+    ui.note(format_args!("fork {}: {}", of.fork, plural(runs.len() as u64, "run", "runs")));
+    Ok(reader.fork(&of.fork)?.map(|fork| format!("{}{options}", fork.name)))
 }
