@@ -85,7 +85,7 @@ fn resume_requires_the_list_the_batch_was_started_with() {
     assert_eq!((&listed["id"], &listed["ended_at"]), (&json!(batch.id.as_str()), &json!(null)));
     assert_eq!(listed["plan"]["mode"], json!("fan-out"));
     let shown = env.ok(&["batch", "--list"]);
-    assert!(shown.contains("not ended") && shown.trim_end().ends_with("fan-out  list"), "{shown}");
+    assert!(shown.contains("unfinished") && shown.trim_end().ends_with("fan-out  list"), "{shown}");
     let reported = env.refused(&["batch", other_word, "--resume", "0101"], 1, "batch.other_list");
     assert!(message(&reported).contains(batch.id.as_str()), "{reported}");
     end(&env, &batch);

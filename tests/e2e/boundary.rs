@@ -156,6 +156,8 @@ fn an_approval_given_by_id_must_be_valid() {
     assert_eq!(refused(&other, ASKED, 122), "approval.denied");
     let denied = env.shell(&["--json"], ASKED).expect(122).envelope();
     assert_eq!((&denied["error"]["code"], &denied["state"]), (&json!("approval.denied"), &json!("denied")));
+    let hint = denied["error"]["hint"].as_str().unwrap();
+    assert!(hint.starts_with("show the decision with: avfs approvals show "), "{hint}");
     // An expired approval.
     let late = approval_id(&env.shell(&["--json"], "curl http://late").expect(120).envelope());
     env.avfs(&["approvals", "approve", &late]).expect(0);
@@ -185,10 +187,15 @@ fn a_request_can_wait_for_its_approval() {
     let runs = env.avfs_result(&["runs", "list"]);
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
     assert_eq!(runs["runs"][0]["state"], json!("completed"));
-    let denied = env.start(&["--json", "--approval", "wait", "--shell", ASKED]);
+    let denied = env.start(&["--approval", "wait", "--shell", ASKED]);
     wait_for("another approval request", || pending().is_some());
-    env.avfs(&["approvals", "deny", &pending().unwrap()]).expect(0);
-    assert_eq!(denied.answer().expect(122).envelope()["error"]["code"], json!("approval.denied"));
+    let id = pending().unwrap();
+    env.avfs(&["approvals", "deny", &id]).expect(0);
+    let denied = denied.answer().expect(122);
+    assert!(
+        denied.stderr.contains(&format!("waiting for an approval; answer with: avfs approvals approve {id}"))
+    );
+    assert!(denied.stderr.contains("denied: "), "{denied:?}");
     env.assert_sound();
 }
 

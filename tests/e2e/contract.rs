@@ -431,7 +431,8 @@ fn an_unknown_command_gets_a_fitting_hint() {
         ("cd", "--shell 'LINE'"),
         ("FOO=1", "--env NAME=VALUE"),
         ("no-such-command", "check the spelling"),
-        ("./no-such-file", "check the spelling"),
+        ("./no-such-file", "check the path"),
+        ("2026-01-31T12:00:00Z", "--clock-fixed=TIME"),
     ] {
         let answer = env.run(&["--", word]).expect(127);
         assert!(answer.stderr.contains(hint), "{word}: {answer:?}");

@@ -18,6 +18,8 @@ use crate::command::render;
 /// The user at the controlling terminal, even if the standard streams are redirected.
 pub struct AtTerminal<'a> {
     pub place: RememberFor<'a>,
+    /// Whether stderr reports that a run waits.
+    pub reports: bool,
 }
 
 /// The user's answer.
@@ -29,6 +31,15 @@ enum Word {
 }
 
 impl Approver for AtTerminal<'_> {
+    fn waits(&self, approval: &ApprovalRecord) {
+        if self.reports {
+            let id = &approval.id;
+            render::say([format!(
+                "avfs-run: waiting for an approval; answer with: avfs approvals approve {id}, or deny {id}"
+            )]);
+        }
+    }
+
     fn ask(&self, approval: &ApprovalRecord, decision: &ExecutionDecision) -> Option<Answer> {
         let mut terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
         let always = Remembered::plan(approval, None, None, &self.place);

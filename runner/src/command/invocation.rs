@@ -173,7 +173,7 @@ impl Invocation {
         let runtime = ProxyRuntime {
             site: &site,
             policy: &policy,
-            approver: &AtTerminal { place },
+            approver: &AtTerminal { place, reports: self.audience != Audience::Nobody },
             launcher: &SandboxLauncher::new(self.umask),
             hint: |error| error.hint(&Avfs::default()),
         };

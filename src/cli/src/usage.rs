@@ -173,7 +173,10 @@ fn fork_by_option(error: &clap::Error) -> Option<(String, String)> {
     let usage = usage_of(error)?;
     let takes_one = ["FORK", "REF", "[A]"].iter().any(|place| usage.contains(place));
     (word == "--fork" && takes_one).then(|| {
-        (format!("this verb has no option {word}"), format!("name the fork as an argument: {usage}"))
+        (
+            format!("this verb has no option {word}"),
+            format!("name the fork as an argument: {}", usage.lines().next().unwrap_or_default()),
+        )
     })
 }
 

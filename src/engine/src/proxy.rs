@@ -248,10 +248,14 @@ impl ProxyRuntime<'_> {
             run.note("net.granted", text);
         }
         for (kind, value) in limits.set().filter(|(kind, value)| asked.limits.get(*kind) != Some(*value)) {
-            let wanted = asked.limits.get(kind);
-            let wanted = wanted.map_or_else(|| "any number".to_owned(), |value| kind.show(value));
             let (option, max) = (kind.option(), kind.show(value));
-            run.note("limit.capped", format!("the policy allows --{option} {max} at most, not {wanted}"));
+            let text = match asked.limits.get(kind) {
+                Some(wanted) => {
+                    format!("the policy allows --{option} {max} at most, not {}", kind.show(wanted))
+                }
+                None => format!("the policy sets --{option} {max}"),
+            };
+            run.note("limit.capped", text);
         }
     }
 

@@ -100,7 +100,7 @@ fn by_category(asked: &Asked<'_>, command: &Judged, category: Category) -> Verdi
             Action::Deny,
             why("reaches beyond the sandbox"),
             Some(
-                "run it outside of the sandbox, or allow it with a rule in ~/.config/avfs/policy.toml"
+                "if it has to reach beyond the sandbox, allow it with a rule in ~/.config/avfs/policy.toml"
                     .to_owned(),
             ),
         ),

@@ -12,13 +12,17 @@ use crate::hints::{Avfs, error_body};
 
 /// The error for a denied request.
 #[must_use]
-pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> ErrorBody {
+pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>, avfs: &Avfs) -> ErrorBody {
     let reason = decision.map(|decision| decision.reason.clone()).unwrap_or_default();
     let advice = decision.and_then(|decision| decision.hint.clone());
     let (code, message, hint) = match denial {
         Denial::Policy => ("policy.denied", format!("denied: {reason}"), advice),
         Denial::NoTerminal => ("policy.no_terminal", format!("denied: {reason}"), advice),
-        Denial::Person { .. } => ("approval.denied", format!("denied: {reason}"), advice),
+        // The advice of the policy would be a way around the decision.
+        Denial::Person { approval, .. } => {
+            let hint = format!("show the decision with: {avfs} approvals show {approval}");
+            ("approval.denied", format!("denied: {reason}"), Some(hint))
+        }
         Denial::BadApproval { shown, fault } => {
             let hint = "omit --approved to request a new approval".to_owned();
             (fault.code(), format!("approval {shown} is not valid for this request: {fault}"), Some(hint))
@@ -78,7 +82,7 @@ pub fn execution(request: RequestObject, executed: &Executed, avfs: &Avfs) -> Ex
             ..envelope
         },
         Ok(Outcome::Denied(denial)) => {
-            let error = crate::denial_body(denial, executed.decision.as_ref());
+            let error = crate::denial_body(denial, executed.decision.as_ref(), avfs);
             ExecutionEnvelope { state: StateName::Denied, error: Some(error), ..envelope }
         }
         Ok(Outcome::ApprovalRequired(approval)) => ExecutionEnvelope {

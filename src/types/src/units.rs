@@ -15,7 +15,7 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnitError {
     /// Not a size in bytes.
-    #[error("invalid size {0:?}: expected a number of bytes, or a size such as 500K or 20MiB")]
+    #[error("invalid size {0:?}: expected a number, or a size such as 500K or 20MiB")]
     Size(String),
     /// A limit of zero.
     #[error("invalid limit {0:?}: expected more than 0, or none for no limit")]

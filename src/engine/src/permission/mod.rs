@@ -33,6 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub trait Approver {
     /// The answer; `None` if there is no person to ask.
     fn ask(&self, approval: &ApprovalRecord, decision: &ExecutionDecision) -> Option<Answer>;
+
+    /// Called once before a run waits for an answer from elsewhere.
+    fn waits(&self, approval: &ApprovalRecord);
 }
 
 /// The outcome of the decision.
@@ -141,6 +144,7 @@ impl ProxyRuntime<'_> {
                 },
             },
             ApprovalMode::Wait => {
+                self.approver.waits(&approval);
                 let answered = |approval: &ApprovalRecord| {
                     approval.state != ApprovalState::Pending || approval.expires_at <= vault.now()
                 };

@@ -42,6 +42,8 @@ impl Approver for Nobody {
     fn ask(&self, _: &ApprovalRecord, _: &ExecutionDecision) -> Option<Answer> {
         None
     }
+
+    fn waits(&self, _: &ApprovalRecord) {}
 }
 
 /// A project with one file, its vault, and a cache.

@@ -56,7 +56,7 @@ hint!(TrustError, |error, _| {
 hint!(UnreadableFile, |_, _| Some("make it readable, or remove it".into()));
 
 hint!(WorkspaceError, |error, avfs| match error {
-    Self::Unbound { .. } => Some(format!("name the directory: {avfs} import DIR")),
+    Self::Unbound { .. } => Some(format!("write a version to a directory with: {avfs} export REF DIR")),
     Self::Vault(error) => error.hint(avfs),
 });
 

@@ -7,7 +7,8 @@ use avfs_types::toml_source::Problem;
 use crate::{Avfs, hint};
 
 hint!(ResolveError, |error, avfs| match error {
-    Self::Spec(_) | Self::NoPath { .. } | Self::EnvFile { .. } => None,
+    Self::Spec(_) | Self::EnvFile { .. } => None,
+    Self::NoPath { .. } => Some("check the spelling, or create it first".into()),
     Self::ParentDir { .. } => Some("use a path without ..".into()),
     Self::BadEnv { .. } => {
         Some("pass one on with --env HOME, several with --env 'NPM_*', set one with --env A=b".into())

@@ -47,8 +47,8 @@ pub enum Terminal {
 pub enum ResolveError {
     #[error("invalid request: {0}")]
     Spec(#[from] SpecError),
-    #[error("host path {} does not exist", path.display())]
-    NoPath { path: PathBuf },
+    #[error("{option} {}: the host path does not exist", path.display())]
+    NoPath { option: &'static str, path: PathBuf },
     #[error("{} contains '..'", path.display())]
     ParentDir { path: PathBuf },
     #[error("invalid variable {word:?}: expected NAME or NAME=VALUE")]
@@ -197,9 +197,13 @@ pub fn extras(spec: &RunSpec, cwd: &Path) -> Result<(Vec<Extra>, Vec<PathBuf>), 
     if let Some(path) = tmpfs.iter().chain(&hide).find(climbs) {
         return Err(ResolveError::ParentDir { path: path.clone() });
     }
-    let shown = |path: PathBuf| HostPath::resolve(path.clone()).map_err(|_| ResolveError::NoPath { path });
-    let ro = all(&spec.ro).into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
-    let rw = all(&spec.rw).into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+    let shown = |option, paths: &[PathBuf]| {
+        let resolve = |path: PathBuf| {
+            HostPath::resolve(path.clone()).map_err(|_| ResolveError::NoPath { option, path })
+        };
+        all(paths).into_iter().map(resolve).collect::<Result<Vec<_>, _>>()
+    };
+    let (ro, rw) = (shown("--ro", &spec.ro)?, shown("--rw", &spec.rw)?);
     let named_ro = ro.iter().map(|shown| shown.real.clone()).collect();
     let mut extras: Vec<Extra> = tmpfs.into_iter().map(Extra::Tmpfs).collect();
     for extra in ro.into_iter().map(Extra::ReadOnly).chain(rw.into_iter().map(Extra::ReadWrite)) {
@@ -214,7 +218,7 @@ pub fn extras(spec: &RunSpec, cwd: &Path) -> Result<(Vec<Extra>, Vec<PathBuf>), 
 pub fn inputs(spec: &RunSpec, cwd: &Path) -> Result<Vec<PathBuf>, ResolveError> {
     let inputs: Vec<PathBuf> = spec.input.iter().map(|path| absolute(cwd, path)).collect();
     match inputs.iter().find(|path| !path.exists()) {
-        Some(path) => Err(ResolveError::NoPath { path: path.clone() }),
+        Some(path) => Err(ResolveError::NoPath { option: "--input", path: path.clone() }),
         None => Ok(inputs),
     }
 }

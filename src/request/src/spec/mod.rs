@@ -103,7 +103,7 @@ pub struct RunSpec {
     [long, help_heading = "Changes"]
     pub readonly: bool => "grants less",
     /// Choose when to save checkpoints of a run that changes files. auto: after the run, and before it unless the
-    /// policy classifies the command as read-only; always: before and after; never: no checkpoints [default: auto]
+    /// decision of the policy is allow; always: before and after; never: no checkpoints [default: auto]
     /// [possible values: auto, always, never]
     #[serde(rename = "checkpoint_mode")]
     [long, value_name = "WHEN", help_heading = "Changes"]

@@ -189,7 +189,7 @@ fn of_run(reader: &dyn Reader, reference: &Reference, text: &str) -> Result<Vers
     };
     let without = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
     let id = run.version_after.or(run.version_before);
-    let id = id.ok_or_else(|| without("it ended before creating one"))?;
+    let id = id.ok_or_else(|| without("its changes were dropped, or it ended before it made one"))?;
     match reader.version(&id)? {
         Some(_) => Ok(id),
         None => Err(without("its fork was deleted, and gc removed the version")),

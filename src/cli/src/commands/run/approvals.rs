@@ -259,6 +259,14 @@ fn deny(ctx: &CommandContext, args: &DenyArgs) -> Outcome {
     answered(ctx, &approval, vault.now(), None)
 }
 
+/// Whether a command that needs the network was requested without it.
+fn runs_without_network(approval: &ApprovalRecord) -> bool {
+    let (request, decision) = (journal_value(&approval.request), journal_value(&approval.decision));
+    let categories = decision["categories"].as_array();
+    request["net"] == "none"
+        && categories.is_some_and(|all| all.iter().any(|category| category == "networked"))
+}
+
 fn answered(
     ctx: &CommandContext,
     approval: &ApprovalRecord,
@@ -277,6 +285,8 @@ fn answered(
         out.line(format_args!("approval {id} is {state}: {}", first_line(&command)))?;
         if let Some(net) = journal_value(&approval.decision)[GRANTED_NET].as_str() {
             out.line(format_args!("it will run with --net {net}"))?;
+        } else if runs_without_network(approval) && result.approval.state.word() == "approved" {
+            out.line(format_args!("it will run without a network: the request does not ask for one"))?;
         }
         for (rule, file) in result.rules.iter().zip(result.policy_file.iter().cycle()) {
             out.line(format_args!("from now on {rule:?} is allowed here, by a rule in {file}"))?;

@@ -190,7 +190,10 @@ fn show_line(out: &mut Out, run: &RunRecord, state: Option<InDirectory>) -> Resu
         (Some(InDirectory::Applied), None, _) => "  (applied)",
         (Some(InDirectory::Partly), None, _) => "  (partly applied)",
         (Some(InDirectory::Unapplied), None, _) => "  (unapplied)",
-        (None, None, None) if run.state == RunState::Completed => "  (no changes)",
+        (None, None, None) if run.state == RunState::Completed => {
+            let is_dropped = journal_value(&run.request)["retention"] == "discard";
+            if is_dropped { "  (nothing kept)" } else { "  (no changes)" }
+        }
         (None, None, _) => "",
     };
     let ended = ended(run).filter(|_| run.state == RunState::Completed);

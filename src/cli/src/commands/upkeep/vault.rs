@@ -204,7 +204,7 @@ fn copy(ctx: &CommandContext, args: &CopyArgs) -> Outcome {
     if let Some(dir) = to.parent().filter(|dir| !dir.exists()) {
         return Err(EdgeError::NoDirectory { dir: dir.to_owned() }.into());
     }
-    vault.copy(&to)?;
+    vault.copy(&to).map_err(taken)?;
     let bytes = std::fs::metadata(&to).map_err(EdgeError::host("read", &to))?.len();
     let path = vault.path().unwrap_or(Path::new(""));
     let result = VaultCopy {
@@ -215,6 +215,16 @@ fn copy(ctx: &CommandContext, args: &CopyArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         out.line(format_args!("copied the vault to {} ({})", result.copy, show_bytes_size(bytes)))
     })
+}
+
+/// The error for a copy whose file exists: --vault names the source.
+fn taken(error: VaultError) -> Failure {
+    let is_taken =
+        matches!(error, VaultError::Backend(BackendError::Exists { .. } | BackendError::Foreign { .. }));
+    match is_taken {
+        true => EdgeError::Advised { error, hint: "name a new file".to_owned() }.into(),
+        false => error.into(),
+    }
 }
 
 fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {

@@ -184,12 +184,12 @@ fn list(ctx: &CommandContext) -> Outcome {
     let answer = BatchAnswer::Listed(BatchList { batches });
     ctx.ui.answer(&answer, |out| {
         for record in &records {
-            let stands = if record.ended_at.is_some() { "ended" } else { "not ended" };
+            let stands = if record.ended_at.is_some() { "ended" } else { "unfinished" };
             let (id, when) = (out.paint(Tone::Id, &record.id), local_time(record.started_at));
             let plan = journal_value(&record.plan);
             let plan_text = |key: &str| plan[key].as_str().map(first_line).unwrap_or_default();
             out.line(format_args!(
-                "{id}  {when}  {stands:<9}  {:<7}  {}",
+                "{id}  {when}  {stands:<10}  {:<7}  {}",
                 plan_text("mode"),
                 plan_text("list")
             ))?;
