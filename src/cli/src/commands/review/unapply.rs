@@ -124,7 +124,8 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     })
 }
 
-/// Prints what was applied: one run, or a fork. Returns the words to apply it again; `None` if it was discarded.
+/// Prints the origin of the applied changes: one run, or a fork. Returns the words to apply it again; `None` if it
+/// was discarded.
 fn name_applied(ui: &Ui, reader: &dyn Reader, groups: &[Standing]) -> Result<Option<String>, Failure> {
     let applications = groups.iter().flat_map(|group| &group.applications);
     let runs: BTreeSet<&RunId> = applications.clone().flat_map(|of| &of.runs).collect();
