@@ -130,8 +130,8 @@ hint!(VaultError, |error, avfs| Some(match error {
         "list its versions with: {avfs} log {fork}; restore one with: {avfs} restore REF --fork {fork}"
     ),
     Self::NothingToRedo { fork } => format!(
-        "only an undo can be redone, until the fork changes again; list its versions with: {avfs} log {fork}; \
-                 restore one with: {avfs} restore REF --fork {fork}"
+        "only an undo on the fork can be redone, until the fork changes again; if the undo removed applied changes, \
+                 write them with: {avfs} apply RUN; restore a version with: {avfs} restore REF --fork {fork}"
     ),
     Self::NoCheckpoint { fork, .. } => {
         format!("list checkpoints with: {avfs} checkpoint list --fork {fork}")

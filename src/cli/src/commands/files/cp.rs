@@ -37,5 +37,5 @@ pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
     let message = args.edit.message_or(|| format!("cp {} {}", args.from, args.to.path));
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
     let committed = vault.copy_path(&args.edit.on.fork, &args.from, args.to.clone(), depth, &message)?;
-    edited::answer(ctx, &args.edit.on.fork, &committed)
+    edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

@@ -1,16 +1,33 @@
 //! The answer of verbs that add a version.
 
+use avfs_engine::bound_dir;
 use avfs_types::ids::ForkName;
-use avfs_vault::Committed;
+use avfs_vault::{Committed, Vault};
 
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::first_line;
 
 /// Answers with the new head of a fork.
-pub fn answer(ctx: &CommandContext, fork: &ForkName, committed: &Committed) -> Outcome {
+pub fn answer(ctx: &CommandContext, vault: &Vault, fork: &ForkName, committed: &Committed) -> Outcome {
+    note_directory(ctx, vault, fork, committed)?;
     let result = avfs_present::edited(fork, committed);
     ctx.ui.answer(&result, |out| show(out, fork, committed))
+}
+
+/// Notes that a new version of main did not change the bound directory: the next import replaces it.
+pub fn note_directory(
+    ctx: &CommandContext,
+    vault: &Vault,
+    fork: &ForkName,
+    committed: &Committed,
+) -> Result<(), Failure> {
+    if *fork == ForkName::main() && committed.changed() && bound_dir(vault)?.is_some() {
+        ctx.ui.note(format_args!(
+            "note: the files in the directory did not change; the next import or run without --fork records them again"
+        ));
+    }
+    Ok(())
 }
 
 /// Prints the new version, or that nothing changed.

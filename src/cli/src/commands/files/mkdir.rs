@@ -36,7 +36,7 @@ pub fn run(ctx: &CommandContext, args: &MkdirArgs) -> Outcome {
     let parents = if args.parents { Parents::Made } else { Parents::Required };
     let made = vault.make_dir(&args.edit.on.fork, &args.path, parents, &message);
     let committed = made.map_err(|error| advised(ctx, args, error))?;
-    edited::answer(ctx, &args.edit.on.fork, &committed)
+    edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }
 
 fn advised(ctx: &CommandContext, args: &MkdirArgs, error: VaultError) -> Failure {

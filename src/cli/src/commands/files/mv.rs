@@ -33,5 +33,5 @@ pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let message = args.edit.message_or(|| format!("mv {} {}", args.from, args.to.path));
     let committed = vault.move_path(&args.edit.on.fork, &args.from, args.to.clone(), &message)?;
-    edited::answer(ctx, &args.edit.on.fork, &committed)
+    edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

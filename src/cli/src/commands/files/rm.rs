@@ -37,5 +37,5 @@ pub fn run(ctx: &CommandContext, args: &RmArgs) -> Outcome {
     });
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
     let committed = vault.remove(&args.edit.on.fork, &args.paths, depth, &message)?;
-    edited::answer(ctx, &args.edit.on.fork, &committed)
+    edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

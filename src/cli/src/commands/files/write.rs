@@ -53,5 +53,5 @@ pub fn run(ctx: &CommandContext, args: &WriteArgs) -> Outcome {
     };
     let fork = &args.edit.on.fork;
     let committed = vault.write_file(fork, &args.path, input, args.mode, &message)?;
-    edited::answer(ctx, fork, &committed)
+    edited::answer(ctx, &vault, fork, &committed)
 }

@@ -216,7 +216,7 @@ fn restore(ctx: &CommandContext, args: RestoreArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let reference = Reference::parse(&format!("{fork}@{name}"))?;
     let committed = vault.restore(&fork, &reference, None)?;
-    edited::answer(ctx, &fork, &committed)
+    edited::answer(ctx, &vault, &fork, &committed)
 }
 
 fn delete(ctx: &CommandContext, args: DeleteArgs) -> Outcome {

@@ -38,6 +38,7 @@ pub fn run(ctx: &CommandContext, args: &RedoArgs) -> Outcome {
         },
     };
     let redone = vault.redo(&fork).map_err(EdgeError::of_old_fork)?;
+    edited::note_directory(ctx, &vault, &fork, &redone.committed)?;
     let result = avfs_present::redo(&fork, &redone);
     ctx.ui.answer(&result, |out| edited::show(out, &fork, &redone.committed))
 }

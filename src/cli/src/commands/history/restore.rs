@@ -30,5 +30,5 @@ pub struct RestoreArgs {
 pub fn run(ctx: &CommandContext, args: &RestoreArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let committed = vault.restore(&args.on.fork, &args.reference, None)?;
-    edited::answer(ctx, &args.on.fork, &committed)
+    edited::answer(ctx, &vault, &args.on.fork, &committed)
 }

@@ -24,7 +24,7 @@ use crate::view::first_line;
 /// directory do not change.
 ///
 /// Without FORK, revert the newest run that changed files: on a named fork go back one step; if the changes
-/// were applied, remove them from the bound directory, like `avfs unapply`.
+/// were applied, remove them from the bound directory, like `avfs unapply`; `avfs apply` writes them again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -57,9 +57,7 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     };
     let undone = vault.undo(&fork).map_err(EdgeError::of_old_fork)?;
     let result = avfs_present::undo(&fork, &undone);
-    if fork == ForkName::main() && undone.committed.changed() {
-        ctx.ui.note(format_args!("note: the files in the directory did not change"));
-    }
+    edited::note_directory(ctx, &vault, &fork, &undone.committed)?;
     ctx.ui.answer(&result, |out| edited::show(out, &fork, &undone.committed))
 }
 

@@ -45,7 +45,7 @@ enum PolicyAction {
     #[command(after_help = "\
 Examples:
   avfs policy check -- make test
-  avfs policy check --net host --profile agent -- npm install
+  avfs policy check --net host --policy agent -- npm install
   avfs policy check --shell 'rm -rf build && make' --json | jq -r .result.decision.action")]
     Check(AskArgs),
     /// Explain the decision for a command
