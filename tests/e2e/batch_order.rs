@@ -133,3 +133,25 @@ fn a_join_keeps_the_times_that_one_item_set_back() {
     let times = env.avfs(&["cat", came.text("both", "version"), "times"]).expect(0);
     assert_eq!(times.stdout, b"1000\n1000\n");
 }
+
+/// `four` and `five` have two common ancestors, and only one of them has the file that `five` deletes.
+#[test]
+fn a_deletion_is_joined_although_one_common_ancestor_lacks_the_file() {
+    let env = TestEnv::with_project();
+    env.avfs(&["import"]).expect(0);
+    let lines = [
+        json!({ "id": "zero", "command": "echo 0 > zero" }),
+        json!({ "id": "two", "command": "echo 2 > two" }),
+        json!({ "id": "three", "needs": ["two"], "command": "echo 3 > three" }),
+        json!({ "id": "four", "needs": ["zero", "two"], "command": "echo 4 > four" }),
+        json!({ "id": "five", "needs": ["zero", "three"], "command": "rm two" }),
+        json!({ "id": "all", "needs": ["four", "five"], "command": "ls > names" }),
+    ];
+    let lines = lines.map(|line| line.to_string());
+    let list = list(&env, "list.jsonl", &lines.join("\n"));
+    let came = good(&env, &list, &["--mode", "needs", "--from", "main"]);
+    let names = env.avfs(&["cat", came.text("all", "version"), "names"]).expect(0);
+    let names = names.text();
+    assert!(["zero", "three", "four"].iter().all(|name| names.lines().any(|line| line == *name)), "{names}");
+    assert!(names.lines().all(|line| line != "two"), "{names}");
+}

@@ -53,19 +53,10 @@ fn join(
     if rest.is_empty() {
         return Ok(Joined::Known(*first));
     }
-    let mut root = root_of(transaction.view(), first)?;
-    for (number, version) in rest.iter().enumerate() {
-        let joined = tips.get(..=number).unwrap_or_default();
-        let view = transaction.view();
-        let bases = common(view, joined, version)?;
-        let bases = bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?;
-        let made = root_of(view, version)?;
-        let pages: &dyn Pages = &view;
-        match onto(pages, &bases, &root, &made, OnClash::Refuse)? {
-            Ok(edits) => root = ops::apply_edits(transaction, &root, &edits, Manner::Exact)?,
-            Err(paths) => return Ok(Joined::Clash { version: *version, paths }),
-        }
-    }
+    let root = match joined_root(transaction, &tips, BASES_DEPTH_MAX)? {
+        Ok(root) => root,
+        Err((version, paths)) => return Ok(Joined::Clash { version, paths }),
+    };
     let (base, parents) = (*first, tips.clone());
     let draft = Draft { message: "join", run: None, parents, extent: Extent::Full };
     let version = transaction.put_version(&root, draft)?;
@@ -75,6 +66,41 @@ fn join(
     let (action, subject) = ("fork.create", name.as_str());
     transaction.record(&Event { action, subject, before: None, after: Some(head.0), detail: "join" })?;
     Ok(Joined::New(version))
+}
+
+/// How often the common ancestors of common ancestors are joined.
+const BASES_DEPTH_MAX: usize = 4;
+
+/// The tree of several versions joined; or the version that clashes with those before it, and the paths.
+///
+/// Several common ancestors are joined first, so that a path has one earlier state: one of them may lack a file only
+/// because it is on another line of history. If they clash, or are nested too deeply, each of them counts.
+fn joined_root(
+    transaction: &mut Transaction<'_>,
+    tips: &[VersionId],
+    depth: usize,
+) -> Result<std::result::Result<DirRef, (VersionId, Vec<TreePath>)>> {
+    let Some((first, rest)) = tips.split_first() else { return Err(VaultError::NothingToJoin) };
+    let mut root = root_of(transaction.view(), first)?;
+    for (number, version) in rest.iter().enumerate() {
+        let bases = common(transaction.view(), tips.get(..=number).unwrap_or_default(), version)?;
+        let base = match bases.len() > 1 && depth > 0 {
+            true => joined_root(transaction, &bases, depth - 1)?.ok(),
+            false => None,
+        };
+        let view = transaction.view();
+        let bases = match base {
+            Some(base) => vec![base],
+            None => bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?,
+        };
+        let made = root_of(view, version)?;
+        let pages: &dyn Pages = &view;
+        match onto(pages, &bases, &root, &made, OnClash::Refuse)? {
+            Ok(edits) => root = ops::apply_edits(transaction, &root, &edits, Manner::Exact)?,
+            Err(paths) => return Ok(Err((*version, paths))),
+        }
+    }
+    Ok(Ok(root))
 }
 
 pub(super) fn root_of(reader: &dyn Reader, id: &VersionId) -> Result<DirRef> {
