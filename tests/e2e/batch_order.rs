@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 use crate::lists::{digests, good, list};
@@ -118,6 +118,15 @@ fn any_order_makes_the_same_trees_as_sequential_execution() {
     env.assert_sound();
 }
 
+/// Runs the items; the content of a file after the last one.
+fn file_of_last(env: &TestEnv, items: &[Value], file: &str) -> String {
+    let lines: Vec<String> = items.iter().map(Value::to_string).collect();
+    let list = list(env, "list.jsonl", &lines.join("\n"));
+    let came = good(env, &list, &["--mode", "needs", "--from", "main"]);
+    let last = items.last().and_then(|item| item["id"].as_str()).unwrap();
+    env.avfs(&["cat", came.text(last, "version"), file]).expect(0).text()
+}
+
 #[test]
 fn a_join_keeps_the_times_that_one_item_set_back() {
     let env = TestEnv::with_project();
@@ -127,11 +136,7 @@ fn a_join_keeps_the_times_that_one_item_set_back() {
         json!({ "id": "other", "command": "echo new > other" }),
         json!({ "id": "both", "needs": ["back", "other"], "command": "cat other && stat -c %Y README.md src > times" }),
     ];
-    let lines = lines.map(|line| line.to_string());
-    let list = list(&env, "list.jsonl", &lines.join("\n"));
-    let came = good(&env, &list, &["--mode", "needs", "--from", "main"]);
-    let times = env.avfs(&["cat", came.text("both", "version"), "times"]).expect(0);
-    assert_eq!(times.stdout, b"1000\n1000\n");
+    assert_eq!(file_of_last(&env, &lines, "times"), "1000\n1000\n");
 }
 
 /// `four` and `five` have two common ancestors, and only one of them has the file that `five` deletes.
@@ -147,11 +152,7 @@ fn a_deletion_is_joined_although_one_common_ancestor_lacks_the_file() {
         json!({ "id": "five", "needs": ["zero", "three"], "command": "rm two" }),
         json!({ "id": "all", "needs": ["four", "five"], "command": "ls > names" }),
     ];
-    let lines = lines.map(|line| line.to_string());
-    let list = list(&env, "list.jsonl", &lines.join("\n"));
-    let came = good(&env, &list, &["--mode", "needs", "--from", "main"]);
-    let names = env.avfs(&["cat", came.text("all", "version"), "names"]).expect(0);
-    let names = names.text();
+    let names = file_of_last(&env, &lines, "names");
     assert!(["zero", "three", "four"].iter().all(|name| names.lines().any(|line| line == *name)), "{names}");
     assert!(names.lines().all(|line| line != "two"), "{names}");
 }

@@ -68,34 +68,37 @@ fn join(
     Ok(Joined::New(version))
 }
 
-/// How often the common ancestors of common ancestors are joined.
-const BASES_DEPTH_MAX: usize = 4;
+/// A version that clashes with those before it, and the paths.
+type Clash = (VersionId, Vec<TreePath>);
 
-/// The tree of several versions joined; or the version that clashes with those before it, and the paths.
+/// How often the common ancestors of common ancestors are joined.
+const BASES_DEPTH_MAX: usize = 2;
+
+/// The tree of several versions joined.
 ///
-/// Several common ancestors are joined first, so that a path has one earlier state: one of them may lack a file only
-/// because it is on another line of history. If they clash, or are nested too deeply, each of them counts.
+/// If the sides seem to clash and have several common ancestors, these are joined first, so that each path has one
+/// earlier state: one of them may lack a file only because it is on another line of history.
 fn joined_root(
     transaction: &mut Transaction<'_>,
     tips: &[VersionId],
     depth: usize,
-) -> Result<std::result::Result<DirRef, (VersionId, Vec<TreePath>)>> {
+) -> Result<std::result::Result<DirRef, Clash>> {
     let Some((first, rest)) = tips.split_first() else { return Err(VaultError::NothingToJoin) };
     let mut root = root_of(transaction.view(), first)?;
     for (number, version) in rest.iter().enumerate() {
-        let bases = common(transaction.view(), tips.get(..=number).unwrap_or_default(), version)?;
-        let base = match bases.len() > 1 && depth > 0 {
-            true => joined_root(transaction, &bases, depth - 1)?.ok(),
-            false => None,
-        };
         let view = transaction.view();
-        let bases = match base {
-            Some(base) => vec![base],
-            None => bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?,
-        };
+        let bases = common(view, tips.get(..=number).unwrap_or_default(), version)?;
+        let roots = bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?;
         let made = root_of(view, version)?;
-        let pages: &dyn Pages = &view;
-        match onto(pages, &bases, &root, &made, OnClash::Refuse)? {
+        let mut edits = onto(&view, &roots, &root, &made, OnClash::Refuse)?;
+        if edits.is_err()
+            && bases.len() > 1
+            && depth > 0
+            && let Ok(base) = joined_root(transaction, &bases, depth - 1)?
+        {
+            edits = onto(&transaction.view(), &[base], &root, &made, OnClash::Refuse)?;
+        }
+        match edits {
             Ok(edits) => root = ops::apply_edits(transaction, &root, &edits, Manner::Exact)?,
             Err(paths) => return Ok(Err((*version, paths))),
         }
