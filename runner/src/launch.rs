@@ -197,7 +197,7 @@ fn hint_for_missing(command: &str) -> &'static str {
         "run a shell line with: avfs-run --shell 'LINE'"
     } else if is_on_host(command) {
         "it exists on the host, but only the system and toolchains on PATH are visible inside: show it with --ro PATH"
-    } else if command.starts_with('@') || command.contains('T') && command.ends_with('Z') {
+    } else if command.parse::<avfs_request::FixedClock>().is_ok() {
         "write the value of an option with an equals sign: --clock-fixed=TIME"
     } else if command.contains('/') {
         "there is no such file in the sandbox, nor on the host: check the path"
