@@ -156,6 +156,29 @@ fn verbs_without_anything_to_show_say_so() {
 }
 
 #[test]
+fn edits_of_main_note_that_the_directory_did_not_change() {
+    let env = TestEnv::with_project();
+    let note = "note: the files in the directory did not change";
+    for words in [&["write", "a", "--text", "a"][..], &["mkdir", "d"], &["rm", "a"], &["undo"], &["redo"]] {
+        let answer = env.run(words);
+        assert!(answer.code == 0 && answer.stderr.contains(note), "{answer:?}");
+    }
+    env.ok(&["fork", "create", "f"]);
+    let answer = env.run(&["write", "a", "--text", "a", "--fork", "f"]);
+    assert!(answer.code == 0 && !answer.stderr.contains(note), "{answer:?}");
+}
+
+#[test]
+fn vault_copy_to_an_existing_file_asks_for_a_new_one() {
+    let env = TestEnv::with_project();
+    env.ok(&["vault", "copy", "../copy.db"]);
+    for file in ["../copy.db", "README.md"] {
+        let refused = env.run(&["vault", "copy", file]);
+        assert!(refused.code == 1 && refused.stderr.contains("hint: name a new file"), "{refused:?}");
+    }
+}
+
+#[test]
 fn run_id_given_as_a_command_is_recognised() {
     let env = TestEnv::with_project();
     land(&env, 1, &Changes::default().put("a", "a"));

@@ -180,7 +180,8 @@ fn a_request_can_wait_for_its_approval() {
     let pending =
         || env.avfs_result(&["approvals", "list"])["approvals"][0]["id"].as_str().map(str::to_owned);
     wait_for("the approval request", || pending().is_some());
-    env.avfs(&["approvals", "approve", &pending().unwrap()]).expect(0);
+    let approved = env.avfs(&["approvals", "approve", &pending().unwrap()]).expect(0);
+    assert!(approved.text().contains("it will run without a network"), "{approved:?}");
     let envelope = running.answer().expect(0).envelope();
     assert_eq!(envelope["result"]["stdout"], json!("ran\n"));
     // The wait and the run are one row of the journal.

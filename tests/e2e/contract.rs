@@ -478,3 +478,13 @@ fn a_nested_run_names_the_option_it_needs() {
     let shown_text = env.run(&["--ro", dir, "--", runner.to_str().unwrap(), "--", "true"]).expect(121);
     assert!(shown_text.stderr.contains("another avfs-run, which needs --allow-userns"), "{shown_text:?}");
 }
+
+#[test]
+fn a_missing_host_path_is_reported_with_its_option() {
+    let env = TestEnv::with_project();
+    for option in ["--ro", "--rw", "--input"] {
+        let refused = env.shell(&["--json", option, "/no/such/path"], "true").expect(125).envelope();
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert_eq!(message, format!("{option} /no/such/path: the host path does not exist"));
+    }
+}

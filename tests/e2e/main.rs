@@ -51,6 +51,7 @@ mod renames;
 mod replay;
 mod reproducible;
 mod resources;
+mod review;
 mod secrets;
 mod shared;
 mod signals;
