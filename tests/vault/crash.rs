@@ -145,11 +145,16 @@ fn killed_sweep_deletes_no_object_in_use() {
     let vault = support::create_real_vault(&path);
     support::import(&vault, &dir);
     drop(vault);
-    kill_at_points(&scratch, kills(), "gc", &[("VAULT", path.to_str().unwrap())], |moment| {
-        let vault = support::open_vault(&path);
-        let report = vault.fsck(avfs_vault::fsck::Thoroughness::Quick, &Meter::default()).unwrap();
-        assert_eq!(report.findings, [], "killed at {moment}");
-    });
+    let counts = scratch.join("counts");
+    for settings in [&[("VAULT", &path)][..], &[("VAULT", &path), ("COUNTS", &counts)]] {
+        let settings: Vec<_> = settings.iter().map(|(name, path)| (*name, path.to_str().unwrap())).collect();
+        kill_at_points(&scratch, kills(), "gc", &settings, |moment| {
+            let vault = support::open_vault(&path);
+            let report = vault.fsck(avfs_vault::fsck::Thoroughness::Quick, &Meter::default()).unwrap();
+            assert_eq!(report.findings, [], "killed at {moment}");
+        });
+    }
+    assert!(counts.exists());
     let vault = support::open_vault(&path);
     support::assert_clean(&vault);
     support::export(&vault, "main", &scratch.join("out"));
@@ -157,8 +162,9 @@ fn killed_sweep_deletes_no_object_in_use() {
     for fork in vault.forks().unwrap().iter().filter(|fork| fork.name.as_str() != "main") {
         vault.delete_fork(&fork.name, avfs_vault::fork::Deletion::Forced).unwrap();
     }
-    vault.gc(&|_| {}).unwrap();
+    vault.gc_since(Some(&counts), &|_| {}).unwrap();
     support::assert_clean(&vault);
+    assert_eq!(vault.gc(&|_| {}).unwrap(), avfs_vault::gc::Swept::default(), "the counts hid garbage");
     let usage = vault.read().unwrap().usage().unwrap();
     assert!(usage.file_bytes < 3 << 20, "garbage of killed sweeps was not removed: {usage:?}");
 }

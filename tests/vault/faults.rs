@@ -283,10 +283,21 @@ fn failed_write_leaves_a_memory_vault_unchanged() {
 /// A sweep is many transactions; any of them may fail, and objects in use must still exist.
 #[test]
 fn failed_write_of_a_sweep_deletes_no_object_in_use() {
+    fail_every_write_of_a_sweep(|_| None);
+}
+
+#[test]
+fn failed_write_of_a_sweep_with_saved_counts_deletes_no_object_in_use() {
+    fail_every_write_of_a_sweep(|scratch| Some(scratch.join("counts")));
+}
+
+fn fail_every_write_of_a_sweep(counts: fn(&Scratch) -> Option<std::path::PathBuf>) {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let (vault, fuse) = faulty(SqliteBackend::create(&file, OpenOptions::default()).unwrap());
     furnish(&vault);
+    let counts = counts(&scratch);
+    vault.gc_since(counts.as_deref(), &|_| {}).unwrap();
     for name in ["side", "back"] {
         vault.delete_fork(&fork(name), Deletion::Careful).unwrap();
     }
@@ -299,7 +310,7 @@ fn failed_write_of_a_sweep_deletes_no_object_in_use() {
     let mut failures = 0;
     loop {
         fuse.arm(failures);
-        let outcome = vault.gc(&|_| {});
+        let outcome = vault.gc_since(counts.as_deref(), &|_| {});
         let ended = fuse.disarm();
         let seen = look(&vault);
         // Only the audit row of the sweep itself may be added.

@@ -52,6 +52,113 @@ fn deleting_a_fork_and_sweeping_frees_space() {
     assert!(fs::read(scratch.join("out/kept")).unwrap() == support::noise(1, 500_000));
 }
 
+/// A vault with many files, a fork that changes two of them, and the counts that a sweep saved.
+fn swept_vault(scratch: &Scratch) -> (avfs_vault::Vault, std::path::PathBuf) {
+    let dir = scratch.dir("dir");
+    support::many_files(&dir, 600);
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    support::import(&vault, &dir);
+    vault.create_fork(&fork("side"), &reference("main"), Life::Persistent).unwrap();
+    let chunked = support::noise(5, 3 << 20);
+    vault.write_file(&fork("side"), &path("d003/large"), chunked.as_slice(), None, "w").unwrap();
+    vault.write_file(&fork("side"), &path("d003/f00120"), &b"new"[..], None, "w").unwrap();
+    // The same content as on main: it must outlive the fork.
+    vault.write_file(&fork("side"), &path("copy"), &b"file 0\n"[..], None, "w").unwrap();
+    let counts = scratch.join("counts");
+    assert_eq!(vault.gc_since(Some(&counts), &|_| {}).unwrap(), avfs_vault::gc::Swept::default());
+    (vault, counts)
+}
+
+/// Damages a page and a blob that main needs: a sweep that counts every reference fails.
+fn damage_main(scratch: &Scratch) {
+    let sql = support::sql(&scratch.join("vault.db"));
+    assert_eq!(sql.execute("UPDATE tree SET data = x'00' WHERE id = 2", []).unwrap(), 1);
+}
+
+#[test]
+fn sweep_with_saved_counts_reads_only_what_changed() {
+    let scratch = Scratch::new();
+    let (vault, counts) = swept_vault(&scratch);
+    let trees_before = vault.read().unwrap().usage().unwrap().trees;
+    damage_main(&scratch);
+    vault.delete_fork(&fork("side"), Deletion::Forced).unwrap();
+    let examined = std::cell::Cell::new(0);
+    let swept = vault.gc_since(Some(&counts), &|count| examined.set(count)).unwrap();
+    // The large file, its chunks and chunk list, and the changed file.
+    assert!(swept.versions == 3 && swept.trees >= 4 && swept.blobs > 20, "{swept:?}");
+    assert_eq!(examined.get(), swept.trees + swept.blobs, "objects that are still in use were examined");
+    assert_eq!(vault.read().unwrap().usage().unwrap().trees, trees_before - swept.trees);
+    assert!(vault.gc(&|_| {}).is_err(), "the damage is not where a full sweep looks");
+}
+
+#[test]
+fn sweep_with_saved_counts_frees_the_same_as_a_full_sweep() {
+    let scratch = Scratch::new();
+    let (vault, counts) = swept_vault(&scratch);
+    // New content on main, some of it the same as on the fork that is deleted.
+    let large = support::noise(5, 3 << 20);
+    vault.write_file(&main_fork(), &path("kept"), &large[..2 << 20], None, "w").unwrap();
+    vault.delete_fork(&fork("side"), Deletion::Forced).unwrap();
+    assert!(vault.gc_since(Some(&counts), &|_| {}).unwrap().blobs > 4);
+    support::assert_clean(&vault);
+    // A version is pruned, and objects are stored that nothing refers to.
+    support::write(&vault, "kept", b"short");
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    let mut writer = vault.backend().write().unwrap();
+    let stray = support::noise(9, 1000);
+    let stray = avfs_vault::content::encode(avfs_vault::content::id_of(&stray), stray);
+    writer.put_blobs(&[stray]).unwrap();
+    writer.commit(avfs_vault::backend::Durability::Synced).unwrap();
+    assert!(vault.gc_since(Some(&counts), &|_| {}).unwrap().blobs > 10);
+    support::assert_clean(&vault);
+    assert_eq!(vault.gc(&|_| {}).unwrap(), avfs_vault::gc::Swept::default(), "something was left");
+}
+
+/// Counts that cannot be used cost time only.
+#[test]
+fn sweep_without_usable_counts_counts_everything() {
+    let spoil: [(&str, fn(&Scratch, &Path)); 4] = [
+        ("missing", |_, counts| fs::remove_file(counts).unwrap()),
+        ("damaged", |_, counts| {
+            let mut bytes = fs::read(counts).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(counts, bytes).unwrap();
+        }),
+        ("cut", |_, counts| fs::write(counts, &fs::read(counts).unwrap()[..100]).unwrap()),
+        ("of another vault", |scratch, counts| {
+            let other = support::create_vault(&scratch.join("other.db"));
+            other.gc_since(Some(counts), &|_| {}).unwrap();
+        }),
+    ];
+    for (what, spoil) in spoil {
+        let scratch = Scratch::new();
+        let (vault, counts) = swept_vault(&scratch);
+        vault.delete_fork(&fork("side"), Deletion::Forced).unwrap();
+        spoil(&scratch, &counts);
+        assert!(vault.gc_since(Some(&counts), &|_| {}).unwrap().blobs > 20, "{what}");
+        support::assert_clean(&vault);
+        assert_eq!(vault.gc(&|_| {}).unwrap(), avfs_vault::gc::Swept::default(), "{what}");
+    }
+}
+
+/// Another program sweeps without the counts; then content returns that the counts still have.
+#[test]
+fn saved_counts_stay_correct_after_a_sweep_without_them() {
+    let scratch = Scratch::new();
+    let (vault, counts) = swept_vault(&scratch);
+    let large = support::noise(5, 3 << 20);
+    vault.delete_fork(&fork("side"), Deletion::Forced).unwrap();
+    assert!(vault.gc(&|_| {}).unwrap().blobs > 20);
+    vault.write_file(&main_fork(), &path("d003/large"), large.as_slice(), None, "w").unwrap();
+    assert_eq!(vault.gc_since(Some(&counts), &|_| {}).unwrap(), avfs_vault::gc::Swept::default());
+    support::assert_clean(&vault);
+    vault.gc_since(Some(&counts), &|_| {}).unwrap();
+    assert_eq!(vault.gc(&|_| {}).unwrap(), avfs_vault::gc::Swept::default());
+    support::export(&vault, "main", &scratch.join("out"));
+    assert!(fs::read(scratch.join("out/d003/large")).unwrap() == large);
+}
+
 #[test]
 fn forks_expire() {
     let scratch = Scratch::new();
@@ -111,9 +218,14 @@ fn sweep_keeps_objects_that_a_new_version_uses() {
     fs::write(dir.join("large"), support::noise(4, 3 << 19)).unwrap();
     let vault = support::create_real_vault(&file);
     let settings = [("VAULT", file.to_str().unwrap()), ("DIR", dir.to_str().unwrap())];
-    // Leaves all imported content as garbage.
-    let make_garbage = || {
+    let counts = scratch.join("counts");
+    let settings_with_counts = [settings[0], settings[1], ("COUNTS", counts.to_str().unwrap())];
+    // Leaves all imported content as garbage; with `counts`, as garbage that the last sweep has counted.
+    let make_garbage = |counts: Option<&Path>| {
         support::import(&vault, &dir);
+        if counts.is_some() {
+            vault.gc_since(counts, &|_| {}).unwrap();
+        }
         let everything = [path("d000"), path("large")];
         vault.remove(&main_fork(), &everything, avfs_vault::ops::Depth::Recursive, "rm").unwrap();
         vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
@@ -124,19 +236,24 @@ fn sweep_keeps_objects_that_a_new_version_uses() {
         support::export(&vault, "main", &out.path().join(what));
         snapshot::assert_same(&dir, &out.path().join(what));
     };
-    let start = |role: &str, point: Option<&str>| {
+    let start_with = |settings: &[(&str, &str)], role: &str, point: Option<&str>| {
         let pauses = Pauses::new(scratch.path());
         point.iter().for_each(|point| {
             pauses.hold(point);
         });
-        let mut worker = Worker::paused(&pauses, role, &settings);
+        let mut worker = Worker::paused(&pauses, role, settings);
         point.iter().for_each(|point| pauses.wait(point, &mut worker.child));
         (pauses, worker)
     };
+    let start = |role: &str, point: Option<&str>| start_with(&settings, role, point);
     // An import starts during a sweep.
-    for point in ["marked", "sweep#1", "sweep#2", "sweep#3", "sweep#4"] {
-        make_garbage();
-        let (pauses, sweep) = start("sweep", Some(point));
+    let points = ["marked", "sweep#1", "sweep#2", "sweep#3", "sweep#4"];
+    let without = points.map(|point| (None, &settings[..], point));
+    // One step deletes what the counts had, and one for each kind looks for more.
+    let with = [0, 1, 2, 3].map(|n| (Some(&*counts), &settings_with_counts[..], points[n]));
+    for (counts, settings, point) in without.into_iter().chain(with) {
+        make_garbage(counts);
+        let (pauses, sweep) = start_with(settings, "sweep", Some(point));
         let (_, import) = start("scan", None);
         wait_for("the import waits", || import.waits_for_lock());
         pauses.release(point);
@@ -149,7 +266,7 @@ fn sweep_keeps_objects_that_a_new_version_uses() {
     for (point, stores) in
         [("scan-dir#2", false), ("commit#1", false), ("committed#1", true), ("commit#2", true)]
     {
-        make_garbage();
+        make_garbage(None);
         if stores {
             vault.gc(&|_| {}).unwrap();
         }

@@ -358,7 +358,8 @@ fn gc(vault: &Vault, round: u64) {
 }
 
 fn sweep(vault: &Vault, _: u64) {
-    let swept = vault.gc(&|_| {}).unwrap();
+    let counts = optional("COUNTS").map(PathBuf::from);
+    let swept = vault.gc_since(counts.as_deref(), &|_| {}).unwrap();
     say(&format!("ack versions={} trees={} blobs={}", swept.versions, swept.trees, swept.blobs));
 }
 

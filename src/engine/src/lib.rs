@@ -88,7 +88,8 @@ pub use state::ProxyExecutionState;
 pub use trust::{TrustError, TrustOrigin, TrustedVaults, Unsafe};
 pub use view::{SecretFiles, ShownAs, ViewRequest, view};
 pub use workspace::binding::{
-    WorkspaceError, bound_dir, cache_line, make_first_vault, make_vault, require_bound_dir, stat_cache_path,
+    WorkspaceError, bound_dir, cache_line, make_first_vault, make_vault, reference_counts_path,
+    require_bound_dir, stat_cache_path,
 };
 pub use workspace::workspace_root::{GroundError, UNBOUND_PATH};
 pub use workspace::workspace_service::{IMPORT_LARGE, WorkspaceService};

@@ -116,7 +116,9 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
             let keep = Keep { last: Some(*last), since: None };
             vault.prune(&keep, only.as_ref(), Trial::Real).map(|pruned| pruned.versions.len())
         }
-        Step::Gc => vault.gc(&|_| {}).map(|_| 0),
+        // The backend in memory counts every reference again each time: both must keep the same objects.
+        Step::Gc if which == "memory" => vault.gc(&|_| {}).map(|_| 0),
+        Step::Gc => vault.gc_since(Some(&pair.cache("references")), &|_| {}).map(|_| 0),
         Step::HostWrite { .. } | Step::HostRemove { .. } => Ok(0),
         Step::Land { number, fork: on, new_fork, length } => {
             let base = vault.fork(&fork(on))?.head;
@@ -263,7 +265,7 @@ impl StateMachineTest for BothBackends {
     }
 
     fn check_invariants(pair: &Pair, model: &Model) {
-        let (mut heads, mut journals) = (Vec::new(), Vec::new());
+        let (mut heads, mut journals, mut objects) = (Vec::new(), Vec::new(), Vec::new());
         for (which, vault) in &pair.vaults {
             let reader = vault.read().unwrap();
             let forks = reader.forks().unwrap();
@@ -292,10 +294,13 @@ impl StateMachineTest for BothBackends {
             assert_eq!(saved, model.checkpoints.keys().cloned().collect(), "{which}: checkpoints");
             check_runs(which, &*reader, model);
             journals.push(reader.runs(i64::MAX, 100).unwrap());
+            let usage = reader.usage().unwrap();
+            objects.push((usage.versions, usage.trees, usage.blobs));
             heads.push(forks.iter().map(|fork| (fork.name.clone(), fork.head)).collect::<Vec<_>>());
         }
         assert_eq!(heads[0], heads[1], "the backends differ in ids");
         assert_eq!(journals[0], journals[1], "the backends differ in the journal");
+        assert_eq!(objects[0], objects[1], "the backends differ in versions, trees and blobs");
     }
 
     fn teardown(pair: Pair, _: Model) {

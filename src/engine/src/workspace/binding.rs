@@ -162,6 +162,13 @@ pub fn stat_cache_path(cache_dir: &Path, vault_id: &str, dir: &Path) -> PathBuf 
     cache_dir.join("stat").join(format!("{vault_id}-{}", to_hex(&digest.as_bytes()[..8])))
 }
 
+/// The path of the reference counts that a gc of a vault saves for the next one. They are kept and evicted with the
+/// stat caches.
+#[must_use]
+pub fn reference_counts_path(cache_dir: &Path, vault_id: &str) -> PathBuf {
+    cache_dir.join("stat").join(format!("{vault_id}-references"))
+}
+
 /// The line of an ignore file that excludes avfs's own cache from a directory that contains it. The cache has
 /// copies of versions: versions that include it would grow with every run.
 #[must_use]

@@ -141,9 +141,9 @@ impl Writer for FaultWriter<'_> {
         Ok(())
     }
 
-    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
+    fn delete_objects(&mut self, objects: &[(ObjectKind, [u8; 32])]) -> Result<()> {
         self.fuse.burn("delete_objects")?;
-        self.inner.delete_objects(kind, rows)
+        self.inner.delete_objects(objects)
     }
 
     fn put_version(&mut self, version: &VersionRecord) -> Result<()> {

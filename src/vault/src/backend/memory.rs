@@ -337,10 +337,12 @@ impl Writer for MemoryWriter<'_> {
         Ok(())
     }
 
-    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
-        match kind {
-            ObjectKind::Tree => self.work.trees.retain(|_, (row, _)| !rows.contains(row)),
-            ObjectKind::Blob => self.work.blobs.retain(|_, (row, _)| !rows.contains(row)),
+    fn delete_objects(&mut self, objects: &[(ObjectKind, [u8; 32])]) -> Result<()> {
+        for (kind, digest) in objects {
+            match kind {
+                ObjectKind::Tree => drop(self.work.trees.remove(&TreeId(*digest))),
+                ObjectKind::Blob => drop(self.work.blobs.remove(&BlobId(*digest))),
+            }
         }
         Ok(())
     }

@@ -181,7 +181,7 @@ pub trait Reader {
     fn usage(&self) -> Result<Usage>;
     /// Bytes in use; cheap enough to query before every commit.
     fn bytes_used(&self) -> Result<u64>;
-    /// Objects with a row number below `before`, newest first: children are always older than parents.
+    /// Objects with a row number below `before`, newest first: parents come before their children.
     fn objects_before(&self, kind: ObjectKind, before: i64, limit: usize) -> Result<Vec<(i64, [u8; 32])>>;
 }
 
@@ -199,8 +199,8 @@ pub trait Writer {
     /// Stores tree pages in the same way; everything they refer to must already be stored, by this call or an
     /// earlier one.
     fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()>;
-    /// Deletes objects by their row numbers; see [`Reader::objects_before`].
-    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()>;
+    /// Deletes objects by their digests.
+    fn delete_objects(&mut self, objects: &[(ObjectKind, [u8; 32])]) -> Result<()>;
 
     /// Adds a version; the objects that it refers to must already be stored.
     fn put_version(&mut self, version: &VersionRecord) -> Result<()>;

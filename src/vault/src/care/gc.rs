@@ -1,21 +1,22 @@
 //! Garbage collection: deletes expired forks, and versions, trees and blobs that nothing refers to.
 //!
-//! Objects are deleted newest first, so that an existing object always has everything it refers to, even if the sweep
-//! is killed halfway. Before each step the heads are read again: objects that a new version has started to use since
-//! the mark phase are kept.
+//! The reference counts of a [`Tally`] determine what is in use. Objects are deleted parents first, so that an existing
+//! object always has everything it refers to, even if the sweep is killed halfway. Before each step the heads are read
+//! again: objects that a new version has started to use are kept.
 //!
 //! The journal keeps nothing alive: a run's versions live as long as its fork leads to them, its row lives forever.
 //! A remembered result keeps the output of its command alive, not its versions; without them it is deleted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::Path;
 
 use avfs_types::clock::Timestamp;
-use avfs_types::ids::{BlobId, CheckpointName, DIGEST_BYTES, ForkName, TreeId, VersionId};
+use avfs_types::ids::{CheckpointName, DIGEST_BYTES, ForkName, VersionId};
 
+use super::tally::{Root, Stored, Tally};
 use crate::audit::Event;
 use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, RunRecord, VersionRecord};
 use crate::memo::Forget;
-use crate::reach::{Object, refers_to};
 use crate::run::Runs;
 use crate::{Result, Vault, memo, require_version};
 
@@ -37,131 +38,137 @@ pub struct Swept {
     pub memos: u64,
 }
 
-/// The objects in use.
+/// The versions in use, and the roots of everything in use.
 #[derive(Default)]
-struct Marked {
+struct Live {
     /// Versions treated as heads.
     in_use: Vec<VersionId>,
     /// The last row of the audit log when heads and checkpoints were read: each of their changes adds a row.
     looked_at: Option<i64>,
     versions: HashSet<VersionId>,
-    trees: HashSet<TreeId>,
-    /// Chunk lists that were walked, and blobs that were walked as if they were lists.
-    lists: HashSet<BlobId>,
-    /// Digest prefixes of all blobs in use. An unused blob with the same prefix is kept too.
-    blobs: HashSet<u64>,
     /// The newest remembered result that was read.
     newest_memo: i64,
 }
 
-impl Marked {
-    /// Marks everything reachable from heads, checkpoints and versions in use. Marked objects are not walked again.
-    fn mark_all(&mut self, reader: &dyn Reader) -> Result<()> {
+impl Live {
+    /// Finds the versions that heads, checkpoints and versions in use lead to. Returns the roots of those that no
+    /// earlier call found.
+    fn new_versions(&mut self, reader: &dyn Reader) -> Result<Vec<Root>> {
         let newest = reader.audit_before(i64::MAX, 1)?.first().map(|row| row.seq);
         if newest.is_some() && newest == self.looked_at {
-            return Ok(());
+            return Ok(Vec::new());
         }
         self.looked_at = newest;
         let heads = reader.forks()?.into_iter().map(|fork| fork.head);
-        let mut waiting: Vec<Object> =
-            heads.chain(self.in_use.iter().copied()).map(Object::Version).collect();
-        waiting.extend(reader.checkpoints()?.into_iter().map(|saved| Object::Version(saved.version)));
-        self.walk(reader, waiting)
-    }
-
-    /// Marks the command output that remembered results keep.
-    fn mark_outputs(&mut self, reader: &dyn Reader) -> Result<()> {
-        let memos = memo::newer_than(reader, self.newest_memo)?;
-        self.newest_memo = memos.first().map_or(self.newest_memo, |memo| memo.seq);
-        // A whole blob can be walked as a list: it refers to nothing.
-        let outputs = memos.iter().flat_map(|memo| [memo.stdout, memo.stderr]);
-        self.walk(reader, outputs.map(Object::List).collect())
-    }
-
-    fn walk(&mut self, reader: &dyn Reader, mut waiting: Vec<Object>) -> Result<()> {
-        while let Some(object) = waiting.pop() {
-            let new = match object {
-                Object::Version(id) => self.versions.insert(id),
-                Object::Tree(id) => self.trees.insert(id),
-                Object::Blob(id) => self.blobs.insert(beginning(&id.0)),
-                Object::List(id) => {
-                    self.blobs.insert(beginning(&id.0));
-                    self.lists.insert(id)
-                }
-            };
-            if new {
-                waiting.extend(refers_to(reader, object)?);
+        let mut waiting: Vec<VersionId> = heads.chain(self.in_use.iter().copied()).collect();
+        waiting.extend(reader.checkpoints()?.into_iter().map(|saved| saved.version));
+        let mut roots = Vec::new();
+        while let Some(id) = waiting.pop() {
+            if self.versions.insert(id) {
+                let version = require_version(reader, &id)?;
+                waiting.extend(version.parents);
+                roots.extend(version.pruned_at.is_none().then_some(Root::Dir(version.root)));
             }
         }
-        Ok(())
+        Ok(roots)
     }
 
-    fn has(&self, kind: ObjectKind, digest: [u8; 32]) -> bool {
-        match kind {
-            ObjectKind::Tree => self.trees.contains(&TreeId(digest)),
-            ObjectKind::Blob => self.blobs.contains(&beginning(&digest)),
-        }
+    /// The command output that remembered results keep, without those that an earlier call returned.
+    fn new_outputs(&mut self, reader: &dyn Reader) -> Result<Vec<Root>> {
+        let memos = memo::newer_than(reader, self.newest_memo)?;
+        self.newest_memo = memos.first().map_or(self.newest_memo, |memo| memo.seq);
+        Ok(memos.iter().flat_map(|memo| [memo.stdout, memo.stderr]).map(Root::Output).collect())
     }
 }
 
-fn beginning(digest: &[u8; DIGEST_BYTES]) -> u64 {
-    digest.first_chunk().copied().map_or(0, u64::from_le_bytes)
+/// A sweep in progress.
+struct Sweep<'v> {
+    vault: &'v Vault,
+    live: Live,
+    tally: Tally,
+    /// Whether the audit log has a row for this sweep.
+    is_recorded: bool,
+    swept: Swept,
+}
+
+impl Sweep<'_> {
+    /// Deletes those of the objects that are not in use, in one transaction. `next` returns them.
+    fn step<T>(&mut self, next: impl FnOnce(&dyn Reader) -> Result<(Vec<Stored>, T)>) -> Result<T> {
+        avfs_types::pause::point("sweep");
+        let Self { vault, live, tally, is_recorded, swept } = self;
+        vault.transact_with(Durability::Deferred, |transaction| {
+            let mut roots = live.new_versions(transaction.view())?;
+            roots.extend(live.new_outputs(transaction.view())?);
+            tally.hold(transaction.view(), &roots)?;
+            let (mut unused, rest) = next(transaction.view())?;
+            unused.retain(|object| !tally.has(object));
+            if !unused.is_empty() && !std::mem::replace(is_recorded, true) {
+                // Recorded with the first deletion, so that a sweep killed halfway is in the log too.
+                transaction.record(&sweeping())?;
+            }
+            transaction.writer.delete_objects(&unused)?;
+            let trees = unused.iter().filter(|(kind, _)| *kind == ObjectKind::Tree).count() as u64;
+            swept.trees += trees;
+            swept.blobs += unused.len() as u64 - trees;
+            Ok(rest)
+        })
+    }
 }
 
 impl Vault {
     /// Deletes expired forks and everything that is not in use. Calls `progress` with the number of objects examined.
     pub fn gc(&self, progress: &dyn Fn(u64)) -> Result<Swept> {
+        self.gc_since(None, progress)
+    }
+
+    /// Like [`Vault::gc`]. Reads the reference counts that the last sweep saved in the file `counts`, so that only the
+    /// changes since then have to be counted, and saves new ones there.
+    pub fn gc_since(&self, counts: Option<&Path>, progress: &dyn Fn(u64)) -> Result<Swept> {
         // No process may be between storing an object and referring to it.
         let alone = self.backend().sweep_guard()?;
-        let mut swept = Swept { forks: self.expire_forks(&[])?.len() as u64, ..Swept::default() };
-        let mut marked = {
+        let forks = self.expire_forks(&[])?.len() as u64;
+        let (mut live, mut roots) = (Live::default(), Vec::new());
+        {
             let reader = self.read()?;
-            let mut marked = Marked { in_use: self.versions_in_use(&*reader)?, ..Marked::default() };
-            marked.mark_all(&*reader)?;
-            marked
-        };
+            live.in_use = self.versions_in_use(&*reader)?;
+            roots.extend(live.new_versions(&*reader)?);
+        }
         avfs_types::pause::point("marked");
-        swept.versions = self.sweep_versions(&mut marked)?;
+        let versions = self.sweep_versions(&mut live, &mut roots)?;
         // After the versions: only then is it known which results have lost one.
-        swept.memos = self.forget(&Forget::AllLost)?.len() as u64;
+        let memos = self.forget(&Forget::AllLost)?.len() as u64;
+        let vault_id = self.id()?;
+        let (tally, freed, swept_rows) = {
+            let reader = self.read()?;
+            roots.extend(live.new_outputs(&*reader)?);
+            let previous = counts.and_then(|counts| Tally::load(counts, &vault_id));
+            let (tally, freed) = Tally::of(previous, &*reader, &roots)?;
+            let swept_rows = tally.swept_rows(&*reader)?;
+            (tally, freed, swept_rows)
+        };
+        let swept = Swept { forks, versions, memos, ..Swept::default() };
+        let mut sweep = Sweep { vault: self, live, tally, is_recorded: versions > 0, swept };
         let mut looked_at = 0;
-        let mut announced = swept.versions > 0;
-        for kind in [ObjectKind::Tree, ObjectKind::Blob] {
-            let mut before = i64::MAX;
-            loop {
-                avfs_types::pause::point("sweep");
-                let step = self.transact_with(Durability::Deferred, |transaction| {
-                    marked.mark_all(transaction.view())?;
-                    if kind == ObjectKind::Blob {
-                        marked.mark_outputs(transaction.view())?;
-                    }
-                    let rows = transaction.view().objects_before(kind, before, STEP_ROWS)?;
-                    let unused: Vec<i64> = rows
-                        .iter()
-                        .filter(|(_, digest)| !marked.has(kind, *digest))
-                        .map(|(row, _)| *row)
-                        .collect();
-                    if !unused.is_empty() && !announced {
-                        // Recorded with the first deletion, so that a sweep killed halfway is in the log too.
-                        transaction.record(&sweeping())?;
-                    }
-                    transaction.writer.delete_objects(kind, &unused)?;
-                    Ok((rows.last().map(|(row, _)| *row), rows.len() as u64, unused.len() as u64))
+        for freed in freed.chunks(STEP_ROWS) {
+            sweep.step(|_| Ok((freed.to_vec(), ())))?;
+            looked_at += freed.len() as u64;
+            progress(looked_at);
+        }
+        // Objects stored since the last sweep that nothing has ever referred to.
+        for (kind, after) in swept_rows {
+            let mut before = Some(i64::MAX);
+            while let Some(row) = before {
+                before = sweep.step(|reader| {
+                    let mut rows = reader.objects_before(kind, row, STEP_ROWS)?;
+                    rows.retain(|(row, _)| *row > after);
+                    looked_at += rows.len() as u64;
+                    let last = rows.last().map(|(row, _)| *row);
+                    Ok((rows.into_iter().map(|(_, digest)| (kind, digest)).collect(), last))
                 })?;
-                let (last, seen, deleted) = step;
-                announced |= deleted > 0;
-                match kind {
-                    ObjectKind::Tree => swept.trees += deleted,
-                    ObjectKind::Blob => swept.blobs += deleted,
-                }
-                looked_at += seen;
                 progress(looked_at);
-                match last {
-                    Some(row) => before = row,
-                    None => break,
-                }
             }
         }
+        let Sweep { tally, swept, .. } = sweep;
         if swept != Swept::default() {
             let detail = format!(
                 "forks={} versions={} trees={} blobs={} results={}",
@@ -172,6 +179,12 @@ impl Vault {
                     Event { action: "vault.gc", subject: "", before: None, after: None, detail: &detail };
                 transaction.record(&event)
             })?;
+        }
+        // Only now that the deletions are on the disk: otherwise objects that come back would never be deleted.
+        if let Some(counts) = counts
+            && let Err(error) = tally.save(counts, &vault_id, &*self.read()?)
+        {
+            tracing::warn!(%error, "cannot save the reference counts; the next gc counts everything again");
         }
         // The rest deletes nothing, so others can store objects again.
         drop(alone);
@@ -203,11 +216,11 @@ impl Vault {
         })
     }
 
-    fn sweep_versions(&self, marked: &mut Marked) -> Result<u64> {
+    fn sweep_versions(&self, live: &mut Live, roots: &mut Vec<Root>) -> Result<u64> {
         self.transact_with(Durability::Deferred, |transaction| {
-            marked.mark_all(transaction.view())?;
+            roots.extend(live.new_versions(transaction.view())?);
             let all = transaction.view().version_ids()?;
-            let unused: Vec<VersionId> = all.into_iter().filter(|id| !marked.versions.contains(id)).collect();
+            let unused: Vec<VersionId> = all.into_iter().filter(|id| !live.versions.contains(id)).collect();
             if !unused.is_empty() {
                 transaction.record(&sweeping())?;
             }

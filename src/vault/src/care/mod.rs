@@ -3,4 +3,5 @@
 pub mod fsck;
 pub mod gc;
 pub mod quota;
+mod tally;
 pub mod witness;

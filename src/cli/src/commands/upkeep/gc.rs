@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 
-use avfs_engine::ForkDirs;
+use avfs_engine::{CacheOwners, ForkDirs, reference_counts_path};
 use avfs_types::ids::ForkName;
 use avfs_types::show_bytes_size;
 use avfs_wire::Gc;
@@ -29,13 +29,17 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
     let vault = ctx.open_vault_sparing_runs()?;
     let size = || vault.read().and_then(|reader| Ok(reader.usage()?.file_bytes));
     let file_bytes_before = size()?;
+    let (id, cache_dir) = (vault.id()?, ctx.around.cache_dir().ok());
     let swept = {
         let progress = Progress::start("sweeping");
-        vault.gc(&|looked_at| progress.meter.files.store(looked_at, Ordering::Relaxed))?
+        let counts = cache_dir.as_ref().map(|cache_dir| reference_counts_path(cache_dir, &id));
+        let progress = |looked_at| progress.meter.files.store(looked_at, Ordering::Relaxed);
+        vault.gc_since(counts.as_deref(), &progress)?
     };
-    if let Ok(cache_dir) = ctx.around.cache_dir() {
+    if let Some(cache_dir) = cache_dir {
+        CacheOwners::new(&cache_dir).register(&id, vault.path());
         let forks: Vec<ForkName> = vault.read()?.forks()?.into_iter().map(|fork| fork.name).collect();
-        let swept = ForkDirs::new(&cache_dir, &vault.id()?).sweep(&forks);
+        let swept = ForkDirs::new(&cache_dir, &id).sweep(&forks);
         swept.map_err(EdgeError::host("remove the directories of deleted forks in", &cache_dir))?;
     }
     let result = Gc {

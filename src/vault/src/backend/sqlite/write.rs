@@ -115,13 +115,13 @@ impl Writer for SqliteWriter<'_> {
         put().map_err(|error| self.session.backend.translate(error))
     }
 
-    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
-        let sql = match kind {
-            ObjectKind::Tree => "DELETE FROM tree WHERE id = ?1",
-            ObjectKind::Blob => "DELETE FROM blob WHERE id = ?1",
-        };
-        for row in rows {
-            self.execute(sql, [row])?;
+    fn delete_objects(&mut self, objects: &[(ObjectKind, [u8; DIGEST_BYTES])]) -> Result<()> {
+        for (kind, digest) in objects {
+            let sql = match kind {
+                ObjectKind::Tree => "DELETE FROM tree WHERE digest = ?1",
+                ObjectKind::Blob => "DELETE FROM blob WHERE digest = ?1",
+            };
+            self.execute(sql, [digest.as_slice()])?;
         }
         Ok(())
     }

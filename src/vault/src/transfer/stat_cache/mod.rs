@@ -25,7 +25,7 @@ use crate::page::{DirRef, Totals};
 
 use dir::decode_head;
 pub(crate) use dir::{CachedDir, CachedEntry, CachedKind, Stamp, decode_dir};
-pub(crate) use new_cache::{NewCache, NewDirs};
+pub(crate) use new_cache::{NewCache, NewDirs, unfinished};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
 const FORMAT: u8 = 5;

@@ -252,7 +252,7 @@ impl<'f> PartWriter<'f> {
 
 const UNFINISHED: &str = ".new-";
 
-pub(super) fn unfinished(path: &Path, process: &str) -> PathBuf {
+pub(crate) fn unfinished(path: &Path, process: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(UNFINISHED);
     name.push(process);
