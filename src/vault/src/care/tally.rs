@@ -4,8 +4,9 @@
 //! takes back those of lost roots, and deletes the objects whose count becomes zero. Without them it counts everything
 //! that is in use.
 //!
-//! Objects never change, so the counts follow from the set of roots alone. They stay correct whatever other programs do
-//! to the vault in the meantime. If an object of a lost root cannot be read, the counts are discarded.
+//! Objects never change, so the counts follow from the set of roots alone. They stay correct regardless of changes that
+//! other programs make to the vault in the meantime. If an object of a lost root cannot be read, the counts are
+//! discarded.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -27,7 +28,7 @@ const MAGIC: &[u8; 8] = b"avfsrefs";
 const FORMAT: u8 = 1;
 /// Bytes of a digest that identify a blob. An unused blob that begins like one in use is kept too.
 const BLOB_BYTES: usize = 8;
-/// Counts stay at this value, so that too many references are never taken for few.
+/// A count that reached this value stays there: the true number of references is unknown.
 const COUNT_MAX: u32 = u32::MAX;
 /// If more objects than this become unused, counting everything in use is cheaper, and needs less memory.
 const FREED_MAX: usize = 200_000;
