@@ -273,7 +273,7 @@ impl Reader for State {
     fn usage(&self) -> Result<Usage> {
         let blobs = || self.blobs.values().map(|(_, blob)| blob);
         Ok(Usage {
-            file_bytes: self.bytes_used()?,
+            file_bytes: self.file_bytes()?,
             free_bytes: 0,
             blobs: self.blobs.len() as u64,
             blob_stored_bytes: blobs().map(|blob| blob.data.len() as u64).sum(),
@@ -284,6 +284,10 @@ impl Reader for State {
             audit_rows: self.audit.len() as u64,
             runs: self.runs.len() as u64,
         })
+    }
+
+    fn file_bytes(&self) -> Result<u64> {
+        self.bytes_used()
     }
 
     fn bytes_used(&self) -> Result<u64> {

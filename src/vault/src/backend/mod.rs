@@ -179,6 +179,8 @@ pub trait Reader {
 
     /// Counts the contents of the store; takes time in proportion to its size.
     fn usage(&self) -> Result<Usage>;
+    /// The size of the store; cheap.
+    fn file_bytes(&self) -> Result<u64>;
     /// Bytes in use; cheap enough to query before every commit.
     fn bytes_used(&self) -> Result<u64>;
     /// Objects with a row number below `before`, newest first: parents come before their children.

@@ -515,7 +515,8 @@ impl<'a> Shared<'a> {
             let mut blobs: Vec<(&Entry, &FileNode, BlobRecord, Xattrs)> = Vec::with_capacity(rest.len());
             let mut others = Vec::new();
             {
-                let reader = self.out.vault.read()?;
+                // Every worker uses another connection, and each of their maps would count as memory.
+                let reader = self.out.vault.backend().read_unmapped()?;
                 let mut held = 0;
                 while let Some((entry, after)) = rest.split_first()
                     && held < JOB_BYTES

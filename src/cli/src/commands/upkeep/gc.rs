@@ -27,7 +27,7 @@ pub struct GcArgs {}
 
 pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
     let vault = ctx.open_vault_sparing_runs()?;
-    let size = || vault.read().and_then(|reader| Ok(reader.usage()?.file_bytes));
+    let size = || vault.read().and_then(|reader| Ok(reader.file_bytes()?));
     let file_bytes_before = size()?;
     let (id, cache_dir) = (vault.id()?, ctx.around.cache_dir().ok());
     let swept = {

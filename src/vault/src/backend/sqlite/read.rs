@@ -385,12 +385,10 @@ impl Reader for Session<'_> {
     }
 
     fn usage(&self) -> Result<Usage> {
-        let page_bytes = self.pragma::<i64>("page_size")?;
-        let pages =
-            |name| -> Result<u64> { Ok(u64::try_from(self.pragma::<i64>(name)? * page_bytes).unwrap_or(0)) };
+        let file_bytes = self.file_bytes()?;
         Ok(Usage {
-            file_bytes: pages("page_count")?,
-            free_bytes: pages("freelist_count")?,
+            file_bytes,
+            free_bytes: file_bytes.saturating_sub(self.bytes_used()?),
             blobs: self.number("SELECT count(*) FROM blob")?,
             blob_stored_bytes: self.number("SELECT coalesce(sum(length(data)), 0) FROM blob")?,
             blob_content_bytes: self.number("SELECT coalesce(sum(size), 0) FROM blob WHERE codec <> 2")?,
@@ -400,6 +398,11 @@ impl Reader for Session<'_> {
             audit_rows: self.number("SELECT count(*) FROM audit")?,
             runs: self.runs_kept()?,
         })
+    }
+
+    fn file_bytes(&self) -> Result<u64> {
+        let bytes = self.pragma::<i64>("page_count")? * self.pragma::<i64>("page_size")?;
+        Ok(u64::try_from(bytes).unwrap_or(0))
     }
 
     fn bytes_used(&self) -> Result<u64> {
