@@ -9,6 +9,7 @@ mod support;
 
 mod answers;
 mod apply_owner;
+mod arguments;
 mod audit;
 mod bad_input;
 mod config;

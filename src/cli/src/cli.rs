@@ -1,18 +1,15 @@
 //! The command line of `avfs`: the verbs and the options that they share.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use avfs_engine::version_message;
 use avfs_request::JsonForm;
 use avfs_types::ids::ForkName;
-use avfs_types::path::{PathError, TreePath};
 use avfs_types::redact;
-use avfs_vault::ops::Target;
 
 use crate::commands::{
     apply, approvals, audit, batch, bisect, cache, cat, checkpoint, clean, compact, completions, config, cp,
@@ -29,7 +26,8 @@ use crate::commands::{
 ///
 /// REF names a version: FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, last or last~N (the newest
 /// run, or the run N before it), or the first four or more digits of a version's id. PATH is the path of an
-/// entry in a version, relative to the root of the version, not to the working directory.
+/// entry in a version: relative to the root of the version, not to the working directory, or an absolute path
+/// in the bound directory.
 #[derive(Debug, Parser)]
 #[command(name = "avfs", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_long_help = "\
@@ -145,27 +143,6 @@ impl EditOptions {
 /// Parses the path or name of a vault. An empty value, such as an unset variable of a script, is an error.
 pub fn vault_word() -> impl TypedValueParser<Value = OsString> {
     PathBufValueParser::new().map(PathBuf::into_os_string)
-}
-
-/// Parses a path inside a version, which may contain any bytes.
-pub fn tree_path() -> impl TypedValueParser<Value = TreePath> {
-    OsStringValueParser::new().try_map(|text: OsString| -> Result<TreePath, PathError> { parse_path(&text) })
-}
-
-/// Like [`tree_path`], for the path of a file.
-pub fn file_path() -> impl TypedValueParser<Value = TreePath> {
-    OsStringValueParser::new()
-        .try_map(|text: OsString| -> Result<TreePath, PathError> { TreePath::parse_file(text.as_bytes()) })
-}
-
-/// Like [`tree_path`], for the destination of a copy or move.
-pub fn target() -> impl TypedValueParser<Value = Target> {
-    OsStringValueParser::new()
-        .try_map(|text: OsString| -> Result<Target, PathError> { Target::parse(text.as_bytes()) })
-}
-
-fn parse_path(text: &OsStr) -> Result<TreePath, PathError> {
-    TreePath::parse(text.as_bytes())
 }
 
 /// Redacts credentials in a message that is stored with a version.

@@ -31,6 +31,8 @@ pub enum EdgeError {
     PatchIncomplete { shortened: String, left_off: String },
     #[error("the content has {size} bytes; JSON output is limited to {max}")]
     TooLargeForJson { size: u64, max: u64 },
+    #[error("{} is not in {}, the directory of the vault", path.display(), dir.display())]
+    OutsidePath { path: PathBuf, dir: PathBuf },
     #[error("unknown verb {verb:?}")]
     UnknownVerb { verb: String },
     #[error("the checkpoint names fork {one}, but --fork is {other}")]
@@ -108,6 +110,7 @@ impl Diagnose for EdgeError {
             Self::NoParent { .. } => "diff.no_parent",
             Self::PatchIncomplete { .. } => "diff.incomplete",
             Self::TooLargeForJson { .. } => "cat.too_large",
+            Self::OutsidePath { .. } => "path.outside",
             Self::UnknownVerb { .. } => "man.unknown_verb",
             Self::TwoForks { .. } | Self::TwoVaults { .. } => "usage",
             Self::Output(_) | Self::Unanswered(_) => "io.output",
@@ -152,6 +155,9 @@ hint!(EdgeError, |error, avfs| {
         Self::PatchIncomplete { .. } => "raise the limit with: --patch-max SIZE",
         Self::TooLargeForJson { .. } => {
             return Some(format!("print it without --json: {avfs} cat REF PATH > FILE"));
+        }
+        Self::OutsidePath { .. } => {
+            "name a path in that directory, or relative to it: src/main.rs, or . for the directory itself"
         }
         Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
         Self::UnknownVerb { .. } => "list verbs with: avfs --help",

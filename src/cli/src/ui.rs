@@ -23,7 +23,8 @@ use crate::error::EdgeError;
 use crate::worker_pool::Ran;
 
 /// The error codes of wrong usage, wherever it is detected.
-const CALLED_WRONGLY: [&str; 5] = ["usage", "name.invalid", "path.invalid", "ref.invalid", "value.invalid"];
+const CALLED_WRONGLY: [&str; 6] =
+    ["usage", "name.invalid", "path.invalid", "path.outside", "ref.invalid", "value.invalid"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

@@ -8,9 +8,9 @@ use avfs_vault::page::{FileNode, Node};
 use avfs_vault::{VaultError, copy_content, read_content};
 use avfs_wire::{Cat, CatFile};
 
-use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
+use crate::given_path::{GivenPath, tree_path, within};
 use crate::ui::{Failure, Format, Outcome};
 use crate::view::View;
 
@@ -31,15 +31,16 @@ pub struct CatArgs {
     reference: Reference,
     /// The files to print, in this order
     #[arg(value_name = "PATH", required = true, value_parser = tree_path())]
-    paths: Vec<TreePath>,
+    paths: Vec<GivenPath>,
 }
 
 pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
+    let paths = within(&args.paths, &vault)?;
     // Look up all paths first, to report an unknown path before writing anything.
     let files: Vec<(&TreePath, FileNode)> =
-        args.paths.iter().map(|path| Ok((path, file_at(&view, path)?))).collect::<Result<_, Failure>>()?;
+        paths.iter().map(|path| Ok((path, file_at(&view, path)?))).collect::<Result<_, Failure>>()?;
     let mut result = Cat { version: view.version.id.to_hex(), files: Vec::new() };
     if ctx.ui.format == Format::Json {
         let size = files.iter().fold(0_u64, |sum, (_, file)| sum.saturating_add(file.size));

@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-use avfs_types::path::TreePath;
-use avfs_vault::ops::{Depth, Target};
+use avfs_vault::ops::Depth;
 
-use crate::cli::{EditOptions, target, tree_path};
+use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, tree_path};
 use crate::ui::Outcome;
 
 /// Copy a path inside a fork
@@ -21,10 +21,10 @@ Examples:
 pub struct CpArgs {
     /// The path to copy
     #[arg(value_parser = tree_path())]
-    from: TreePath,
+    from: GivenPath,
     /// The path of the copy, or the directory to copy into
-    #[arg(value_parser = target())]
-    to: Target,
+    #[arg(value_parser = tree_path())]
+    to: GivenPath,
     #[command(flatten)]
     edit: EditOptions,
     /// Copy directories and their contents
@@ -34,8 +34,9 @@ pub struct CpArgs {
 
 pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args.edit.message_or(|| format!("cp {} {}", args.from, args.to.path));
+    let (from, to) = (args.from.within(&vault)?, args.to.target(&vault)?);
+    let message = args.edit.message_or(|| format!("cp {from} {}", to.path));
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
-    let committed = vault.copy_path(&args.edit.on.fork, &args.from, args.to.clone(), depth, &message)?;
+    let committed = vault.copy_path(&args.edit.on.fork, &from, to, depth, &message)?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

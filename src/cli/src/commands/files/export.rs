@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use clap::Args;
 
 use avfs_engine::LocateError;
-use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::export::{ExportOptions, Overwrite};
@@ -15,10 +14,10 @@ use avfs_vault::unfinished::{Filled, Note, Unfinished};
 use avfs_vault::write_out::Unwritten;
 use avfs_wire::{ErrorBody, Export, PathText};
 
-use crate::cli::tree_path;
 use crate::commands::apply::show_stripped;
 use crate::commands::import::list_paths;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, tree_path, within};
 use crate::progress::Progress;
 use crate::ui::{Failure, Out, Outcome};
 use crate::view::{View, plural};
@@ -44,7 +43,7 @@ pub struct ExportArgs {
     dest: PathBuf,
     /// Export only these paths, each at its path in the version
     #[arg(value_name = "PATH", value_parser = tree_path())]
-    paths: Vec<TreePath>,
+    paths: Vec<GivenPath>,
     /// Replace existing files; files that are not in the version stay
     #[arg(long)]
     overwrite: bool,
@@ -62,6 +61,7 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         let view = View::open(&vault, &args.reference)?;
         (view.version.id, view.root)
     };
+    let paths = within(&args.paths, &vault)?;
     let dest = ctx.around.cwd.join(&args.dest);
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
     let noted = note(ctx, &dest)?;
@@ -69,7 +69,7 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     let unwritten = Unwritten::default();
     let options = ExportOptions {
         overwrite,
-        paths: &args.paths,
+        paths: &paths,
         set_ids: if args.keep_setid { SetIds::Kept } else { SetIds::Stripped },
         meter: &progress.meter,
         unwritten: args.keep_going.then_some(&unwritten),

@@ -8,14 +8,13 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use globset::{Glob, GlobMatcher};
 
-use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_types::{Size, UnitError};
 use avfs_vault::page::Node;
 use avfs_wire::Entries;
 
-use crate::cli::tree_path;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, tree_path};
 use crate::ui::Outcome;
 use crate::view::{View, WalkedEntry};
 
@@ -32,7 +31,7 @@ pub struct FindArgs {
     reference: Reference,
     /// Search below this path [default: the root]
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
-    path: TreePath,
+    path: GivenPath,
     // Not a doc comment: rustdoc would parse the brackets as a link.
     #[arg(
         long,
@@ -116,7 +115,7 @@ impl FindArgs {
 pub fn run(ctx: &CommandContext, args: &FindArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
-    let mut found = view.walk(&args.path, None)?;
+    let mut found = view.walk(&args.path.within(&vault)?, None)?;
     found.retain(|found| args.accepts(found));
     let result =
         Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };

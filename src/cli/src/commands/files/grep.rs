@@ -11,9 +11,9 @@ use avfs_vault::page::Node;
 use avfs_vault::read_content;
 use avfs_wire::{ErrorBody, Grep, GrepMatch};
 
-use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
+use crate::given_path::{GivenPath, tree_path, within};
 use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, plural};
 
@@ -39,7 +39,7 @@ pub struct GrepArgs {
     pattern: String,
     /// Search only these files and directories
     #[arg(value_name = "PATH", value_parser = tree_path())]
-    paths: Vec<TreePath>,
+    paths: Vec<GivenPath>,
     /// Ignore case
     #[arg(short, long)]
     ignore_case: bool,
@@ -78,8 +78,10 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
     let regex = compile(args)?;
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
-    let everything = [TreePath::root()];
-    let paths = if args.paths.is_empty() { &everything[..] } else { &args.paths };
+    let mut paths = within(&args.paths, &vault)?;
+    if paths.is_empty() {
+        paths.push(TreePath::root());
+    }
     let mut matches = Matches::default();
     let mut out = ctx.ui.out();
     let mut lines = match (ctx.ui.format, args.files) {
@@ -87,7 +89,7 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
         (Format::Human, true) => Lines::NamesShown(&mut out),
         (Format::Human, false) => Lines::Shown(&mut out),
     };
-    for path in paths {
+    for path in &paths {
         view.each(path, None, |found| search(&view, &regex, found, &mut lines, &mut matches))?;
     }
     out.flush()?;

@@ -7,8 +7,8 @@ use avfs_types::reference::Reference;
 use avfs_vault::page::Node;
 use avfs_wire::{Entries, EntryObject, NodeKind};
 
-use crate::cli::tree_path;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, tree_path};
 use crate::ui::{Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, arrow, local_file_time};
 
@@ -25,7 +25,7 @@ pub struct LsArgs {
     reference: Reference,
     /// The directory or file to list [default: the root]
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
-    path: TreePath,
+    path: GivenPath,
     /// Also show type, mode, size and time
     #[arg(short, long)]
     long: bool,
@@ -38,7 +38,7 @@ pub fn run(ctx: &CommandContext, args: &LsArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
     let depth = if args.recursive { None } else { Some(1) };
-    let found = view.walk(&args.path, depth)?;
+    let found = view.walk(&args.path.within(&vault)?, depth)?;
     let entries = if args.long { view.entries(&found)? } else { view.entries_for(ctx.ui.format, &found)? };
     let result = Entries { version: view.version.id.to_hex(), entries };
     ctx.ui.answer(&result, |out| {

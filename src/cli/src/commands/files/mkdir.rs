@@ -7,10 +7,11 @@ use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
 use avfs_vault::ops::Parents;
 
-use crate::cli::{EditOptions, tree_path};
+use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
+use crate::given_path::{GivenPath, tree_path};
 use crate::ui::{Failure, Outcome};
 
 /// Create a directory inside a fork
@@ -22,7 +23,7 @@ Examples:
 pub struct MkdirArgs {
     /// The directory to create
     #[arg(value_parser = tree_path())]
-    path: TreePath,
+    path: GivenPath,
     #[command(flatten)]
     edit: EditOptions,
     /// Also create missing parents; accept an existing directory
@@ -32,18 +33,19 @@ pub struct MkdirArgs {
 
 pub fn run(ctx: &CommandContext, args: &MkdirArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args.edit.message.clone().unwrap_or_else(|| format!("mkdir {}", args.path));
+    let path = args.path.within(&vault)?;
+    let message = args.edit.message.clone().unwrap_or_else(|| format!("mkdir {path}"));
     let parents = if args.parents { Parents::Made } else { Parents::Required };
-    let made = vault.make_dir(&args.edit.on.fork, &args.path, parents, &message);
-    let committed = made.map_err(|error| advised(ctx, args, error))?;
+    let made = vault.make_dir(&args.edit.on.fork, &path, parents, &message);
+    let committed = made.map_err(|error| advised(ctx, &path, error))?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }
 
-fn advised(ctx: &CommandContext, args: &MkdirArgs, error: VaultError) -> Failure {
+fn advised(ctx: &CommandContext, path: &TreePath, error: VaultError) -> Failure {
     if !matches!(error, VaultError::NoPath { .. }) {
         return error.into();
     }
-    let path = args.path.to_string();
+    let path = path.to_string();
     let hint = format!("create it too with: {} mkdir -p {}", ctx.ui.avfs, shell_word(path.as_ref()));
     EdgeError::Advised { error, hint }.into()
 }

@@ -2,12 +2,10 @@
 
 use clap::Args;
 
-use avfs_types::path::TreePath;
-use avfs_vault::ops::Target;
-
-use crate::cli::{EditOptions, target, tree_path};
+use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, tree_path};
 use crate::ui::Outcome;
 
 /// Move or rename a path inside a fork
@@ -21,17 +19,18 @@ Examples:
 pub struct MvArgs {
     /// The path to move
     #[arg(value_parser = tree_path())]
-    from: TreePath,
+    from: GivenPath,
     /// The new path, or the directory to move into
-    #[arg(value_parser = target())]
-    to: Target,
+    #[arg(value_parser = tree_path())]
+    to: GivenPath,
     #[command(flatten)]
     edit: EditOptions,
 }
 
 pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args.edit.message_or(|| format!("mv {} {}", args.from, args.to.path));
-    let committed = vault.move_path(&args.edit.on.fork, &args.from, args.to.clone(), &message)?;
+    let (from, to) = (args.from.within(&vault)?, args.to.target(&vault)?);
+    let message = args.edit.message_or(|| format!("mv {from} {}", to.path));
+    let committed = vault.move_path(&args.edit.on.fork, &from, to, &message)?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

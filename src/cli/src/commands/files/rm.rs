@@ -5,9 +5,10 @@ use clap::Args;
 use avfs_types::path::TreePath;
 use avfs_vault::ops::Depth;
 
-use crate::cli::{EditOptions, tree_path};
+use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, tree_path, within};
 use crate::ui::Outcome;
 
 /// Remove paths from a fork
@@ -21,7 +22,7 @@ Examples:
 pub struct RmArgs {
     /// The paths to remove
     #[arg(value_name = "PATH", required = true, value_parser = tree_path())]
-    paths: Vec<TreePath>,
+    paths: Vec<GivenPath>,
     #[command(flatten)]
     edit: EditOptions,
     /// Remove directories and their contents
@@ -31,11 +32,12 @@ pub struct RmArgs {
 
 pub fn run(ctx: &CommandContext, args: &RmArgs) -> Outcome {
     let vault = ctx.open_vault()?;
+    let paths = within(&args.paths, &vault)?;
     let message = args.edit.message_or(|| {
-        let names: Vec<String> = args.paths.iter().map(TreePath::to_string).collect();
+        let names: Vec<String> = paths.iter().map(TreePath::to_string).collect();
         format!("rm {}", names.join(" "))
     });
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
-    let committed = vault.remove(&args.edit.on.fork, &args.paths, depth, &message)?;
+    let committed = vault.remove(&args.edit.on.fork, &paths, depth, &message)?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

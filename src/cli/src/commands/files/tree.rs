@@ -7,8 +7,8 @@ use avfs_types::reference::Reference;
 use avfs_vault::page::Node;
 use avfs_wire::Entries;
 
-use crate::cli::tree_path;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, tree_path};
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, arrow, plural};
 
@@ -24,7 +24,7 @@ pub struct TreeArgs {
     reference: Reference,
     /// The directory or file to start at [default: the root]
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
-    path: TreePath,
+    path: GivenPath,
     /// Show at most N levels [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     depth: Option<u16>,
@@ -33,16 +33,17 @@ pub struct TreeArgs {
 pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
-    let found = view.walk(&args.path, args.depth.map(usize::from))?;
+    let path = args.path.within(&vault)?;
+    let found = view.walk(&path, args.depth.map(usize::from))?;
     let result =
         Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };
     ctx.ui.answer(&result, |out| {
-        match found.first().filter(|first| first.path == args.path) {
+        match found.first().filter(|first| first.path == path) {
             // An entry that is not a directory is the whole tree.
             Some(alone) => out.line(format_args!("{}{}", alone.path, arrow(&alone.node)))?,
             None => {
-                out.line(format_args!("{}", args.path))?;
-                draw(out, &found, &args.path)?;
+                out.line(format_args!("{path}"))?;
+                draw(out, &found, &path)?;
             }
         }
         let dirs = found.iter().filter(|found| matches!(found.node, Node::Dir(_))).count() as u64;

@@ -4,11 +4,10 @@ use std::io::{IsTerminal, Read};
 
 use clap::Args;
 
-use avfs_types::path::TreePath;
-
-use crate::cli::{EditOptions, file_path};
+use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, file_path};
 use crate::ui::Outcome;
 
 /// Write a file inside a fork, from stdin or --text
@@ -22,7 +21,7 @@ Examples:
 pub struct WriteArgs {
     /// The file to write
     #[arg(value_parser = file_path())]
-    path: TreePath,
+    path: GivenPath,
     #[command(flatten)]
     edit: EditOptions,
     /// Write this text [default: read stdin]
@@ -40,7 +39,8 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 
 pub fn run(ctx: &CommandContext, args: &WriteArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args.edit.message.clone().unwrap_or_else(|| format!("write {}", args.path));
+    let path = args.path.within(&vault)?;
+    let message = args.edit.message.clone().unwrap_or_else(|| format!("write {path}"));
     let stdin = std::io::stdin();
     let input: Box<dyn Read + Send> = match &args.text {
         Some(text) => Box::new(std::io::Cursor::new(text.clone().into_bytes())),
@@ -52,6 +52,6 @@ pub fn run(ctx: &CommandContext, args: &WriteArgs) -> Outcome {
         }
     };
     let fork = &args.edit.on.fork;
-    let committed = vault.write_file(fork, &args.path, input, args.mode, &message)?;
+    let committed = vault.write_file(fork, &path, input, args.mode, &message)?;
     edited::answer(ctx, &vault, fork, &committed)
 }

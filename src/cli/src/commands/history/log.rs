@@ -13,8 +13,8 @@ use avfs_vault::version::{History, root_of};
 use avfs_vault::{VaultError, tree};
 use avfs_wire::Log;
 
-use crate::cli::tree_path;
 use crate::context::CommandContext;
+use crate::given_path::{GivenPath, tree_path};
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{first_line, labels, local_time};
 
@@ -36,7 +36,7 @@ pub struct LogArgs {
     limit: Option<usize>,
     /// List only versions that changed this path
     #[arg(last = true, value_parser = tree_path())]
-    path: Option<TreePath>,
+    path: Option<GivenPath>,
 }
 
 /// Counts for a listing: shown versions, and versions that were not shown.
@@ -61,6 +61,7 @@ pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let reader = vault.read()?;
     let (newest, _) = avfs_vault::version::resolve(&*reader, &args.reference)?;
+    let path = args.path.as_ref().map(|path| path.within(&vault)).transpose()?;
     let limit = args.limit.unwrap_or(usize::MAX);
     let history = History::new(&*reader, newest.id);
     let labels = labels(&*reader)?;
@@ -72,13 +73,13 @@ pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
         },
         Format::Human => &mut |number, version| show_version(&mut out, number, &version, &labels),
     };
-    let found = match &args.path {
+    let found = match &path {
         None => all(history, limit, show)?,
         Some(path) => touching(&*reader, history, path, limit, show)?,
     };
     out.flush()?;
     drop(out);
-    if let Some(path) = &args.path
+    if let Some(path) = &path
         && found.is_nowhere()
     {
         return Err(VaultError::NoPath { path: path.clone() }.into());

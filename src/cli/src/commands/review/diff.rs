@@ -20,11 +20,11 @@ use avfs_vault::version::roots_to_compare;
 use avfs_vault::{VaultError, require_version, tree};
 use avfs_wire::{Diff, ErrorBody};
 
-use crate::cli::tree_path;
 use crate::commands::patch;
 use crate::commands::runs::last_change;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
+use crate::given_path::{GivenPath, tree_path, within};
 use crate::ui::{Failure, Format, Out, Outcome};
 use crate::view::plural;
 
@@ -68,7 +68,7 @@ pub struct DiffArgs {
     exit_code: bool,
     /// Compare only these paths and the entries beneath them
     #[arg(last = true, value_name = "PATH", value_parser = tree_path())]
-    paths: Vec<TreePath>,
+    paths: Vec<GivenPath>,
 }
 
 #[derive(Debug, Args)]
@@ -100,8 +100,9 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let shown = if args.times { Shown::WithTimes } else { Shown::WithoutTimes };
     let pages: &dyn Pages = &reader;
     let roots = roots_to_compare(reader, &before, &after)?;
-    require_paths(pages, &roots, &args.paths)?;
-    let summary = ChangeSummary::compare(&vault, pages, (&roots[0], &roots[1]), &args.paths, shown)?;
+    let paths = within(&args.paths, &vault)?;
+    require_paths(pages, &roots, &paths)?;
+    let summary = ChangeSummary::compare(&vault, pages, (&roots[0], &roots[1]), &paths, shown)?;
     let json = ctx.ui.format == Format::Json;
     let view = View::of(reader, &summary, args)?;
     let mut result = Diff {

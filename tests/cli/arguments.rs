@@ -1,0 +1,50 @@
+//! Arguments that need care: they name the wrong place, have no effect, or mean something else.
+
+use crate::env::TestEnv;
+
+#[test]
+fn absolute_path_means_the_file_in_the_bound_directory() {
+    let env = TestEnv::with_project();
+    let at = |path: &str| env.project().join(path).to_str().unwrap().to_owned();
+    assert_eq!(env.ok(&["cat", "main", &at("README.md")]), "hello\n");
+    assert_eq!(env.ok(&["ls", "main", &at("src")]), env.ok(&["ls", "main", "src"]));
+    assert_eq!(env.ok(&["ls", "main", &at("")]), env.ok(&["ls", "main"]));
+    assert_eq!(env.ok(&["tree", "main", &at("src")]), env.ok(&["tree", "main", "src"]));
+    assert_eq!(env.ok(&["find", "main", &at("src")]), env.ok(&["find", "main", "src"]));
+    assert_eq!(env.ok(&["grep", "main", "fn", &at("src")]), env.ok(&["grep", "main", "fn", "src"]));
+    assert_eq!(env.ok(&["log", "main", "--", &at("README.md")]), env.ok(&["log", "main", "--", "README.md"]));
+    // Through a symlink, and a file that only the version has.
+    std::os::unix::fs::symlink(env.project(), env.at("link")).unwrap();
+    let through = env.at("link/new/file.txt").to_str().unwrap().to_owned();
+    env.ok(&["write", &through, "--text", "new"]);
+    assert_eq!(env.ok(&["cat", "main", "new/file.txt"]), "new");
+    env.ok(&["mkdir", &at("dir")]);
+    env.ok(&["cp", &at("new/file.txt"), &at("dir/")]);
+    env.ok(&["mv", &at("README.md"), &at("dir/README.txt")]);
+    assert_eq!(env.ok(&["cat", "main", "dir/file.txt", "dir/README.txt"]), "newhello\n");
+    env.ok(&["rm", &at("dir/file.txt")]);
+    let out = env.at("out");
+    env.ok(&["export", "main", out.to_str().unwrap(), &at("dir")]);
+    assert_eq!(std::fs::read_to_string(out.join("dir/README.txt")).unwrap(), "hello\n");
+    assert!(env.ok(&["diff", "main~1", "main", "--", &at("dir")]).contains("dir/file.txt"));
+
+    let before = env.state();
+    let outside = env.at("home/x").to_str().unwrap().to_owned();
+    for words in [
+        &["cat", "main", "/README.md"][..],
+        &["cat", "main", "/etc/passwd"],
+        &["ls", "main", "/"],
+        &["write", &outside, "--text", "x"],
+        &["rm", "/src", "-r"],
+        &["mv", "src", &outside],
+    ] {
+        let refusal = env.refused(words, 2, "path.outside");
+        let message = refusal["error"]["message"].as_str().unwrap();
+        assert!(message.contains(env.project().to_str().unwrap()), "{message}");
+    }
+    assert_eq!(env.state(), before);
+    // A vault without a directory has its files where the command of a run sees them.
+    env.ok(&["vault", "copy", "copy.db"]);
+    assert_eq!(env.ok(&["--vault", "copy.db", "cat", "main", "/workspace/src/main.rs"]), "fn main() {}\n");
+    env.refused(&["--vault", "copy.db", "cat", "main", &at("src/main.rs")], 2, "path.outside");
+}
