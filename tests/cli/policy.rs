@@ -132,6 +132,29 @@ fn explain_lists_every_matching_rule() {
 }
 
 #[test]
+fn decision_names_the_rule_of_the_part_that_decided() {
+    let env = TestEnv::with_project();
+    let rule = |line: &str| decision(&env, &["--shell", line])["rule"].take();
+    assert_eq!(rule("ls && mkdir a"), json!("builtin.mutating"));
+    assert_eq!(rule("mkdir a && rm -rf b && ls"), json!("builtin.destructive"));
+    put(&env, USER, "[[rule]]\nname = 'my-npm'\nprefix = ['npm', 'ci']\naction = 'allow'\n");
+    assert_eq!(rule("cd src && npm ci && ls"), json!("my-npm"));
+    assert_eq!(rule("npm ci && rm -rf a"), json!("builtin.destructive"));
+    let note = env.run(&["policy", "check", "ls && mkdir a"]).stderr;
+    assert!(note.contains("one word") && note.contains("--shell 'ls && mkdir a'"), "{note}");
+}
+
+#[test]
+fn explanation_does_not_refer_to_itself() {
+    let env = TestEnv::with_project();
+    put(&env, USER, &deciding("deny"));
+    let hint = "avfs policy explain";
+    assert!(env.run(&["policy", "check", "--", "touch", "x"]).stderr.contains(hint));
+    assert!(!env.ok(&["policy", "explain", "--", "touch", "x"]).contains(hint));
+    assert_eq!(env.result(&["policy", "explain", "--", "touch", "x"])["decision"]["hint"], json!(null));
+}
+
+#[test]
 fn policy_errors_name_line_and_key() {
     let env = TestEnv::with_project();
     for (text, code, part) in [

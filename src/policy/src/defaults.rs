@@ -27,6 +27,19 @@ const EXPLAINED_FIRST: [Category; 6] = [
     Category::ReadOnly,
 ];
 
+/// How much the rule of an allowed command explains about a request of several commands: the lowest number most. A
+/// rule of a file explains more than a default, and a default more than the defaults after it.
+#[must_use]
+pub fn explaining_rank(rule: &str) -> usize {
+    match rule.strip_prefix("builtin.") {
+        Some(word) => {
+            let at = EXPLAINED_FIRST.iter().position(|category| category.word() == word);
+            1 + at.unwrap_or(EXPLAINED_FIRST.len())
+        }
+        None => 0,
+    }
+}
+
 /// The verdict on a command for those of its categories that no rule has answered.
 #[must_use]
 pub fn baseline(asked: &Asked<'_>, command: &Judged, unanswered: Categories) -> Option<Verdict> {

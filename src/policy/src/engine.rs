@@ -40,6 +40,16 @@ fn may(tier: Tier, system: System) -> Authority {
     }
 }
 
+/// The stricter of the verdicts on two parts of a request. If both allow their part, the one that explains more.
+fn deciding(one: Verdict, other: Verdict) -> Verdict {
+    let rank = |verdict: &Verdict| defaults::explaining_rank(&verdict.rule);
+    let allows = one.action <= Action::AllowWithCheckpoint;
+    match one.action == other.action && allows && rank(&other) < rank(&one) {
+        true => other,
+        false => one.stricter(other),
+    }
+}
+
 impl Policy {
     /// The defaults, without any files.
     #[must_use]
@@ -118,7 +128,7 @@ impl Policy {
             .collect();
         let said = commands.iter().chain(&in_doubt).map(|explained| &explained.verdict);
         let broken = caps.iter().filter_map(|(_, cap)| cap.broken.as_ref());
-        let strictest = said.chain(&handed_over).chain(broken).cloned().reduce(Verdict::stricter);
+        let strictest = said.chain(&handed_over).chain(broken).cloned().reduce(deciding);
         // Without a command there is a doubt, so there is always a verdict.
         let strictest = profiles.answered(strictest.unwrap_or_else(|| defaults::doubt(&reading.doubts)));
         let mut decision = self.decision(strictest, categories);

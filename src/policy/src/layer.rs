@@ -152,6 +152,9 @@ impl Layer {
     }
 }
 
+/// The hint of a verdict by a rule. The output of that command omits it.
+pub const EXPLAIN_HINT: &str = "list all matching rules with: avfs policy explain";
+
 /// The strictest verdict of a fit, the first of equals.
 fn strictest(voices: &[Voice], fit: Fit) -> Option<usize> {
     let of_fit = voices.iter().enumerate().filter(|(_, voice)| voice.fit == fit);
@@ -167,7 +170,7 @@ fn ruled(rule: &Rule, command: &Judged, fit: Fit) -> Verdict {
         (None, Fit::May) => format!("{} may match the rule {}", shown(command), rule.name),
     };
     let hint = match fit {
-        Fit::Sure | Fit::No => "list all matching rules with: avfs policy explain".to_owned(),
+        Fit::Sure | Fit::No => EXPLAIN_HINT.to_owned(),
         Fit::May => {
             "write the program without its directory, and each word without shell expansions".to_owned()
         }

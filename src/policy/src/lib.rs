@@ -65,7 +65,7 @@ pub use engine::Policy;
 pub use error::PolicyError;
 pub use examples::{Example, ExampleFault, FailedExample, Wanted};
 pub use explanation::{Effect, Explained, Explanation, Said};
-pub use layer::Layer;
+pub use layer::{EXPLAIN_HINT, Layer};
 pub use offer::quoted;
 pub use opening::{Opening, OpeningKind, Widening};
 pub use profile::Profiles;

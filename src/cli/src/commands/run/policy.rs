@@ -9,9 +9,12 @@ use clap::{ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Parse
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{FileText, LocateError, PolicyTexts, bound_dir};
-use avfs_policy::{Action, Effect, ExecutionDecision, Explained, Explanation, Layer, Script, Tier, Word};
+use avfs_policy::{
+    Action, EXPLAIN_HINT, Effect, ExecutionDecision, Explained, Explanation, Layer, Script, Tier, Word,
+};
 use avfs_request::choices::PolicyProfile;
 use avfs_request::{ExecutionRequest, Outside, Profile, RunSpec, SecretWord, Terminal};
+use avfs_types::diagnose::shell_word;
 use avfs_types::exit_code;
 use avfs_wire::{ErrorBody, PolicyTest, PolicyTested};
 
@@ -142,6 +145,7 @@ pub fn run(ctx: &CommandContext, args: &PolicyArgs) -> Outcome {
 fn check(ctx: &CommandContext, args: &AskArgs) -> Outcome {
     let (explanation, texts) = ask(ctx, args)?;
     let decision = explanation.decision;
+    note_one_word(ctx, args);
     let result = avfs_present::policy_check(&decision, &texts);
     let human = |out: &mut Out| {
         let categories = result.decision.categories.join(",");
@@ -173,7 +177,10 @@ fn check(ctx: &CommandContext, args: &AskArgs) -> Outcome {
 }
 
 fn explain(ctx: &CommandContext, args: &AskArgs) -> Outcome {
-    let (explanation, texts) = ask(ctx, args)?;
+    let (mut explanation, texts) = ask(ctx, args)?;
+    // The hint names this verb.
+    explanation.decision.hint = explanation.decision.hint.filter(|hint| hint != EXPLAIN_HINT);
+    note_one_word(ctx, args);
     let result = avfs_present::policy_explain(&explanation, &texts);
     ctx.ui.answer(&result, |out| {
         for explained in &explanation.commands {
@@ -188,6 +195,18 @@ fn explain(ctx: &CommandContext, args: &AskArgs) -> Outcome {
         show_around(out, &explanation)?;
         show_decision(out, &explanation.decision)
     })
+}
+
+/// Notes that a line given as one word is the name of a program, and not a line of a shell.
+fn note_one_word(ctx: &CommandContext, args: &AskArgs) {
+    if let [word] = args.spec.words.as_slice()
+        && word.as_bytes().iter().any(u8::is_ascii_whitespace)
+    {
+        let line = shell_word(word);
+        ctx.ui.note(format_args!(
+            "note: {line} is one word, the name of a program; check a line of a shell with: --shell {line}"
+        ));
+    }
 }
 
 fn show_command(out: &mut Out, explained: &Explained) -> Result<(), Failure> {
