@@ -390,6 +390,19 @@ fn filtered_apply_leaves_the_rest_for_a_later_apply() {
 }
 
 #[test]
+fn file_times_do_not_count_as_left_out() {
+    let before = |dir: &Path| ["a", "b"].into_iter().for_each(|at| put(dir, at, "old"));
+    let stand = Stand::new(before, |dir| {
+        put(dir, "a", "new");
+        let other = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        fs::File::options().write(true).open(dir.join("b")).unwrap().set_modified(other).unwrap();
+    });
+    let filter = Filter::new(&["a".to_owned()], &[]).unwrap();
+    let applied = apply_with(&stand.vault, "side", &stand.host(), &filter, Trial::Real).unwrap();
+    assert_eq!((applied.changes.len(), applied.left_out), (1, 0));
+}
+
+#[test]
 fn directory_times_do_not_count_as_left_out() {
     let before = |dir: &Path| ["a", "tests/x"].into_iter().for_each(|at| put(dir, at, "old"));
     let stand = Stand::new(before, |dir| ["a", "tests/q"].into_iter().for_each(|at| put(dir, at, "new")));

@@ -267,7 +267,7 @@ pub struct Apply {
     pub change_counts: ChangeTotals,
     /// Changes that the directory already had, including times.
     pub already: u64,
-    /// Changes that --include and --exclude left out.
+    /// Changes that --include and --exclude left out, without those of a modification time only.
     pub left_out: u64,
     /// Directories that should have been deleted, but contain files that are not versioned.
     pub kept_dirs: Vec<PathText>,

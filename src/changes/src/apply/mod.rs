@@ -149,7 +149,7 @@ pub struct Applied {
     pub already: u64,
     /// Files whose setuid and setgid bits are not applied.
     pub stripped: Vec<TreePath>,
-    /// Number of changes that the filter excludes.
+    /// Number of changes that the filter excludes, without those of a modification time only.
     pub left_out: u64,
     /// Directories that should be removed, but contain files that are not versioned.
     pub kept_dirs: Vec<TreePath>,
@@ -269,7 +269,7 @@ fn is_dir(side: &Option<Side>) -> bool {
     matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)))
 }
 
-/// The selected changes, and the number of excluded changes.
+/// The selected changes, and the number of excluded changes other than times.
 fn chosen(all: Changes, filter: &Filter) -> Result<(Changes, u64), VaultError> {
     let selection = Selection::of(&all, filter)?;
     if !selection.excludes {
@@ -280,8 +280,8 @@ fn chosen(all: Changes, filter: &Filter) -> Result<(Changes, u64), VaultError> {
         let change = change?;
         if selection.takes(&change) {
             chosen.push(change.into_owned());
-        } else if change.kind != ChangeKind::Time || !is_dir(&change.after) {
-            // The time of a directory follows from the changes in it.
+        } else if change.kind != ChangeKind::Time {
+            // A change of a time alone is not shown as a change either.
             left_out += 1;
         }
     }
