@@ -1,5 +1,7 @@
 //! Arguments that need care: they name the wrong place, have no effect, or mean something else.
 
+use serde_json::json;
+
 use crate::env::TestEnv;
 
 #[test]
@@ -47,4 +49,24 @@ fn absolute_path_means_the_file_in_the_bound_directory() {
     env.ok(&["vault", "copy", "copy.db"]);
     assert_eq!(env.ok(&["--vault", "copy.db", "cat", "main", "/workspace/src/main.rs"]), "fn main() {}\n");
     env.refused(&["--vault", "copy.db", "cat", "main", &at("src/main.rs")], 2, "path.outside");
+}
+
+#[test]
+fn quota_below_the_current_use_is_noted() {
+    let env = TestEnv::with_project();
+    env.ok(&["write", "new", "--text", "x"]);
+    for (option, small, large, part) in [
+        ("--bytes", "1", "1GiB", "more than the limit of 1 B"),
+        ("--versions", "1", "100", "versions, more than the limit of 1"),
+        ("--files", "1", "100", "entries, more than the limit of 1"),
+    ] {
+        let set = env.run(&["quota", "set", option, small]);
+        assert_eq!(set.code, 0, "{set:?}");
+        assert!(set.stderr.contains(part) && set.stderr.lines().count() == 1, "{set:?}");
+        assert!(env.run(&["quota", "show"]).stderr.contains(part));
+        assert_eq!(env.run(&["quota", "set", option, large]).stderr, "");
+    }
+    env.ok(&["quota", "set", "--versions", "1"]);
+    assert_eq!(env.result(&["quota", "show"])["versions"], json!(1));
+    env.refused(&["write", "newer", "--text", "x"], 1, "quota.exceeded");
 }
