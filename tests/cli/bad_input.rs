@@ -31,11 +31,30 @@ fn foreign_file_is_refused_as_a_vault() {
     for file in ["notes.txt", "./notes.txt", "empty.db", "other.db"] {
         let before = std::fs::read(env.project().join(file)).unwrap();
         env.refused(&["log", "--vault", file], 1, "vault.foreign");
-        env.refused(&["vault", "delete", file, "--yes"], 1, "vault.foreign");
+        let refusal = env.refused(&["vault", "delete", file, "--yes"], 1, "vault.foreign");
+        let hint = refusal["error"]["hint"].as_str().unwrap();
+        assert!(!hint.contains("rm ") && !hint.contains("init") && hint.contains("vault list"), "{hint}");
         assert_eq!(std::fs::read(env.project().join(file)).unwrap(), before, "{file} was changed");
     }
     std::fs::create_dir(env.project().join("dir.db")).unwrap();
     env.refused(&["log", "--vault", "./dir.db"], 1, "vault.not_found");
+}
+
+#[test]
+fn hints_about_a_vault_to_delete_create_and_remove_nothing() {
+    let env = TestEnv::new();
+    // A damaged database that is not a vault.
+    let other = env.project().join("other.db");
+    sql(&other).execute_batch("CREATE TABLE t (x); CREATE TABLE u (x)").unwrap();
+    let whole = std::fs::read(&other).unwrap();
+    env.put("cut.db", &whole[..whole.len() / 2]);
+    for file in ["cut.db", "nowhere", "./nowhere.db", "./nowhere/"] {
+        let answer = env.json(&["vault", "delete", file, "--yes"]);
+        let hint = answer["error"]["hint"].as_str().unwrap();
+        assert!(!hint.contains("rm ") && !hint.contains("init") && hint.contains("vault list"), "{answer}");
+    }
+    let hint = env.refused(&["vault", "delete", "--yes"], 1, "vault.not_found")["error"]["hint"].take();
+    assert!(!hint.as_str().unwrap().contains("init"), "{hint}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use avfs_engine::LocateError;
 use avfs_present::hint;
 use avfs_types::diagnose::{Diagnose, shell_word};
 use avfs_types::ids::{ForkName, RunId};
@@ -45,6 +46,9 @@ pub enum EdgeError {
     Unanswered(#[source] Box<dyn std::error::Error>),
     #[error("the file size limit was reached (ulimit -f)")]
     FileSizeLimit(#[source] Box<dyn std::error::Error>),
+    /// A vault to delete does not exist.
+    #[error(transparent)]
+    NoVaultToDelete(LocateError),
     /// A fork that is needed with its history does not exist.
     #[error(transparent)]
     NoOldFork(VaultError),
@@ -116,6 +120,7 @@ impl Diagnose for EdgeError {
             Self::Output(_) | Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
             Self::Advised { error, .. } | Self::NoOldFork(error) => error.code(),
+            Self::NoVaultToDelete(error) => error.code(),
             Self::NoChanges { .. } => "fork.not_found",
             Self::NoDirectory { .. } => "vault.not_found",
             Self::NothingChanged => "run.not_found",
@@ -132,6 +137,7 @@ impl Diagnose for EdgeError {
 hint!(EdgeError, |error, avfs| {
     let hint = match error {
         Self::Advised { hint, .. } => hint,
+        Self::NoVaultToDelete(_) => "nothing was deleted; list vaults with: avfs vault list",
         Self::NoOldFork(_) => return Some(format!("list forks with: {avfs} fork list")),
         Self::NoChanges { .. } => {
             return Some(format!("list forks with: {avfs} fork list, runs with: {avfs} runs list"));

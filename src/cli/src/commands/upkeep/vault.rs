@@ -8,10 +8,10 @@ use clap::{Args, Subcommand};
 
 use avfs_engine::{LocateError, TrustOrigin, TrustedVaults, bound_dir};
 use avfs_types::clock::{Timestamp, time_text};
-use avfs_types::diagnose::{shell_word, with_causes};
+use avfs_types::diagnose::{Diagnose as _, shell_word, with_causes};
 use avfs_types::{VAULT_DIR, VAULT_FILE, show_bytes_size};
 use avfs_vault::backend::BackendError;
-use avfs_vault::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, sibling};
+use avfs_vault::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, has_vault_header, sibling};
 use avfs_vault::{Vault, VaultError, key};
 use avfs_wire::{VaultCopy, VaultDelete, VaultInfo, VaultList, VaultListed, VaultTrust};
 
@@ -262,7 +262,8 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let named = doomed(ctx, args)?;
     // Open it first, to check that it is a vault.
     let options = OpenOptions { patience: DELETE_PATIENCE, ..OpenOptions::default() };
-    let vault = Vault::open(&named, options, ctx.actor.clone()).map_err(|error| by_hand(&named, error))?;
+    let vault =
+        Vault::open(&named, options, ctx.actor.clone()).map_err(|error| not_deleted(&named, error))?;
     // Resolve symlinks: removing only a link would leave every version in place.
     let path = named.canonicalize().map_err(EdgeError::host("find", &named))?;
     if !args.yes {
@@ -302,25 +303,40 @@ fn free_cache(ctx: &CommandContext, id: &str, path: &Path) -> u64 {
     }
 }
 
-/// avfs does not delete a file that it cannot read, because it may be anything. The hint has the command to
-/// delete it.
-fn by_hand(path: &Path, error: VaultError) -> Failure {
-    let unreadable =
-        matches!(&error, VaultError::Backend(BackendError::Corrupt { .. } | BackendError::Foreign { .. }));
-    if !unreadable {
+/// The hint for a vault to delete that is another file.
+const LIST_VAULTS: &str = "nothing was deleted; list vaults with: avfs vault list";
+
+/// The error for a vault to delete that is not found. The hint of other verbs is to create it.
+fn not_located(error: LocateError) -> Failure {
+    match error.code() {
+        "vault.not_found" => EdgeError::NoVaultToDelete(error).into(),
+        _ => error.into(),
+    }
+}
+
+/// avfs does not delete a file that it cannot read. Only for a damaged vault, the hint has the command to delete it:
+/// another file may be anything.
+fn not_deleted(path: &Path, error: VaultError) -> Failure {
+    let is_damaged = matches!(&error, VaultError::Backend(BackendError::Corrupt { .. }));
+    let is_other =
+        matches!(&error, VaultError::Backend(BackendError::Foreign { .. } | BackendError::NotFound { .. }));
+    if is_other || is_damaged && !has_vault_header(path) {
+        return EdgeError::Advised { error, hint: LIST_VAULTS.to_owned() }.into();
+    }
+    if !is_damaged {
         return error.into();
     }
     let files = COMPANIONS.iter().map(|suffix| sibling(path, suffix)).filter(|file| file.exists());
     let words: Vec<String> =
         [path.to_owned()].into_iter().chain(files).map(|file| shell_word(file.as_os_str())).collect();
-    let hint = format!("if it was a vault, remove it by hand with: rm {}", words.join(" "));
+    let hint = format!("delete the damaged vault by hand with: rm {}", words.join(" "));
     EdgeError::Advised { error, hint }.into()
 }
 
 /// The vault to delete. If it is named twice, both names must lead to the same vault.
 fn doomed(ctx: &CommandContext, args: &DeleteArgs) -> Result<PathBuf, Failure> {
     let (target, option) = (args.target.as_deref(), ctx.vault_option.as_deref());
-    let named = ctx.around.locate_only(target.or(option))?.path;
+    let named = ctx.around.locate_only(target.or(option)).map_err(not_located)?.path;
     if let (Some(one), Some(other)) = (target, option)
         && ctx.around.locate_only(Some(other))?.path != named
     {

@@ -30,7 +30,7 @@ use connect::{Access, Conn, Stand};
 pub use connect::{Mapped, OnClose, OpenOptions, sibling};
 use log::Log;
 use rusqlite::backup::StepResult;
-pub use schema::FORMAT;
+pub use schema::{FORMAT, has_vault_header};
 
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 

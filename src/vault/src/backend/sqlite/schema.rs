@@ -6,6 +6,18 @@ use rusqlite::types::ValueRef;
 /// "avfs" in ASCII, in the header of every vault file.
 pub(crate) const APPLICATION_ID: i64 = 0x6176_6673;
 
+/// True if a file starts with the header of a vault, even if the rest of it is damaged.
+#[must_use]
+pub fn has_vault_header(path: &std::path::Path) -> bool {
+    use std::io::Read;
+    // The application id is at this offset of the header of every SQLite file, big-endian.
+    const ID_OFFSET: usize = 68;
+    let mut header = [0; ID_OFFSET + 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    let id = header[ID_OFFSET..].iter().fold(0, |id, byte| id << 8 | i64::from(*byte));
+    read.is_ok() && header.starts_with(b"SQLite format 3\0") && id == APPLICATION_ID
+}
+
 /// One step for each format: `MIGRATIONS[n]` migrates format n to format n + 1.
 const MIGRATIONS: &[&[&str]] =
     &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4, &[super::applications::TABLE], FORMAT_6];
