@@ -70,3 +70,19 @@ fn quota_below_the_current_use_is_noted() {
     assert_eq!(env.result(&["quota", "show"])["versions"], json!(1));
     env.refused(&["write", "newer", "--text", "x"], 1, "quota.exceeded");
 }
+
+#[test]
+fn options_without_an_effect_are_refused() {
+    let env = TestEnv::with_project();
+    env.ok(&["write", "new", "--text", "x"]);
+    for words in [&["diff", "main", "--limit", "1"][..], &["diff", "main", "--limit", "1", "--patch"]] {
+        let refused = env.run(words);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.stderr.contains("--tree") && refused.stderr.contains("--stat"), "{refused:?}");
+    }
+    env.ok(&["diff", "main", "--limit", "1", "--tree"]);
+    env.ok(&["diff", "main", "--limit", "1", "--stat"]);
+    env.refused(&["clean", "--vault", "nope"], 1, "vault.not_found");
+    env.ok(&["clean"]);
+    env.ok(&["clean", "--vault", "."]);
+}

@@ -1,6 +1,6 @@
 //! `avfs diff`
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use avfs_changes::{
     CHANGES_SHOWN_MAX, ChangeSummary, PatchLeftOff, PatchLimits, PatchUse, Shown, StatView, TreeView,
@@ -34,6 +34,7 @@ use crate::view::plural;
 /// else, including main, with its first parent. Files that moved without a change of content are shown as
 /// renamed. Changes of modification times alone are omitted.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("limited").args(["tree", "stat"]))]
 #[command(after_help = "\
 Examples:
   avfs diff
@@ -54,7 +55,7 @@ pub struct DiffArgs {
     #[command(flatten)]
     form: Form,
     /// With --tree or --stat: show at most N changes
-    #[arg(long, value_name = "N", default_value_t = CHANGES_SHOWN_MAX)]
+    #[arg(long, value_name = "N", default_value_t = CHANGES_SHOWN_MAX, requires = "limited")]
     limit: usize,
     /// With --patch: write at most SIZE, and exit with 1 if the patch is incomplete [default: 16MiB, and 1MiB
     /// per file]
