@@ -86,3 +86,21 @@ fn options_without_an_effect_are_refused() {
     env.ok(&["clean"]);
     env.ok(&["clean", "--vault", "."]);
 }
+
+#[test]
+fn wrong_usage_of_a_run_has_the_exit_code_of_avfs_run() {
+    let env = TestEnv::with_project();
+    for words in [
+        &["run", "--json=foo", "--", "true"][..],
+        &["--json=foo", "run", "--", "true"],
+        &["proxy", "exec", "--json=foo", "--", "true"],
+        &["run", "--vault=", "--", "true"],
+    ] {
+        let refused = env.run(words);
+        assert_eq!(refused.code, 125, "{refused:?}");
+    }
+    let refused = env.run(&["run", "--json=foo", "--", "true"]);
+    let envelope: serde_json::Value = serde_json::from_str(&refused.stdout).unwrap();
+    assert_eq!((&envelope["kind"], &envelope["error"]["code"]), (&json!("execution"), &json!("usage")));
+    assert_eq!(env.run(&["log", "--json=foo"]).code, 2);
+}

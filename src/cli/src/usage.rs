@@ -15,6 +15,7 @@ use avfs_vault::VaultError;
 use avfs_wire::ErrorBody;
 
 use crate::cli::Verb;
+use crate::commands::execute;
 use crate::help;
 use crate::ui::{Failure, Format, Ui, error_line, print_clap};
 
@@ -81,9 +82,16 @@ pub fn check_form(ui: &Ui, form: Option<JsonForm>, verb: &Verb) -> Result<(), u8
 pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
     let json = words.iter().skip(1).take_while(|word| *word != "--").any(is_json);
     let format = if json { Format::Json } else { Format::Human };
-    let ui = Ui::new(format, kind_of_words(words));
+    let kind = kind_of_words(words);
+    let ui = Ui::new(format, kind.clone());
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return ui.conclude(print_clap(error).map(|()| exit_code::OK).map_err(Failure::output));
+    }
+    // `avfs run` is another name of `avfs-run`, with its answers and exit codes.
+    match kind.as_str() {
+        "run" => return execute::run_as(&["run"], &[]),
+        "proxy.exec" => return execute::run_as(&["proxy", "exec"], &[]),
+        _ => {}
     }
     if let Some((message, hint)) = elsewhere(error).or_else(|| fork_by_option(error)) {
         ui.print_error_body(&ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) });
