@@ -104,3 +104,25 @@ fn wrong_usage_of_a_run_has_the_exit_code_of_avfs_run() {
     assert_eq!((&envelope["kind"], &envelope["error"]["code"]), (&json!("execution"), &json!("usage")));
     assert_eq!(env.run(&["log", "--json=foo"]).code, 2);
 }
+
+#[test]
+fn commands_without_a_fork_cannot_keep_files_for_it() {
+    let env = TestEnv::with_project();
+    env.put("list", b"true\n");
+    env.ok(&["write", "new", "--text", "x"]);
+    let before = env.state();
+    for option in [&["--keep-tmp"][..], &["--home", "persistent"]] {
+        for verb in [
+            &["bisect", "main", "--shell", "true"][..],
+            &["race", "-n", "2", "--shell", "true"],
+            &["replay", "list"],
+            &["batch", "list", "--mode", "fan-out"],
+            &["batch", "list", "--mode", "needs"],
+        ] {
+            let refusal = env.refused(&[verb, option].concat(), 2, "usage");
+            let message = refusal["error"]["message"].as_str().unwrap();
+            assert!(message.starts_with(&option.join(" ")), "{message}");
+        }
+    }
+    assert_eq!(env.state(), before);
+}

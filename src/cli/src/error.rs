@@ -40,6 +40,8 @@ pub enum EdgeError {
     TwoForks { one: ForkName, other: ForkName },
     #[error("the vault to delete is {}, but --vault is {}", one.display(), other.display())]
     TwoVaults { one: PathBuf, other: PathBuf },
+    #[error("{option} keeps files for a named fork, and these commands run without one")]
+    KeepsWithoutFork { option: String },
     #[error("cannot write the output")]
     Output(#[source] std::io::Error),
     #[error("the command completed, but its output could not be written")]
@@ -116,7 +118,7 @@ impl Diagnose for EdgeError {
             Self::TooLargeForJson { .. } => "cat.too_large",
             Self::OutsidePath { .. } => "path.outside",
             Self::UnknownVerb { .. } => "man.unknown_verb",
-            Self::TwoForks { .. } | Self::TwoVaults { .. } => "usage",
+            Self::TwoForks { .. } | Self::TwoVaults { .. } | Self::KeepsWithoutFork { .. } => "usage",
             Self::Output(_) | Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
             Self::Advised { error, .. } | Self::NoOldFork(error) => error.code(),
@@ -168,6 +170,9 @@ hint!(EdgeError, |error, avfs| {
         Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
         Self::UnknownVerb { .. } => "list verbs with: avfs --help",
         Self::TwoForks { .. } | Self::TwoVaults { .. } => "omit one of them",
+        Self::KeepsWithoutFork { .. } => {
+            "omit it, or run the commands on a fork: avfs-run --fork NAME, avfs batch --mode chain"
+        }
         Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
         Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             "choose a writable place"

@@ -11,6 +11,8 @@ use avfs_request::RunSpec;
 use avfs_types::CommandLine;
 use avfs_types::base64::base64;
 
+use crate::error::EdgeError;
+
 /// Options that verbs with many commands set themselves.
 const OF_THE_VERB: [&str; 13] = [
     "command",
@@ -40,6 +42,15 @@ impl RunOptions {
     /// The options as arguments of avfs-run.
     pub fn words(&self) -> &[OsString] {
         &self.words
+    }
+
+    /// Fails for options that keep files for a named fork, if the commands run without one.
+    pub fn check_without_fork(&self) -> Result<(), EdgeError> {
+        let keeps = |option: &&str| self.words.iter().any(|word| word == *option);
+        match ["--keep-tmp", "--home=persistent"].into_iter().find(keeps) {
+            Some(option) => Err(EdgeError::KeepsWithoutFork { option: option.replace('=', " ") }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -112,6 +112,7 @@ hint!(BisectError, |error, avfs| {
 });
 
 pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
+    args.options.check_without_fork()?;
     let vault = ctx.open_vault()?;
     let fork = vault.fork(&args.fork).map_err(EdgeError::of_old_fork)?;
     let versions = history(&vault, &fork, args)?;

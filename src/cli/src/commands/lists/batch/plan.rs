@@ -187,13 +187,14 @@ impl Plan {
 }
 
 /// Rejects conflicting options.
-fn check(args: &BatchArgs, manner: Manner) -> Result<(), BatchError> {
+fn check(args: &BatchArgs, manner: Manner) -> Result<(), Failure> {
     match manner {
         Manner::FanOut | Manner::Needs if args.fork.is_some() => {
-            Err(BatchError::ForkWithoutChain { mode: manner.word() })
+            Err(BatchError::ForkWithoutChain { mode: manner.word() }.into())
         }
-        Manner::Chain | Manner::Needs if args.discard => Err(BatchError::DiscardInSequence),
-        Manner::Chain | Manner::FanOut | Manner::Needs => Ok(()),
+        Manner::Chain | Manner::Needs if args.discard => Err(BatchError::DiscardInSequence.into()),
+        Manner::Chain => Ok(()),
+        Manner::FanOut | Manner::Needs => Ok(args.options.check_without_fork()?),
     }
 }
 

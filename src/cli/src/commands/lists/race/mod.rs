@@ -96,6 +96,7 @@ pub struct RaceArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
+    args.options.check_without_fork()?;
     let vault = ctx.open_vault()?;
     if let Some(name) = &args.fork
         && vault.read()?.fork(name).map_err(VaultError::from)?.is_some()

@@ -86,6 +86,7 @@ impl ReplayArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &ReplayArgs) -> Outcome {
+    args.options.check_without_fork()?;
     let vault = ctx.open_vault_unmapped()?;
     let source = Source::open(ctx, args, &vault)?;
     let replayed = drive(ctx, args, &vault, &source)?;
