@@ -494,6 +494,11 @@ fn a_run_that_died_is_listed_with_its_last_state() {
     });
     let living = env.avfs_result(&["runs", "list"])["unsettled"][0].clone();
     assert_eq!(living["life"], json!("running"));
+    env.ok(&["--discard"], "true");
+    let listed = env.avfs(&["runs", "list", "--limit", "1"]).expect(0).text();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[2]), (4, "unfinished:", "finished:"), "{listed}");
+    assert!(lines[1].starts_with(living["id"].as_str().unwrap()), "{listed}");
     let id = living["id"].as_str().unwrap().to_owned();
     running.signal(rustix::process::Signal::KILL);
     assert_eq!(running.answer().signal, Some(9));

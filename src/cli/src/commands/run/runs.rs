@@ -48,6 +48,9 @@ enum RunsAction {
 }
 
 /// List runs, newest first
+///
+/// Runs that are still running, died, or can be recovered (`avfs recover`) are listed before the others, under
+/// the heading "unfinished".
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -58,7 +61,7 @@ struct ListArgs {
     /// List only runs whose changes went to this fork
     #[arg(long, value_name = "FORK")]
     fork: Option<ForkName>,
-    /// List at most N runs
+    /// List at most N finished runs; unfinished runs are always listed
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }
@@ -92,15 +95,22 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let mut unsettled = unsettled(ctx, &vault)?;
     unsettled.retain(|run| args.fork.as_ref().is_none_or(|fork| run.record.fork == fork.as_str()));
     let (mut out, mut runs) = (ctx.ui.out(), Vec::new());
-    if ctx.ui.format == Format::Human {
+    if ctx.ui.format == Format::Human && !unsettled.is_empty() {
+        out.line(format_args!("unfinished:"))?;
         unsettled.iter().try_for_each(|run| show_unsettled(&mut out, run))?;
     }
+    let mut headed = unsettled.is_empty();
     let mut shown = 0;
     let more = newest(&vault, args, |run, state| {
         shown += 1;
         match ctx.ui.format {
             Format::Json => runs.push(in_directory(avfs_present::run(&run), state)),
-            Format::Human => show_line(&mut out, &run, state)?,
+            Format::Human => {
+                if !std::mem::replace(&mut headed, true) {
+                    out.line(format_args!("finished:"))?;
+                }
+                show_line(&mut out, &run, state)?;
+            }
         }
         // Show the first one at once, however many follow.
         if shown == 1 { out.flush() } else { Ok(()) }
