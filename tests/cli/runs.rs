@@ -102,6 +102,9 @@ fn run_is_listed_shown_applied_and_discarded() {
     assert_eq!(read(&env, "src/main.rs").as_deref(), Some("fn main() { run() }\n"));
     assert!(!env.project().join("src/data.bin").exists());
     assert!(env.ok(&["runs", "list"]).contains("(applied)"));
+    let shown = env.ok(&["runs", "show", &run_word(1)]);
+    let applied = shown.lines().find(|line| line.starts_with("applied    ")).unwrap();
+    assert!(applied.ends_with(&format!("avfs unapply {id}")), "{shown}");
     // Again, and by the name of the fork: nothing is left to apply.
     let reported = env.ok(&["apply", &run_word(1)]);
     assert!(reported.starts_with("already up to date") && reported.lines().count() == 1, "{reported}");
@@ -341,4 +344,44 @@ fn control_characters_in_the_journal_are_escaped() {
         assert!(!shown.contains('\u{1b}') && !shown.contains('\u{9b}'), "{shown:?}");
         assert!(!shown.lines().any(|line| line.starts_with("forged")), "{shown:?}");
     }
+}
+
+#[test]
+fn shown_run_has_each_line_once() {
+    let env = TestEnv::with_project();
+    let vault = support::open_vault(&env.vault_file());
+    vault.create_fork(&fork("fix"), &support::reference("main"), Life::Persistent).unwrap();
+    let row = RunRecord {
+        request: r#"{"command":["make"],"fork":"fix","base":"live","net":"host"}"#.to_owned(),
+        decision: r#"{"action":"deny","rule":"r","reason":"no reason","categories":[]}"#.to_owned(),
+        result: r#"{"error":{"message":"denied: no reason"}}"#.to_owned(),
+        ..record(1, &fork("fix"))
+    };
+    let base = vault.fork(&fork("fix")).unwrap().head;
+    let landing = Landing::Fork { name: &fork("fix"), base };
+    Changes::default().put("new.txt", "new\n").land(&vault, landing, row).unwrap();
+    let shown = env.ok(&["runs", "show", &run_word(1)]);
+    let labels: Vec<&str> = shown
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split("  ").next())
+        .collect();
+    let mut once = labels.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), labels.len(), "{shown}");
+    assert!(
+        shown.contains("base       full (requested: live)\n") && shown.contains("net        host\n"),
+        "{shown}"
+    );
+
+    env.ok(&["apply", "fix", "--include", "nosuch"]);
+    let quiet = env.run(&["undo", "fix"]).stderr;
+    assert!(!quiet.contains("unapply"), "{quiet}");
+    env.ok(&["redo", "fix"]);
+    env.ok(&["apply", "fix"]);
+    let undone = env.run(&["undo", "fix"]);
+    assert!(undone.stderr.contains("avfs unapply fix"), "{undone:?}");
+    env.ok(&["unapply", "fix"]);
+    assert!(env.ok(&["runs", "show", &run_word(1)]).contains("applied    and removed again"));
 }

@@ -4,7 +4,7 @@ use clap::Args;
 
 use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_vault::application::{InDirectory, in_directory};
-use avfs_vault::backend::{Life, RunRecord};
+use avfs_vault::backend::{ApplicationRecord, Life, RunRecord};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::run::last_change;
 use avfs_vault::{Vault, VaultError};
@@ -21,7 +21,7 @@ use crate::view::first_line;
 /// Adds a new version equal to the previous one, with a message that names the reverted version; no version
 /// is rewritten. Call it again to go back another step, at most to the start of the fork. `avfs redo` goes
 /// forward again, until a run, an import or an edit adds another version. With FORK, the files in the bound
-/// directory do not change.
+/// directory do not change: `avfs unapply FORK` removes applied changes of the fork.
 ///
 /// Without FORK, revert the newest run that changed files: on a named fork go back one step; if the changes
 /// were applied, remove them from the bound directory, like `avfs unapply`; `avfs apply` writes them again.
@@ -58,7 +58,20 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     let undone = vault.undo(&fork).map_err(EdgeError::of_old_fork)?;
     let result = avfs_present::undo(&fork, &undone);
     edited::note_directory(ctx, &vault, &fork, &undone.committed)?;
+    note_applied(ctx, &vault, &fork)?;
     ctx.ui.answer(&result, |out| edited::show(out, &fork, &undone.committed))
+}
+
+/// Notes that changes of the fork stay in the bound directory.
+fn note_applied(ctx: &CommandContext, vault: &Vault, fork: &ForkName) -> Result<(), Failure> {
+    let applied = vault.read()?.applications_of_fork(fork)?;
+    if applied.iter().any(ApplicationRecord::stands) {
+        let avfs = &ctx.ui.avfs;
+        ctx.ui.note(format_args!(
+            "note: applied changes of {fork} stay in the directory; remove them with: {avfs} unapply {fork}"
+        ));
+    }
+    Ok(())
 }
 
 /// Where to revert the newest run.

@@ -19,7 +19,7 @@ use avfs_vault::backend::{Life, Reader, RunRecord, RunState};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::{root_of_either, roots_to_compare};
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::{RunsList, asked_for};
+use avfs_wire::{RunsList, RunsShow, asked_for};
 
 use crate::commands::patch;
 use crate::context::CommandContext;
@@ -264,17 +264,21 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         .map(|summary| (avfs_present::change_list(summary), avfs_present::change_totals(&summary.counts)));
     let kept_until = kept_until(&*reader, &run)?;
     let mut result = avfs_present::run_shown(&run, changes, kept_until);
-    result.run = in_directory(result.run, application::in_directory(&*reader, &run)?);
+    let state = application::in_directory(&*reader, &run)?;
+    result.run = in_directory(result.run, state);
     ctx.ui.answer(&result, |out| {
         show_record(out, &run)?;
+        show_applied(ctx, out, &run, state)?;
         if let Some(until) = kept_until {
             out.line(format_args!("kept until {}", local_time(until)))?;
         }
-        for (name, text) in asked_for(&result.request).into_iter().skip(1) {
+        // The lines of the record have the command, the fork and the base.
+        let asked = asked_for(&result.request).into_iter().skip(1);
+        for (name, text) in asked.filter(|(name, _)| !["fork", "base"].contains(&name.as_str())) {
             out.line(format_args!("{name:<10} {text}"))?;
         }
         show_decision(out, &result.decision)?;
-        show_result(out, &run.id, &result.result)?;
+        show_result(out, &run.id, &result)?;
         out.line(format_args!(""))?;
         match &summary {
             Some(summary) => patch::show_summary(out, &ignored_last(&*reader, &run, summary)?),
@@ -320,7 +324,8 @@ pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), Failure> {
 }
 
 /// Prints the resource use of the run, and its output.
-fn show_result(out: &mut Out, id: &RunId, result: &Value) -> Result<(), Failure> {
+fn show_result(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), Failure> {
+    let result = &shown.result;
     let number = |key: &str| result[key].as_f64();
     let seconds = |millis: f64| millis / 1000.0;
     if let (Some(execute), Some(user), Some(system)) =
@@ -371,7 +376,10 @@ fn show_result(out: &mut Out, id: &RunId, result: &Value) -> Result<(), Failure>
             out.line(format_args!("{stream:<10} {line}"))?;
         }
     }
-    if let Some(message) = result["error"]["message"].as_str() {
+    // The error of a refused request repeats the reason of the decision.
+    let reason = shown.decision["reason"].as_str().filter(|reason| !reason.is_empty());
+    let is_new = |message: &&str| reason.is_none_or(|reason| !message.ends_with(reason));
+    if let Some(message) = result["error"]["message"].as_str().filter(is_new) {
         out.line(format_args!("error      {}", first_line(message)))?;
     }
     Ok(())
@@ -409,20 +417,50 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     if let Some(from) = avfs_present::cache_use_of_run(run).and_then(|cache| cache.cached_from) {
         out.line(format_args!("cached     from run {}", out.paint(Tone::Id, from)))?;
     }
-    if let Some(kind) = avfs_present::base_kind_of_run(run) {
-        out.line(format_args!("base       {kind}"))?;
+    let request = journal_value(&run.request);
+    let asked = request["base"].as_str().filter(|asked| *asked != "auto");
+    match (avfs_present::base_kind_of_run(run), asked) {
+        (Some(kind), Some(asked)) if asked != kind => {
+            out.line(format_args!("base       {kind} (requested: {asked})"))?;
+        }
+        (Some(kind), _) => out.line(format_args!("base       {kind}"))?,
+        (None, Some(asked)) => out.line(format_args!("base       none (requested: {asked})"))?,
+        (None, None) => {}
     }
     let version = |id: Option<VersionId>| id.map_or_else(|| "-".to_owned(), |id| id.to_hex());
     out.line(format_args!("before     {}", version(run.version_before)))?;
     out.line(format_args!("after      {}", version(run.version_after)))?;
     out.line(format_args!("started    {}", local_time(run.started_at)))?;
-    for (what, at) in [("ended", run.ended_at), ("applied", run.applied_at), ("discarded", run.discarded_at)]
-    {
+    for (what, at) in [("ended", run.ended_at), ("discarded", run.discarded_at)] {
         if let Some(at) = at {
             out.line(format_args!("{what:<9}  {}", local_time(at)))?;
         }
     }
     Ok(())
+}
+
+/// Prints whether the changes of the run are in the bound directory, and how to change that.
+fn show_applied(
+    ctx: &CommandContext,
+    out: &mut Out,
+    run: &RunRecord,
+    state: Option<InDirectory>,
+) -> Result<(), Failure> {
+    let (avfs, id) = (&ctx.ui.avfs, &run.id);
+    let at = run.applied_at.map(local_time).unwrap_or_default();
+    match state {
+        Some(InDirectory::Applied) => {
+            out.line(format_args!("applied    {at}; revert it with: {avfs} unapply {id}"))
+        }
+        Some(InDirectory::Partly) => {
+            out.line(format_args!("applied    in part; write the rest with: {avfs} apply {id}"))
+        }
+        Some(InDirectory::Unapplied) if run.discarded_at.is_none() => {
+            out.line(format_args!("applied    and removed again; write it with: {avfs} apply {id}"))
+        }
+        Some(InDirectory::Unapplied) => out.line(format_args!("applied    and removed again")),
+        None => Ok(()),
+    }
 }
 
 /// The changes of a run; `None` if one of its versions was deleted or pruned.
