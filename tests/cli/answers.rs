@@ -32,6 +32,7 @@ fn item(state: ItemState) -> BatchItemResult {
         duration_ms: 12.345,
         stdout: Some("out\n".to_owned()),
         stderr: Some("oops\n".to_owned()),
+        approval_id: None,
         reason: None,
         code: None,
     }
@@ -98,6 +99,7 @@ fn diverged() -> ReplayItemResult {
         version: Some("02".repeat(32)),
         expected_version: Some("01".repeat(32)),
         duration_ms: 12.345,
+        approval_id: None,
         reason: None,
         code: None,
     }

@@ -389,3 +389,22 @@ fn an_error_that_affects_every_item_stops_the_batch() {
     env.policy("[[rule]]\nno-such-key = 1\n");
     stopped(&env, "policy.toml");
 }
+
+#[test]
+fn item_that_needs_an_approval_names_it() {
+    let env = TestEnv::with_project();
+    env.policy("[[rule]]\nprefix = ['touch']\naction = 'require_approval'\n");
+    let list = list(&env, "list.txt", "touch a\n");
+    let came = batch(&env, &list, &[]);
+    let id = came.text("1", "approval_id").to_owned();
+    assert_eq!((came.text("1", "state"), came.text("1", "code")), ("denied", "approval.required"));
+    let hint = format!("approve with: avfs approvals approve {id}\n");
+    let text = env.avfs(&["batch", list.to_str().unwrap(), "--resume"]).expect(1).text();
+    assert!(text.contains(&hint), "{text}");
+    let shown = env.avfs(&["runs", "show", came.text("1", "run_id")]).expect(0).text();
+    let line = format!("approval   {id}, pending; {hint}");
+    assert!(shown.contains(&line) && !shown.contains("\nerror "), "{shown}");
+    env.avfs(&["approvals", "deny", &id]).expect(0);
+    let shown = env.avfs(&["runs", "show", came.text("1", "run_id")]).expect(0).text();
+    assert!(shown.contains(&format!("approval   {id}, denied\n")), "{shown}");
+}

@@ -454,3 +454,19 @@ fn an_interrupted_replay_reports_the_items_it_did_not_run() {
     assert_eq!((&came.result()["stopped"], env.scratches().len()), (&json!("interrupted"), 0));
     assert_eq!(forks(&env), ["main"]);
 }
+
+#[test]
+fn run_that_needs_an_approval_names_it() {
+    let env = TestEnv::with_project();
+    env.avfs(&["import"]).expect(0);
+    env.policy("[[rule]]\nprefix = ['touch']\naction = 'require_approval'\n");
+    let list = list(&env, "list.txt", "touch a\n");
+    let came = replay(&env, &list, &[]);
+    assert_eq!(came.code, Some(1));
+    let id = came.text("1", "approval_id").to_owned();
+    let text = env.avfs(&["replay", list.to_str().unwrap()]).expect(1).text();
+    assert!(
+        text.contains(&format!("approve with: avfs approvals approve {id}, then replay again\n")),
+        "{text}"
+    );
+}

@@ -60,10 +60,19 @@ pub struct Answer {
     pub run_id: Option<String>,
     pub success: bool,
     pub result: Option<Ran>,
+    #[serde(default)]
+    decision: Option<Decision>,
     pub error: Option<ErrorBody>,
     /// The code of the error's cause.
     #[serde(default)]
     pub error_cause: Option<String>,
+}
+
+/// The decision about a request: the fields that are used here.
+#[derive(Clone, Debug, Deserialize)]
+struct Decision {
+    #[serde(default)]
+    approval_id: Option<String>,
 }
 
 /// A command that ran.
@@ -122,6 +131,12 @@ impl Answer {
 }
 
 impl Answer {
+    /// The approval that the request waits for.
+    pub fn needed_approval(&self) -> Option<String> {
+        let decision = self.decision.as_ref().filter(|_| self.state == "approval_required");
+        decision.and_then(|decision| decision.approval_id.clone())
+    }
+
     /// The command and how it ended, or why it was not run.
     pub fn ran(self) -> Result<Ran, ErrorBody> {
         match (self.state.as_str(), self.result, self.error) {

@@ -71,6 +71,9 @@ pub struct BatchItemResult {
     pub stdout: Option<String>,
     /// The end of standard error; null as for `stdout`.
     pub stderr: Option<String>,
+    /// The approval that it needs, if it was not run for that reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
     /// Why the item did not succeed, if the exit status does not show it.
     pub reason: Option<String>,
     /// A stable code; never renamed.

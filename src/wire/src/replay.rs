@@ -40,6 +40,9 @@ pub struct ReplayItemResult {
     pub version: Option<String>,
     /// The recorded version; null if it is unknown.
     pub expected_version: Option<String>,
+    /// The approval that it needs, if it was not run for that reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
     /// Wall-clock time in milliseconds.
     pub duration_ms: f64,
     /// Why it could not run.

@@ -21,6 +21,7 @@ pub fn plain(state: ItemState) -> BatchItemResult {
         duration_ms: 1234.5,
         stdout: None,
         stderr: None,
+        approval_id: None,
         reason: None,
         code: None,
     }

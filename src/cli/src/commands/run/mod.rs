@@ -6,4 +6,5 @@ pub mod execute;
 pub mod kept_output;
 pub mod policy;
 pub mod recover;
+mod run_approval;
 pub mod runs;

@@ -21,6 +21,7 @@ use avfs_vault::version::{root_of_either, roots_to_compare};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{RunsList, RunsShow, asked_for};
 
+use super::run_approval;
 use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
@@ -278,6 +279,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
             out.line(format_args!("{name:<10} {text}"))?;
         }
         show_decision(out, &result.decision)?;
+        run_approval::show(ctx, out, &vault, &run)?;
         show_result(out, &run.id, &result)?;
         out.line(format_args!(""))?;
         match &summary {

@@ -285,6 +285,7 @@ impl Drive<'_> {
 
     fn take(&mut self, result: &mut BatchItemResult, answer: Answer) {
         result.run_id = answer.run_id.clone();
+        result.approval_id = answer.needed_approval();
         if let Some(chain) = &mut self.chain {
             chain.ended(answer.run_id.clone());
         }

@@ -145,6 +145,9 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
             if let Some(run) = &result.run_id {
                 out.line(format_args!("    {avfs} runs show {run}"))?;
             }
+            if let Some(approval) = &result.approval_id {
+                out.line(format_args!("    approve with: {avfs} approvals approve {approval}"))?;
+            }
         }
         let seconds = batch.duration_ms / 1e3;
         out.line(format_args!("batch {}: {}", batch.batch_id, markdown::sentence(&batch.counts, seconds)))?;

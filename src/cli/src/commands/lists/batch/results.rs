@@ -128,6 +128,7 @@ impl Results {
             duration_ms: 0.0,
             stdout: None,
             stderr: None,
+            approval_id: None,
             reason: None,
             code: None,
         }

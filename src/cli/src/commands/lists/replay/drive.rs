@@ -239,6 +239,7 @@ impl Drive<'_> {
         answer: Answer,
     ) -> Result<(), Failure> {
         result.run_id = answer.run_id.clone();
+        result.approval_id = answer.needed_approval();
         let is_for_all = answer.error.is_some() && !answer.is_of_the_command();
         let ran = match answer.ran() {
             Ok(ran) => ran,
@@ -398,6 +399,7 @@ fn blank(item: u32, read: &ListItem) -> ReplayItemResult {
         run_id: None,
         version: None,
         expected_version: None,
+        approval_id: None,
         duration_ms: 0.0,
         reason: None,
         code: None,

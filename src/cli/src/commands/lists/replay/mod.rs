@@ -115,6 +115,12 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
             |verdict: &str| verdict == "error" || args.exact && verdict != ReplayVerdict::Diverged.word();
         for other in replay.others.iter().filter(|other| is_listed(other.verdict)) {
             out.line(format_args!("{}  {}", out.paint(Tone::Deleted, &other.id), other.ending()))?;
+            if let Some(approval) = &other.approval_id {
+                let avfs = &ctx.ui.avfs;
+                out.line(format_args!(
+                    "    approve with: {avfs} approvals approve {approval}, then replay again"
+                ))?;
+            }
         }
         if let Some(stopped) = &replay.stopped {
             out.line(format_args!("stopped: {stopped}"))?;
@@ -133,11 +139,20 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
         code: if counts.error > 0 || replay.stopped.is_some() { "replay.error" } else { "replay.diverged" }
             .to_owned(),
         message: format!("{}: {}", replay.verdict, sentence(replay)),
-        hint: Some(
-            "declare expected differences as noise with: --ignore GLOB, --normalise PATTERN".to_owned(),
-        ),
+        hint: Some(hint(ctx, replay)),
     };
     ctx.ui.answer_no(replay, &why, human)
+}
+
+/// What to do about a replay that failed: an approval, if a run needs one.
+fn hint(ctx: &CommandContext, replay: &Replay) -> String {
+    match replay.others.iter().find_map(|other| other.approval_id.as_ref()) {
+        Some(approval) => {
+            let avfs = &ctx.ui.avfs;
+            format!("approve a run with: {avfs} approvals approve {approval}, then replay again")
+        }
+        None => "declare expected differences as noise with: --ignore GLOB, --normalise PATTERN".to_owned(),
+    }
 }
 
 fn sentence(replay: &Replay) -> String {
