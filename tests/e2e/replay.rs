@@ -470,3 +470,19 @@ fn run_that_needs_an_approval_names_it() {
         "{text}"
     );
 }
+
+#[test]
+fn list_without_recorded_results_verifies_nothing() {
+    let env = TestEnv::with_project();
+    env.avfs(&["import"]).expect(0);
+    let list = list(&env, "list.txt", "true\ntrue\n");
+    let came = replay(&env, &list, &["--verify"]);
+    assert_eq!((came.code, &came.result()["verdict"]), (Some(1), &json!("unrecorded")));
+    let words = ["replay", list.to_str().unwrap(), "--verify"];
+    let answer = env.avfs(&words).expect(1);
+    assert!(answer.text().contains("unrecorded: 2 unrecorded"), "{}", answer.text());
+    assert!(answer.stderr.contains("nothing was verified") && answer.stderr.contains("record start"));
+    let answer = env.avfs(&[&words[..], &["--json"]].concat()).expect(1).envelope();
+    assert_eq!(answer["error"]["code"], json!("replay.unrecorded"));
+    env.avfs(&["replay", list.to_str().unwrap()]).expect(0);
+}

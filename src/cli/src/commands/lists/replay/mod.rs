@@ -43,7 +43,7 @@ pub struct ReplayArgs {
     /// A list (a file, or - for standard input), a fork, a recording, run:ID or RUN..RUN
     #[arg(value_name = "LIST|FORK|run:ID")]
     what: String,
-    /// Exit with 1 if a run diverged
+    /// Exit with 1 if a run diverged, or if no run has a recorded result
     #[arg(long)]
     verify: bool,
     /// Exit with 1 if a run is not identical
@@ -132,6 +132,23 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
         || replay.stopped.is_some()
         || (args.verify || args.exact) && counts.diverged > 0
         || args.exact && counts.identical < counts.items;
+    if args.verify && !failed && counts.unrecorded == counts.items {
+        let avfs = &ctx.ui.avfs;
+        let why = ErrorBody {
+            code: "replay.unrecorded".to_owned(),
+            message: format!("nothing was verified: {} has no recorded results", replay.source),
+            hint: Some(format!(
+                "record runs with: {avfs} record start, then {avfs} record stop; write their results to a list with: \
+                 {avfs} record export RECORDING > list.jsonl"
+            )),
+        };
+        return ctx.ui.answer_no(replay, &why, |out| {
+            human(out)?;
+            out.flush()?;
+            ctx.ui.print_error_body(&why);
+            Ok(())
+        });
+    }
     if !failed {
         return ctx.ui.answer(replay, human);
     }
