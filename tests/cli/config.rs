@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::env::TestEnv;
+use crate::env::{Answer, TestEnv};
 
 fn put(env: &TestEnv, place: &str, text: &str) {
     let path = env.at(place);
@@ -19,6 +19,15 @@ fn values(shown: &Value, key: &str) -> Vec<(String, Option<String>)> {
     let place = |value: &Value| value["file"].as_str().map(|file| format!("{file}:{}", value["line"]));
     let values = setting["values"].as_array().unwrap().iter();
     values.map(|value| (value["value"].as_str().unwrap().to_owned(), place(value))).collect()
+}
+
+#[test]
+fn misspelt_variable_is_noted() {
+    let env = TestEnv::with_project();
+    let show = |name: &str| Answer::of(env.avfs(&["config", "show"]).env(name, "5s")).stderr;
+    let note = "note: $AVFS_RUN_TIMEOT has no effect: no setting has this variable; did you mean AVFS_RUN_TIMEOUT?\n";
+    assert_eq!(show("AVFS_RUN_TIMEOT"), note);
+    assert_eq!(show("AVFS_RUN_TIMEOUT"), "");
 }
 
 #[test]

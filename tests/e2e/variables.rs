@@ -85,3 +85,13 @@ fn a_pattern_passes_all_variables_with_the_prefix_except_credentials() {
     let decided: Value = env.answer(env.command(&words).envs(outside)).envelope()["decision"].take();
     assert_eq!(decided["rule"], json!("profile.agent.secrets"), "{decided}");
 }
+
+#[test]
+fn misspelt_variable_of_a_setting_is_noted() {
+    let env = TestEnv::with_project();
+    let mut command = env.command(&["--json", "--discard", "--", "true"]);
+    let envelope = env.answer(command.env("AVFS_RUN_TIMEOT", "5s")).expect(0).envelope();
+    let notes = envelope["result"]["notes"].as_array().unwrap();
+    let note = notes.iter().find(|note| note["code"] == "config.unknown_variable").unwrap();
+    assert!(note["text"].as_str().unwrap().ends_with("did you mean AVFS_RUN_TIMEOUT?"), "{note}");
+}

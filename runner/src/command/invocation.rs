@@ -293,16 +293,19 @@ pub fn outside(args: &Args, around: &Surroundings) -> Outside {
     }
 }
 
-/// The settings of the user and of the directory, with a note for each ignored setting of the directory.
+/// The settings of the user and of the directory, with a note for each ignored setting of the directory and each
+/// variable that sets nothing.
 pub fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Config, Vec<Note>), RunError> {
     let texts = ConfigTexts::read(around, bound)?;
     let (config, refused) = texts.for_a_run()?;
+    let unknown = Config::unknown_variables(&texts.variables);
+    let unknown = unknown.iter().map(|it| Note { code: "config.unknown_variable", text: it.to_string() });
     let file = texts.directory.map(|file| file.path.display().to_string()).unwrap_or_default();
     let note = |key: &str| Note {
         code: "config.not_trusted",
         text: format!("ignored {key} in {file}: a directory cannot weaken its own sandbox"),
     };
-    Ok((config, refused.into_iter().map(note).collect()))
+    Ok((config, refused.into_iter().map(note).chain(unknown).collect()))
 }
 
 pub fn surroundings() -> Result<Surroundings, RunError> {

@@ -18,11 +18,19 @@ pub use review::{apply, diff, discard, status, sync, unapply};
 pub use run::{approvals, cache, execute, policy, recover, runs};
 pub use upkeep::{audit, clean, compact, du, fsck, gc, init, prune, quota, stats, vault};
 
+use avfs_request::config::Config;
+
 use crate::cli::Verb;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
 pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
+    // The verbs that show settings, or run commands with them. A run prints the notes itself.
+    if matches!(verb, Verb::Config(_) | Verb::Batch(_) | Verb::Replay(_) | Verb::Bisect(_) | Verb::Race(_)) {
+        for unknown in Config::unknown_variables(&ctx.around.variables) {
+            ctx.ui.note(format_args!("note: {unknown}"));
+        }
+    }
     match verb {
         Verb::Init(args) => init::run(ctx, &args),
         Verb::Vault(args) => vault::run(ctx, &args),

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::str::FromStr;
 
 use avfs_types::toml_source::Problem;
 
 use super::given::Given;
-use super::{Config, Origin, Setting, SettingsError};
+use super::{Config, Origin, Setting, SettingsError, parse};
 
 /// Keys that no variable can set: there is no customary separator for a list of patterns or names.
 const NOT_BY_VARIABLE: [&str; 2] = ["capture.exclude", "run.env"];
@@ -17,6 +18,43 @@ const NOT_BY_VARIABLE: [&str; 2] = ["capture.exclude", "run.env"];
 /// The variable that sets a key.
 fn variable_of(key: &str) -> String {
     format!("AVFS_{}", key.replace('.', "_").to_uppercase())
+}
+
+/// A variable that has the form of a setting and sets none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVariable {
+    name: String,
+    /// What to do instead.
+    hint: Option<String>,
+}
+
+impl fmt::Display for UnknownVariable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${} has no effect: no setting has this variable", self.name)?;
+        self.hint.iter().try_for_each(|hint| write!(f, "; {hint}"))
+    }
+}
+
+/// The variables `AVFS_SECTION_…` that set nothing; an empty variable counts as unset.
+pub fn unknown(variables: &BTreeMap<OsString, OsString>) -> Vec<UnknownVariable> {
+    let set = variables.iter().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| name.to_str());
+    set.filter_map(|name| {
+        let (section, rest) = name.strip_prefix("AVFS_")?.split_once('_')?;
+        let key = format!("{}.{}", section.to_lowercase(), rest.to_lowercase());
+        let is_section =
+            Config::KEYS.iter().any(|known| known.starts_with(&format!("{}.", section.to_lowercase())));
+        if !is_section {
+            return None;
+        }
+        let hint = match Config::KEYS.iter().find(|known| **known == key) {
+            Some(known) if !NOT_BY_VARIABLE.contains(known) && variable_of(known) == name => return None,
+            Some(known) if NOT_BY_VARIABLE.contains(known) => Some(format!("set {known} in a settings file")),
+            Some(known) => Some(format!("did you mean {}?", variable_of(known))),
+            None => parse::near(&key).map(|near| format!("did you mean {}?", variable_of(&near))),
+        };
+        Some(UnknownVariable { name: name.to_owned(), hint })
+    })
+    .collect()
 }
 
 /// A variable that is set.
@@ -123,6 +161,31 @@ mod tests {
             );
             assert!(set, "no value was accepted for {name}");
         }
+    }
+
+    #[test]
+    fn unknown_variables_of_settings_are_found() {
+        let found = |name: &str, value: &str| {
+            let found = unknown(&BTreeMap::from([(name.into(), value.into())]));
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let tail = "has no effect: no setting has this variable";
+        for (name, hint) in [
+            ("AVFS_RUN_TIMEOT", "; did you mean AVFS_RUN_TIMEOUT?"),
+            ("AVFS_RUN_EXPIRES", "; did you mean AVFS_FORK_EXPIRES?"),
+            ("AVFS_RUN_ENV", "; set run.env in a settings file"),
+            ("AVFS_RUN_Net", "; did you mean AVFS_RUN_NET?"),
+            ("AVFS_CACHE_UNHEARD_OF", ""),
+        ] {
+            assert_eq!(found(name, "x"), format!("${name} {tail}{hint}"));
+        }
+        let known =
+            Config::KEYS.iter().filter(|key| !NOT_BY_VARIABLE.contains(key)).map(|key| variable_of(key));
+        for name in known.chain(["AVFS_FORK", "AVFS_VAULT", "AVFS_LOG", "AVFS_TEST_PAUSE"].map(str::to_owned))
+        {
+            assert_eq!(found(&name, "x"), "");
+        }
+        assert_eq!(found("AVFS_RUN_TIMEOT", ""), "");
     }
 
     #[test]

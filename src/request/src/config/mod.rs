@@ -27,6 +27,7 @@ use given::Given;
 use value::{is_absolute, is_ignore_pattern, is_path, is_preset, is_variable_pattern};
 
 pub use avfs_types::toml_source::{Fault, Problem};
+pub use environment::UnknownVariable;
 #[cfg(test)]
 pub(crate) use value::is_path as is_path_in_tests;
 pub(crate) use value::is_variable;
@@ -269,6 +270,12 @@ impl Config {
     pub fn with_variables(mut self, variables: &BTreeMap<OsString, OsString>) -> Result<Self, SettingsError> {
         environment::lay_over(&mut self, variables)?;
         Ok(self)
+    }
+
+    /// The variables that have the form of a setting and set none.
+    #[must_use]
+    pub fn unknown_variables(variables: &BTreeMap<OsString, OsString>) -> Vec<UnknownVariable> {
+        environment::unknown(variables)
     }
 
     /// Applies a directory's file, which may come from an untrusted author: settings that would let a command see or

@@ -47,7 +47,7 @@ pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), Conf
 }
 
 /// Returns the key or section that an unknown name was probably meant to be.
-fn near(key: &str) -> Option<String> {
+pub(super) fn near(key: &str) -> Option<String> {
     let Some((_, name)) = key.split_once('.') else {
         return nearest(key, sections().into_iter().map(|(section, _)| section)).map(str::to_owned);
     };

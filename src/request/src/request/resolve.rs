@@ -65,6 +65,8 @@ pub enum ResolveError {
     NoFork { option: &'static str },
     #[error("--base touched records only the paths that a run changes; {option} needs the whole directory")]
     TouchedBase { option: &'static str },
+    #[error("--pure has no effect without the cache")]
+    PureWithoutCache,
     #[error("a memory limit of {bytes} bytes is too small to run any program")]
     LittleMemory { bytes: u64 },
     #[error(transparent)]
@@ -82,6 +84,7 @@ impl Diagnose for ResolveError {
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
             Self::NoFork { .. } => "request.no_fork",
             Self::TouchedBase { .. } => "request.touched_base",
+            Self::PureWithoutCache => "usage",
             Self::LittleMemory { .. } => "request.little_memory",
             Self::Secret(error) => error.code(),
             Self::Name(error) => error.code(),
