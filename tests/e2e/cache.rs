@@ -364,3 +364,17 @@ fn concurrent_runs_store_and_use_the_same_result() {
     assert!(contents.iter().all(|content| *content == contents[0]), "{contents:?}");
     env.assert_sound();
 }
+
+#[test]
+fn pure_without_the_cache_is_wrong_usage() {
+    let env = TestEnv::with_project();
+    let envelope = env.run(&["--json", "--pure", "--", "true"]).expect(125).envelope();
+    assert_eq!(envelope["error"]["code"], json!("usage"));
+    assert!(envelope["error"]["hint"].as_str().unwrap().contains("--cache read"), "{envelope}");
+    env.run(&["--pure", "--cache", "read", "--", "true"]).expect(0);
+    env.answer(env.command(&["--pure", "--", "true"]).env("AVFS_RUN_CACHE", "read")).expect(0);
+    // A recorded request keeps the key, also if the cache is off now.
+    env.put("request.json", br#"{"command": ["true"], "pure": true, "cache_mode": "off"}"#);
+    env.run(&["--request", "request.json"]).expect(0);
+    env.avfs(&["cache", "explain", "--pure", "--", "true"]).expect(0);
+}

@@ -523,3 +523,21 @@ fn root_without_setuid_or_setgid_maps_only_its_own_ids() {
     let refused = without(Capability::CAP_SETFCAP, || env.shell(&[], "true")).expect(121);
     assert!(refused.stderr.contains("--cap-add SETFCAP"), "{refused:?}");
 }
+
+#[test]
+fn hidden_path_that_does_not_exist_is_noted() {
+    let env = TestEnv::with_project();
+    let notes = |words: &[&str]| {
+        let all = [words, &["--json", "--", "true"]].concat();
+        let envelope = env.run(&all).expect(0).envelope();
+        let notes = envelope["result"]["notes"].as_array().unwrap().clone();
+        notes.into_iter().filter(|note| note["code"] == "hide.missing").collect::<Vec<_>>()
+    };
+    let missing =
+        notes(&["--hide", "nosuch", "--hide", "/nosuch", "--hide", "README.md", "--hide", "/etc/passwd"]);
+    assert_eq!(missing.len(), 2, "{missing:?}");
+    assert!(missing[1]["text"].as_str().unwrap().contains("--hide /nosuch: "), "{missing:?}");
+    // Only the version of the fork says which files the workspace has.
+    env.ok(&["--fork", "f"], "touch nosuch");
+    assert_eq!(notes(&["--fork", "f", "--hide", "nosuch"]).len(), 0);
+}

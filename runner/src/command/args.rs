@@ -8,7 +8,7 @@ use clap::{ArgGroup, Parser};
 use avfs_present::Avfs;
 use avfs_request::config::Config;
 use avfs_request::{
-    ChangeForm, ExecutionRequest, JsonForm, MergedOutput, Outside, ResolveError, RunSpec, Streams,
+    CacheMode, ChangeForm, ExecutionRequest, JsonForm, MergedOutput, Outside, ResolveError, RunSpec, Streams,
 };
 
 /// The default limit for the captured output of each stream.
@@ -87,6 +87,9 @@ pub struct Args {
     /// Read orders from standard input, one JSON object per line, and answer each with one line (for avfs batch)
     #[arg(long, hide = true)]
     pub serve: bool,
+    /// Whether --pure is an option of this command line, and not only a key of a request.
+    #[arg(skip)]
+    pub pure_given: bool,
     /// With --serve: the vault as the user named it, for commands in hints
     #[arg(long, hide = true)]
     pub vault_typed: Option<OsString>,
@@ -104,6 +107,10 @@ impl Args {
     /// Resolves the arguments into a request.
     pub fn request(&self, outside: &Outside, config: &Config) -> Result<ExecutionRequest, ResolveError> {
         let request = ExecutionRequest::resolve(&self.spec, outside, config)?;
+        // A recorded request may have the key without the cache; an option without an effect is a mistake.
+        if self.pure_given && request.cache == CacheMode::Off && !self.explain_cache {
+            return Err(ResolveError::PureWithoutCache);
+        }
         Ok(ExecutionRequest {
             streams: self.streams(),
             show: self.show.unwrap_or(ChangeForm::Summary),

@@ -50,6 +50,7 @@ pub fn run(args: Args) -> u8 {
         }
     };
     let avfs = args.avfs();
+    let args = Args { pure_given: args.spec.pure, ..args };
     let args = match with_request(args) {
         Ok(args) => args,
         Err(error) => return print_failure(&error.into(), None, &envelope_to, &avfs),

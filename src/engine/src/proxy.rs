@@ -43,7 +43,7 @@ use crate::run::{Run, message};
 use crate::scratch_size::Scratch;
 use crate::session_record::SessionRecord;
 use crate::state::ProxyExecutionState as State;
-use crate::view::ShownAs;
+use crate::view::{ShownAs, hidden_nowhere};
 use crate::workspace_root::{Files, Places};
 use crate::workspace_service::{Ground, WorkspaceService, stand_on_import, wait_for_import};
 
@@ -209,6 +209,9 @@ impl ProxyRuntime<'_> {
         }
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed", name.to_string_lossy()));
+        }
+        for path in hidden_nowhere(request, places) {
+            run.note("hide.missing", format!("--hide {}: the path does not exist", path.display()));
         }
         for name in withheld_variables(request).into_iter().take(WITHHELD_LISTED_MAX) {
             let option = if is_credential_name(&name) { "--secret" } else { "--env" };

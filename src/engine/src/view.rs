@@ -6,9 +6,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use avfs_request::{Extra, HostPath, NetMode, ProcMode, Profile, SECRETS_DIR};
+use avfs_request::{ExecutionRequest, Extra, ForkChoice, HostPath, NetMode, ProcMode, Profile, SECRETS_DIR};
 
 use crate::launcher::{Access, Lookup, TmpfsSize, ViewStep, WorkspaceMount};
+use crate::workspace_root::Places;
 
 /// Read-only in the sandbox, if the host has them.
 const SYSTEM: [&str; 11] =
@@ -268,6 +269,25 @@ pub(super) fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBu
 /// True for an absolute path without `..`.
 fn is_plain(path: &Path) -> bool {
     path.is_absolute() && path.components().all(|part| part != Component::ParentDir)
+}
+
+/// The paths to hide that do not exist. A path in the workspace is only checked if the run starts from the directory:
+/// another version may have it.
+pub fn hidden_nowhere<'r>(
+    request: &'r ExecutionRequest,
+    places: &'r Places,
+) -> impl Iterator<Item = &'r PathBuf> {
+    let from_directory = matches!(request.fork, ForkChoice::Ephemeral { from: None })
+        && places.bound.as_ref() == Some(&places.workspace);
+    request.extras.iter().filter_map(move |extra| match extra {
+        Extra::Hide(path) => {
+            let is_known = from_directory || !path.starts_with(&places.workspace);
+            let is_missing =
+                || path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+            (is_known && is_missing()).then_some(path)
+        }
+        Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Tmpfs(_) | Extra::Cache { .. } => None,
+    })
 }
 
 #[cfg(test)]

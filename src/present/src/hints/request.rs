@@ -16,6 +16,7 @@ hint!(ResolveError, |error, avfs| match error {
     Self::EnvLine { .. } => Some("write one NAME=VALUE per line".into()),
     Self::NoFork { .. } => Some("name one with: --fork NAME".into()),
     Self::TouchedBase { option } => Some(format!("omit {option} or --base touched")),
+    Self::PureWithoutCache => Some("add --cache read or --cache write, or omit --pure".into()),
     Self::LittleMemory { bytes } => match bytes {
         1..1024 => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
         bytes if bytes % 1024 == 0 => Some(format!("did you mean {}MiB?", bytes / 1024)),
