@@ -8,7 +8,7 @@ use avfs_vault::approval::Question;
 use avfs_vault::backend::{Life, RunRecord, RunState};
 use avfs_vault::run::{AuditTexts, Landing};
 
-use crate::env::TestEnv;
+use crate::env::{Answer, TestEnv};
 use crate::support;
 use crate::support::landing::{Changes, record, run_id};
 use crate::support::{fork, main_fork};
@@ -384,4 +384,28 @@ fn shown_run_has_each_line_once() {
     assert!(undone.stderr.contains("avfs unapply fix"), "{undone:?}");
     env.ok(&["unapply", "fix"]);
     assert!(env.ok(&["runs", "show", &run_word(1)]).contains("applied    and removed again"));
+}
+
+#[test]
+fn cache_explain_accepts_every_form_of_a_run() {
+    let env = TestEnv::with_project();
+    land(&env, 0xaa, &Changes::default().put("a", "a\n"));
+    land(&env, 0xbb, &Changes::default().put("b", "b\n"));
+    let (one, two) = (run_id(0xaa).to_string(), run_id(0xbb).to_string());
+    let explained = |words: &[&str]| env.ok(&[&["cache", "explain"], words].concat());
+    let by_prefix = explained(&[&format!("run:{two}")]);
+    for word in ["last", &two, &two[..4]] {
+        assert_eq!(explained(&[word]), by_prefix, "{word}");
+    }
+    assert_eq!(env.json(&["cache", "explain", "last~1"])["success"], json!(true));
+    assert_eq!(explained(&["last~1", "--json"]), explained(&[&format!("run:{one}"), "--json"]));
+    env.refused(&["cache", "explain", "last~9"], 1, "run.not_found");
+    // A program of that name, and a word after --, are commands.
+    let bin = env.at("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join(&two[..4]), "").unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let asked = Answer::of(env.avfs(&["cache", "explain", &two[..4]]).env("PATH", &path));
+    assert!(asked.stderr.contains("interpreted as a command"), "{asked:?}");
+    assert_ne!(env.run(&["cache", "explain", "--", "last"]).stdout, by_prefix);
 }

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use avfs_types::Zone;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::Vault;
-use avfs_vault::backend::MemoRecord;
+use avfs_vault::backend::{MemoRecord, RunRecord};
 use avfs_vault::memo::{Forget, lost, of_run};
 use avfs_wire::{CacheForget, CacheList, MemoObject};
 
@@ -43,18 +43,20 @@ enum CacheAction {
 
 /// Explain why a result is or is not reused
 ///
-/// For a run, prints the record of the journal. For a command, looks up the result now, with the given
-/// options of avfs-run; executes and writes nothing.
+/// For a run (run:ID, its ID, last or last~N), prints the record of the journal. For a command, looks up the
+/// result now, with the given options of avfs-run; executes and writes nothing. A single word that can be both is
+/// a run, except digits that are the name of a program; write -- before a command to be sure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  avfs cache explain last
   avfs cache explain run:3f9a
   avfs cache explain -- make test
   avfs cache explain --json --fork fix-1 --input ~/data --shell 'make && make test'")]
 struct ExplainArgs {
     /// A run, or arguments of avfs-run (see: avfs-run --help)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-    #[arg(value_name = "run:ID|AVFS-RUN ARGUMENTS")]
+    #[arg(value_name = "RUN|AVFS-RUN ARGUMENTS")]
     words: Vec<OsString>,
 }
 
@@ -97,21 +99,14 @@ pub fn run(ctx: &CommandContext, args: &CacheArgs) -> Outcome {
 }
 
 fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
-    let text = |word: &OsString| word.to_str().map(str::to_owned);
-    let mut words = args.words.iter();
-    let Some(id) = words.next().and_then(text).filter(|word| word.starts_with("run:")) else {
-        note_run(ctx, args);
+    let Some(run) = named_run(ctx, args)? else {
         return Ok(run_as(&["cache", "explain"], &["--explain-cache"]));
     };
     let mut ui = ctx.ui.clone();
-    for word in words {
-        match word.to_str() {
-            Some("--json") => ui.format = Format::Json,
-            _ => return Ok(run_as(&["cache", "explain"], &["--explain-cache"])),
-        }
+    if args.words.iter().any(|word| word == "--json") {
+        ui.format = Format::Json;
     }
     let vault = ctx.open_vault()?;
-    let run = vault.run(&RunPrefix::parse(&id)?)?;
     let remembered = of_run(&*vault.read()?, &run.id)?;
     let result = avfs_present::cache_explained_of_run(&run, remembered.is_some());
     ui.answer(&result, |out| {
@@ -119,15 +114,34 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
     })
 }
 
-/// A command can have the same name as a run id; suggest the run, which is more likely meant.
-fn note_run(ctx: &CommandContext, args: &ExplainArgs) {
-    let [word] = args.words.as_slice() else { return };
-    let prefix = word.to_str().and_then(|word| RunPrefix::parse(word).ok());
-    let run = prefix.and_then(|prefix| ctx.open_vault().ok()?.run(&prefix).ok());
-    if let Some(run) = run {
-        ctx.ui
-            .note(format_args!("note: {} is interpreted as a command; did you mean run:{}?", run.id, run.id));
+/// The run that the arguments name; `None` if they are a command. After `--`, only `run:ID` names a run.
+fn named_run(ctx: &CommandContext, args: &ExplainArgs) -> Result<Option<RunRecord>, Failure> {
+    let mut words = args.words.iter();
+    let Some(word) = words.next().and_then(|word| word.to_str()) else { return Ok(None) };
+    if words.any(|more| more != "--json") {
+        return Ok(None);
     }
+    if word.starts_with("run:") {
+        return Ok(Some(ctx.open_vault()?.run(&RunPrefix::parse(word)?)?));
+    }
+    let is_escaped = std::env::args_os().any(|word| word == "--");
+    let Some(prefix) = RunPrefix::parse(word).ok().filter(|_| !is_escaped) else { return Ok(None) };
+    if word.starts_with("last") {
+        return Ok(Some(ctx.open_vault()?.run(&prefix)?));
+    }
+    // Digits can also be the name of a command. Without a vault, or without such a run, they are one.
+    let Some(run) = ctx.open_vault().ok().and_then(|vault| vault.run(&prefix).ok()) else { return Ok(None) };
+    if is_program(word) {
+        ctx.ui.note(format_args!("note: {word} is interpreted as a command; did you mean run:{}?", run.id));
+        return Ok(None);
+    }
+    Ok(Some(run))
+}
+
+/// Whether PATH has a file of this name.
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
 fn object(vault: &Vault, memo: &MemoRecord) -> Result<MemoObject, Failure> {
