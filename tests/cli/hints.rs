@@ -179,10 +179,59 @@ fn vault_copy_to_an_existing_file_asks_for_a_new_one() {
 }
 
 #[test]
-fn run_id_given_as_a_command_is_recognised() {
+fn run_id_without_prefix_is_recognised() {
     let env = TestEnv::with_project();
     land(&env, 1, &Changes::default().put("a", "a"));
-    let (id, meant) = (run_id(1).to_string(), format!("did you mean run:{}?", run_id(1)));
+    let id = run_id(1).to_string();
     assert!(!hint(&env.refused(&["show", "ffff"], 1, "ref.unknown")).contains("run:"));
-    assert!(env.run(&["cache", "explain", &id]).stderr.contains(&meant));
+    assert_eq!(env.ok(&["cache", "explain", &id]), env.ok(&["cache", "explain", &format!("run:{id}")]));
+}
+
+#[test]
+fn hints_repeat_the_given_reference() {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "fix"]);
+    env.ok(&["write", "new", "--text", "x", "--fork", "fix"]);
+    let out = env.at("out");
+    for (words, reference) in [
+        (&["cat", "fix~1", "nosuch"][..], "fix~1"),
+        (&["cat", "fix", "src"], "-l fix src"),
+        (&["ls", "fix", "nosuch"], "fix"),
+        (&["tree", "fix", "nosuch"], "fix"),
+        (&["find", "fix", "nosuch"], "fix"),
+        (&["grep", "fix", "x", "nosuch"], "fix"),
+        (&["export", "fix", out.to_str().unwrap(), "nosuch"], "fix"),
+        (&["log", "fix", "--", "nosuch"], "fix"),
+        (&["diff", "main", "fix", "--", "nosuch"], "fix"),
+        (&["rm", "nosuch", "--fork", "fix"], "fix"),
+        (&["mv", "nosuch", "a", "--fork", "fix"], "fix"),
+        (&["cp", "nosuch", "a"], "main"),
+    ] {
+        let answer = env.json(words);
+        let hint = answer["error"]["hint"].as_str().unwrap();
+        assert!(hint.ends_with(&format!("avfs ls {reference}")), "{words:?}: {hint}");
+    }
+}
+
+#[test]
+fn version_in_place_of_a_fork_names_the_right_verb() {
+    let env = TestEnv::with_project();
+    for (words, code, hint) in [
+        (&["undo", "main~1"][..], "name.invalid", "avfs restore main~1"),
+        (&["redo", "fix~2"], "name.invalid", "avfs restore fix~2 --fork fix"),
+        (&["undo", "main@good"], "name.invalid", "avfs restore main@good"),
+        (&["apply", "main~1"], "ref.invalid", "avfs export main~1 DIR"),
+        (&["discard", "main~1"], "ref.invalid", "avfs fork list"),
+        (&["sync", "fix~1"], "name.invalid", "avfs sync fix"),
+        (&["diff", "main~1..main"], "ref.invalid", "avfs diff main~1 main"),
+    ] {
+        let refusal = env.refused(words, 2, code);
+        assert!(refusal["error"]["hint"].as_str().unwrap().ends_with(hint), "{refusal}");
+    }
+    for (word, hint) in [("main..fix", "avfs diff main fix"), ("main...fix", "avfs diff main fix")] {
+        let refusal = env.refused(&["diff", word], 1, "ref.unknown");
+        assert!(refusal["error"]["hint"].as_str().unwrap().ends_with(hint), "{refusal}");
+    }
+    let refusal = env.refused(&["diff", ".."], 2, "ref.invalid");
+    assert!(refusal["error"]["hint"].as_str().unwrap().ends_with("avfs diff A B"), "{refusal}");
 }

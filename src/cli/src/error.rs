@@ -1,10 +1,13 @@
 //! Errors of the command line, in addition to those of the library.
 
+use std::ffi::OsStr;
+use std::fmt::Display;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use avfs_engine::LocateError;
-use avfs_present::hint;
+use avfs_present::{Avfs, hint};
 use avfs_types::diagnose::{Diagnose, shell_word};
 use avfs_types::ids::{ForkName, RunId};
 use avfs_types::path::TreePath;
@@ -64,6 +67,9 @@ pub enum EdgeError {
     /// An error of the library for which the verb has a better hint.
     #[error("{error}")]
     Advised { error: VaultError, hint: String },
+    /// An error about a version, with the reference that the user gave.
+    #[error("{error}")]
+    InVersion { error: VaultError, reference: String },
     #[error("cannot generate a random number")]
     Random(#[source] std::io::Error),
     #[error("cannot handle signals")]
@@ -98,10 +104,39 @@ impl EdgeError {
         if let VaultError::NoFork { name } = error { Self::NoChanges { name }.into() } else { error.into() }
     }
 
+    /// The error of an operation on this version or fork: its hints name it.
+    pub fn in_version<R: Display>(reference: &R) -> impl Fn(VaultError) -> Failure + use<R> {
+        let reference = reference.to_string();
+        move |error| match is_about_version(&error) {
+            true => Self::InVersion { error, reference: reference.clone() }.into(),
+            false => error.into(),
+        }
+    }
+
     pub fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Host { operation, path, source }
     }
+}
+
+/// Whether the hint of an error names the version.
+fn is_about_version(error: &VaultError) -> bool {
+    matches!(error, VaultError::NoPath { .. } | VaultError::NotAFile { .. })
+        || matches!(
+            error,
+            VaultError::IsADirectory { path } | VaultError::PathCycle { from: path, .. } if path.is_root()
+        )
+}
+
+fn in_version_hint(error: &VaultError, reference: &str, avfs: &Avfs) -> String {
+    if let VaultError::NotAFile { path, .. } = error {
+        let path = shell_word(OsStr::from_bytes(path.as_bytes()));
+        return format!("list it with: {avfs} ls -l {reference} {path}");
+    }
+    if let VaultError::NoPath { .. } = error {
+        return format!("list the files with: {avfs} ls {reference}");
+    }
+    format!("name the entries in it; list them with: {avfs} ls {reference}")
 }
 
 impl Diagnose for EdgeError {
@@ -121,7 +156,9 @@ impl Diagnose for EdgeError {
             Self::TwoForks { .. } | Self::TwoVaults { .. } | Self::KeepsWithoutFork { .. } => "usage",
             Self::Output(_) | Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
-            Self::Advised { error, .. } | Self::NoOldFork(error) => error.code(),
+            Self::Advised { error, .. } | Self::InVersion { error, .. } | Self::NoOldFork(error) => {
+                error.code()
+            }
             Self::NoVaultToDelete(error) => error.code(),
             Self::NoChanges { .. } => "fork.not_found",
             Self::NoDirectory { .. } => "vault.not_found",
@@ -139,6 +176,7 @@ impl Diagnose for EdgeError {
 hint!(EdgeError, |error, avfs| {
     let hint = match error {
         Self::Advised { hint, .. } => hint,
+        Self::InVersion { error, reference } => return Some(in_version_hint(error, reference, avfs)),
         Self::NoVaultToDelete(_) => "nothing was deleted; list vaults with: avfs vault list",
         Self::NoOldFork(_) => return Some(format!("list forks with: {avfs} fork list")),
         Self::NoChanges { .. } => {

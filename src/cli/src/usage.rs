@@ -9,7 +9,7 @@ use avfs_present::Hint;
 use avfs_request::JsonForm;
 use avfs_types::ids::{DrawnIdError, NameError};
 use avfs_types::path::PathError;
-use avfs_types::reference::BadReference;
+use avfs_types::reference::{BadReference, Base, Reference};
 use avfs_types::{UnitError, exit_code, printable};
 use avfs_vault::VaultError;
 use avfs_wire::ErrorBody;
@@ -98,7 +98,13 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
         return exit_code::USAGE;
     }
     match (refused_value(error), format) {
-        (Some(refusal), _) => ui.print_error(refusal),
+        (Some(refusal), _) => match version_for_fork(error, &kind) {
+            Some((message, hint)) => {
+                let code = refusal.code().to_owned();
+                ui.print_error_body(&ErrorBody { code, message, hint: Some(hint) });
+            }
+            None => ui.print_error(refusal),
+        },
         (None, Format::Json) => ui.print_error_json(&usage_body(error)),
         (None, Format::Human) => match printable::words(words) {
             // Errors are ignored: stderr may be closed.
@@ -123,6 +129,37 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Hint> {
         .or_else(|| source.downcast_ref::<VaultError>().map(|error| error as &dyn Hint))
         .or_else(|| source.downcast_ref::<UnitError>().map(|error| error as &dyn Hint))
         .or_else(|| source.downcast_ref::<DrawnIdError>().map(|error| error as &dyn Hint))
+}
+
+/// The message and hint for a version where the verb needs a fork or a run.
+fn version_for_fork(error: &clap::Error, verb: &str) -> Option<(String, String)> {
+    let word = word_of(error, ErrorKind::ValueValidation, ContextKind::InvalidValue)?;
+    let reference = Reference::parse(word).ok()?;
+    let fork = match &reference.base {
+        Base::Name(name) if reference.back > 0 => name.as_str(),
+        Base::Checkpoint(fork, _) => fork.as_str(),
+        Base::Name(_) | Base::Run(_) => return None,
+    };
+    let on = match fork {
+        "main" | "last" => String::new(),
+        fork => format!(" --fork {fork}"),
+    };
+    let (needed, hint) = match verb {
+        "undo" | "redo" => ("a fork", format!("go to that version with: avfs restore {word}{on}")),
+        "apply" => (
+            "a fork or a run",
+            format!(
+                "show the changes of that version with: avfs diff {word}; write its files to a directory with: \
+                 avfs export {word} DIR"
+            ),
+        ),
+        "unapply" | "discard" => {
+            ("a fork or a run", "list runs with: avfs runs list, forks with: avfs fork list".to_owned())
+        }
+        "sync" | "bisect" => ("a fork", format!("name the fork: avfs {verb} {fork}")),
+        _ => return None,
+    };
+    Some((format!("{word} is a version; {verb} needs {needed}"), hint))
 }
 
 /// Verbs of other tools, and the corresponding avfs commands.

@@ -1,16 +1,35 @@
 //! Hints for names, ids, paths and values that cannot be parsed.
 
+use std::ffi::OsStr;
+
+use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{Drawn, DrawnIdError, NameError, PREFIX_HEX_DIGITS_MIN, RUN_ID_HEX_DIGITS};
 use avfs_types::path::PathError;
-use avfs_types::reference::BadReference;
+use avfs_types::reference::{BadReference, Reference};
 use avfs_types::{UnitError, WordError};
 
-use crate::hint;
+use crate::{Avfs, hint};
 
-hint!(BadReference, |_, _| Some(
+hint!(BadReference, |error, avfs| for_range(&error.reference, avfs).or_else(|| Some(
     "expected FORK, FORK@CHECKPOINT, FORK~N, run:ID, last, or the first four or more digits of a version"
         .into(),
-));
+)));
+
+/// The hint for `A..B`, as other tools write two versions.
+pub fn for_range(reference: &str, avfs: &Avfs) -> Option<String> {
+    let (before, after) = reference.split_once("..")?;
+    let name = |word: &str, otherwise: &str| {
+        let word = word.trim_matches('.');
+        match word {
+            "" => otherwise.to_owned(),
+            // No character of a reference needs quotes.
+            word if Reference::parse(word).is_ok() => word.to_owned(),
+            word => shell_word(OsStr::new(word)),
+        }
+    };
+    let (before, after) = (name(before, "A"), name(after, "B"));
+    Some(format!("name the two versions as separate arguments: {avfs} diff {before} {after}"))
+}
 
 hint!(PathError, |_, _| Some("name a path inside the workspace, such as src/main.rs".into()));
 

@@ -17,6 +17,7 @@ use avfs_vault::export::ExportError;
 use avfs_vault::ignore::{FILE_NAME, line_for};
 use avfs_vault::import::ImportError;
 
+use super::types::for_range;
 use crate::hint;
 
 hint!(BackendError, |error, _| {
@@ -96,6 +97,7 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::UnknownRef { reference } if reference.starts_with("run:") => {
         format!("list runs with: {avfs} runs list")
     }
+    Self::UnknownRef { reference } if reference.contains("..") => return for_range(reference, avfs),
     Self::UnknownRef { .. } => format!(
         "list forks with: {avfs} fork list, versions with: {avfs} log; the id of a version needs at least four digits"
     ),

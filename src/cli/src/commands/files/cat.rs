@@ -39,8 +39,10 @@ pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
     let view = View::open(&vault, &args.reference)?;
     let paths = within(&args.paths, &vault)?;
     // Look up all paths first, to report an unknown path before writing anything.
-    let files: Vec<(&TreePath, FileNode)> =
-        paths.iter().map(|path| Ok((path, file_at(&view, path)?))).collect::<Result<_, Failure>>()?;
+    let files: Vec<(&TreePath, FileNode)> = paths
+        .iter()
+        .map(|path| Ok((path, file_at(&view, &args.reference, path)?)))
+        .collect::<Result<_, Failure>>()?;
     let mut result = Cat { version: view.version.id.to_hex(), files: Vec::new() };
     if ctx.ui.format == Format::Json {
         let size = files.iter().fold(0_u64, |sum, (_, file)| sum.saturating_add(file.size));
@@ -59,11 +61,12 @@ pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
     })
 }
 
-fn file_at(view: &View<'_>, path: &TreePath) -> Result<FileNode, Failure> {
-    match view.node(path)? {
+fn file_at(view: &View<'_>, reference: &Reference, path: &TreePath) -> Result<FileNode, Failure> {
+    match view.node(path).map_err(EdgeError::in_version(reference))? {
         Node::File(file) => Ok(file),
         other @ (Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) => {
-            Err(VaultError::NotAFile { path: path.clone(), kind: other.kind() }.into())
+            let error = VaultError::NotAFile { path: path.clone(), kind: other.kind() };
+            Err(EdgeError::in_version(reference)(error))
         }
     }
 }

@@ -7,6 +7,7 @@ use avfs_vault::ops::Depth;
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path};
 use crate::ui::Outcome;
 
@@ -37,6 +38,8 @@ pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
     let (from, to) = (args.from.within(&vault)?, args.to.target(&vault)?);
     let message = args.edit.message_or(|| format!("cp {from} {}", to.path));
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
-    let committed = vault.copy_path(&args.edit.on.fork, &from, to, depth, &message)?;
+    let committed = vault
+        .copy_path(&args.edit.on.fork, &from, to, depth, &message)
+        .map_err(EdgeError::in_version(&args.edit.on.fork))?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

@@ -17,6 +17,7 @@ use avfs_wire::{ErrorBody, Export, PathText};
 use crate::commands::apply::show_stripped;
 use crate::commands::import::list_paths;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path, within};
 use crate::progress::Progress;
 use crate::ui::{Failure, Out, Outcome};
@@ -74,7 +75,7 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         meter: &progress.meter,
         unwritten: args.keep_going.then_some(&unwritten),
     };
-    let stripped = vault.export(&root, &dest, &options)?;
+    let stripped = vault.export(&root, &dest, &options).map_err(EdgeError::in_version(&args.reference))?;
     drop(noted);
     let left_out = unwritten.into_sorted();
     let result = Export {

@@ -14,6 +14,7 @@ use avfs_vault::page::Node;
 use avfs_wire::Entries;
 
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path};
 use crate::ui::Outcome;
 use crate::view::{View, WalkedEntry};
@@ -115,7 +116,8 @@ impl FindArgs {
 pub fn run(ctx: &CommandContext, args: &FindArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
-    let mut found = view.walk(&args.path.within(&vault)?, None)?;
+    let mut found =
+        view.walk(&args.path.within(&vault)?, None).map_err(EdgeError::in_version(&args.reference))?;
     found.retain(|found| args.accepts(found));
     let result =
         Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };

@@ -90,6 +90,7 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
         (Format::Human, false) => Lines::Shown(&mut out),
     };
     for path in &paths {
+        view.node(path).map_err(EdgeError::in_version(&args.reference))?;
         view.each(path, None, |found| search(&view, &regex, found, &mut lines, &mut matches))?;
     }
     out.flush()?;

@@ -5,6 +5,7 @@ use clap::Args;
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path};
 use crate::ui::Outcome;
 
@@ -31,6 +32,8 @@ pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let (from, to) = (args.from.within(&vault)?, args.to.target(&vault)?);
     let message = args.edit.message_or(|| format!("mv {from} {}", to.path));
-    let committed = vault.move_path(&args.edit.on.fork, &from, to, &message)?;
+    let committed = vault
+        .move_path(&args.edit.on.fork, &from, to, &message)
+        .map_err(EdgeError::in_version(&args.edit.on.fork))?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

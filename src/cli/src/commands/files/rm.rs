@@ -8,6 +8,7 @@ use avfs_vault::ops::Depth;
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path, within};
 use crate::ui::Outcome;
 
@@ -38,6 +39,8 @@ pub fn run(ctx: &CommandContext, args: &RmArgs) -> Outcome {
         format!("rm {}", names.join(" "))
     });
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
-    let committed = vault.remove(&args.edit.on.fork, &paths, depth, &message)?;
+    let committed = vault
+        .remove(&args.edit.on.fork, &paths, depth, &message)
+        .map_err(EdgeError::in_version(&args.edit.on.fork))?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

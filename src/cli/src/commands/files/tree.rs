@@ -8,6 +8,7 @@ use avfs_vault::page::Node;
 use avfs_wire::Entries;
 
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path};
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, arrow, plural};
@@ -34,7 +35,8 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
     let path = args.path.within(&vault)?;
-    let found = view.walk(&path, args.depth.map(usize::from))?;
+    let found =
+        view.walk(&path, args.depth.map(usize::from)).map_err(EdgeError::in_version(&args.reference))?;
     let result =
         Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };
     ctx.ui.answer(&result, |out| {

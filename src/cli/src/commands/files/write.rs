@@ -7,6 +7,7 @@ use clap::Args;
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::given_path::{GivenPath, file_path};
 use crate::ui::Outcome;
 
@@ -52,6 +53,7 @@ pub fn run(ctx: &CommandContext, args: &WriteArgs) -> Outcome {
         }
     };
     let fork = &args.edit.on.fork;
-    let committed = vault.write_file(fork, &path, input, args.mode, &message)?;
+    let committed =
+        vault.write_file(fork, &path, input, args.mode, &message).map_err(EdgeError::in_version(fork))?;
     edited::answer(ctx, &vault, fork, &committed)
 }

@@ -14,6 +14,7 @@ use avfs_vault::{VaultError, tree};
 use avfs_wire::Log;
 
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path};
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{first_line, labels, local_time};
@@ -82,7 +83,8 @@ pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
     if let Some(path) = &path
         && found.is_nowhere()
     {
-        return Err(VaultError::NoPath { path: path.clone() }.into());
+        let error = VaultError::NoPath { path: path.clone() };
+        return Err(EdgeError::in_version(&args.reference)(error));
     }
     if found.pruned_skipped > 0 {
         let count = found.pruned_skipped;

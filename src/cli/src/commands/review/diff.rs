@@ -102,7 +102,8 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let pages: &dyn Pages = &reader;
     let roots = roots_to_compare(reader, &before, &after)?;
     let paths = within(&args.paths, &vault)?;
-    require_paths(pages, &roots, &paths)?;
+    require_paths(pages, &roots, &paths)
+        .map_err(EdgeError::in_version(args.after.as_ref().unwrap_or(&first)))?;
     let summary = ChangeSummary::compare(&vault, pages, (&roots[0], &roots[1]), &paths, shown)?;
     let json = ctx.ui.format == Format::Json;
     let view = View::of(reader, &summary, args)?;
@@ -221,14 +222,14 @@ fn is_run_without_changes(
 }
 
 /// Returns an error for a path that exists on neither side: it is a mistake, not a path without changes.
-fn require_paths(pages: &dyn Pages, roots: &[DirRef], paths: &[TreePath]) -> Result<(), Failure> {
+fn require_paths(pages: &dyn Pages, roots: &[DirRef], paths: &[TreePath]) -> avfs_vault::Result<()> {
     for path in paths {
         let mut there = false;
         for root in roots {
             there |= tree::lookup(pages, root, path)?.is_some();
         }
         if !there {
-            return Err(VaultError::NoPath { path: path.clone() }.into());
+            return Err(VaultError::NoPath { path: path.clone() });
         }
     }
     Ok(())
