@@ -131,3 +131,25 @@ fn help_and_hints_point_to_the_runner() {
     let page = std::fs::read_to_string(env.at("pages/avfs-run.1")).unwrap();
     assert!(page.contains(".TH avfs-run 1") && page.contains("scratch"), "{page}");
 }
+
+#[test]
+fn help_refers_to_nothing_that_a_package_lacks() {
+    let env = TestEnv::new();
+    for words in [&["--help"][..], &["batch", "--help"], &["replay", "--help"], &["race", "--help"]] {
+        assert!(!env.ok(words).contains("docs/"), "{words:?}");
+    }
+    assert!(!env.ok(&["record", "export", "--help"]).contains("docs/"));
+    let text = env.ok(&["--help"]);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("versions of a directory, the bound directory: the one for which"), "{text}");
+}
+
+#[test]
+fn help_of_rare_verbs_says_when_to_use_them() {
+    let env = TestEnv::new();
+    for verb in ["prune", "recover", "doctor"] {
+        let text = env.ok(&[verb, "--help"]);
+        let (before, examples) = text.split_once("Examples:\n").unwrap();
+        assert!(before.contains("Use it ") && examples.contains("  # "), "{text}");
+    }
+}

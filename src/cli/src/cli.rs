@@ -21,8 +21,9 @@ use crate::commands::{
 /// Run commands over versions of a directory; review, apply or undo their changes
 ///
 /// `avfs run` runs a command in a sandbox: the directory does not change, and the changes become a version. A
-/// vault is one SQLite file that holds versions of a directory. A fork is a named head that moves from version
-/// to version. A checkpoint is a label that pins a version.
+/// vault is one SQLite file that holds versions of a directory, the bound directory: the one for which `avfs
+/// init` or the first run created the vault. A fork is a named head that moves from version to version. A
+/// checkpoint is a label that pins a version.
 ///
 /// REF names a version: FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, last or last~N (the newest
 /// run, or the run N before it), or the first four or more digits of a version's id. PATH is the path of an

@@ -14,6 +14,9 @@ use crate::ui::{Failure, Out, Outcome, Tone};
 
 /// Check whether this host supports the sandbox
 ///
+/// Use it before the first run on a host, and when a run fails with exit code 121 (the sandbox could not be set
+/// up). Needs no vault and changes nothing.
+///
 /// Tries each part of the sandbox once: namespaces, mounts, overlays, a private /proc and a private network.
 /// Prints which part fails, and how the administrator can fix it.
 ///
@@ -22,9 +25,9 @@ use crate::ui::{Failure, Out, Outcome, Tone};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  avfs doctor
-  avfs doctor --explain-denials
-  avfs doctor --json")]
+  avfs doctor                     # exits with 1 if a run would not work
+  avfs doctor --explain-denials   # also explain which system calls a command is denied
+  avfs doctor --json | jq '.result.checks[] | select(.ok | not)'")]
 pub struct DoctorArgs {
     /// List the operations that a confined command is denied, and why
     #[arg(long)]

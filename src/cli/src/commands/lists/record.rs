@@ -95,7 +95,10 @@ struct DeleteArgs {
     name: RecordingName,
 }
 
-/// Export runs as a command list, oldest first (docs/LISTS.md)
+/// Export runs as a command list, oldest first
+///
+/// A list has one JSON object per line: a header, then an item for each run, with the request and the recorded
+/// results. `avfs schema` has them as ListHeader and ListItem.
 ///
 /// Each item has the command, its options, the version it started at, and digests of its result; it needs the
 /// run that made its start version. Denied, failed and interrupted runs are left out. Only the names of

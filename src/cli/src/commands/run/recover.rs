@@ -14,19 +14,21 @@ use crate::view::plural;
 
 /// Finish runs whose changes could not be captured
 ///
-/// If a capture fails, or avfs-run is killed during one, the files that the command wrote are kept. This verb
-/// captures them and completes the run.
+/// Use it after avfs-run ended with exit code 123, after it or the machine was killed during a capture, or when a
+/// run prints that another one is recoverable. If a capture fails, for example because the disk is full, the
+/// files that the command wrote are kept. This verb captures them and completes the run; review its changes with
+/// `avfs diff RUN`.
 ///
 /// Only the names of a run's secrets are stored, not their values. To leave out files that contain a secret,
 /// give its value again in the variable of that name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  avfs recover --list
-  avfs recover
-  avfs recover 3f9a
-  NPM_TOKEN=… avfs recover 3f9a
-  avfs recover --discard 3f9a")]
+  avfs recover --list             # list the runs, and change nothing
+  avfs recover                    # capture the changes of all of them
+  avfs recover 3f9a               # capture the changes of one run
+  NPM_TOKEN=… avfs recover 3f9a   # leave out files that contain this secret of the run
+  avfs recover --discard 3f9a     # drop the changes of the run")]
 pub struct RecoverArgs {
     /// Recover this run: the first four or more digits of its id [default: all recoverable runs]
     #[arg(value_name = "ID")]

@@ -14,15 +14,19 @@ use crate::view::plural;
 
 /// Remove the files of old versions, and keep their records
 ///
+/// Use it when the vault becomes too large (`avfs du`) or reaches its quota: a vault keeps every version of main
+/// and of named forks until it is pruned. Pruned versions stay in `avfs log`, but cannot be read or restored.
+///
 /// Always keeps the heads of forks, the base versions of forks other than main, and versions with a
 /// checkpoint saved by hand. With --fork, also keeps the history of the other forks. The next `avfs gc` frees
 /// the space.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  avfs prune --keep-last 10
-  avfs prune --keep-within 30d --dry-run
-  avfs prune --keep-last 5 --keep-within 7d --fork experiment && avfs gc")]
+  avfs prune --keep-within 30d --dry-run   # list the versions older than 30 days
+  avfs prune --keep-within 30d && avfs gc  # remove their files and free the space
+  avfs prune --keep-last 10                # keep the newest 10 versions of each fork
+  avfs prune --keep-last 5 --keep-within 7d --fork experiment")]
 pub struct PruneArgs {
     #[command(flatten)]
     keep: KeepArgs,

@@ -33,8 +33,11 @@ use crate::worker_pool::WORKERS_MAX;
 
 /// Run a list of commands
 ///
-/// LIST is a file with one command per line, plain or as JSON (docs/LISTS.md), or - for standard input. With
-/// --mode chain, each item starts at the result of the previous one; with fan-out, each runs on its own fork
+/// LIST is a file with one command per line, or - for standard input. A line is a command for /bin/sh -c or, if
+/// the first line starts with {, a JSON object such as {"command": "make test", "id": "test", "retries": 2}; all
+/// keys are under ListItem in: avfs schema. Empty lines and lines that start with # are skipped.
+///
+/// With --mode chain, each item starts at the result of the previous one; with fan-out, each runs on its own fork
 /// of the same base; with needs, each starts at the results of the items it needs. Options of avfs-run apply
 /// to every item, and override the item's own.
 ///

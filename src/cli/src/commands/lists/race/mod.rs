@@ -57,7 +57,7 @@ Examples:
   avfs race attempts.txt --fork best --score 'wc -c < out.bin' --lowest
   avfs race -n 3 --from main~2 --timeout 10m --net host -- agent 'make the tests pass'")]
 pub struct RaceArgs {
-    /// A list of commands, each an attempt (docs/LISTS.md); - for standard input
+    /// A list of commands, each an attempt (its form: avfs batch --help); - for standard input
     #[arg(value_name = "LIST", value_hint = clap::ValueHint::FilePath)]
     list: Option<PathBuf>,
     /// Run N attempts

@@ -26,7 +26,7 @@ use crate::worker_pool::WORKERS_MAX;
 ///
 /// Each run starts at the version it started at when it was recorded, so runs do not wait for each other. The
 /// exit code, the output and the tree are compared; the verdict is identical, equivalent (only declared noise
-/// differs) or diverged. Times are noise, unless an item of a list declares its own noise (docs/LISTS.md).
+/// differs) or diverged. Times are noise, unless an item of a list declares its own noise (key noise).
 /// Options of avfs-run override the recorded ones.
 ///
 /// To make runs repeatable, record them with avfs-run --reproducible or --clock-fixed. The order of directory
