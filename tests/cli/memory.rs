@@ -73,6 +73,36 @@ fn peak_kib(env: &TestEnv, words: &[&str]) -> u64 {
     answer.stdout.lines().last().unwrap().parse().unwrap()
 }
 
+/// The peak memory of `avfs` with these words of a shell, in KiB. Its output is discarded.
+fn quiet_peak_kib(env: &TestEnv, words: &str) -> u64 {
+    let mut measured = env.clean(Path::new("python3"));
+    measured.args(["-c", MEASURE, "/bin/sh", "-c", &format!("exec \"$0\" {words} > /dev/null 2>&1")]);
+    let answer = Answer::of(measured.arg(binary()));
+    assert_eq!(answer.code, 0, "{words}: {answer:?}");
+    answer.stdout.trim().parse().unwrap()
+}
+
+/// Output is stored and read in pieces. If it were held, each of these would need more than 70 MiB.
+#[test]
+fn memory_does_not_grow_with_the_output_that_is_kept() {
+    const GROWTH_KIB_MAX: u64 = 40 << 10;
+    let env = TestEnv::with_project();
+    let without = quiet_peak_kib(&env, "run -- true");
+    let both = "seq 8000000; seq 2000000 >&2";
+    for words in [
+        format!("run --cache write --keep-output --output-max 1TiB --shell '{both}'"),
+        "runs show last --output".to_owned(),
+        "runs show last --output --json".to_owned(),
+        // With the result of the first run.
+        format!("run --cache read --keep-output --shell '{both}'"),
+    ] {
+        let peak = quiet_peak_kib(&env, &words);
+        assert!((1..without + GROWTH_KIB_MAX).contains(&peak), "{words}: {without} and {peak} KiB");
+    }
+    let run = |back| env.result(&["runs", "show", back]);
+    assert_eq!(run("last")["result"]["cache"]["cached_from"], run("last~1")["id"]);
+}
+
 /// A directory is in memory only while entries in it are pending, not until the end of the scan.
 #[test]
 fn memory_of_a_scan_does_not_grow_with_the_number_of_files() {

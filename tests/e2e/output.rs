@@ -130,6 +130,17 @@ fn a_compact_envelope_contains_the_essentials_and_is_bounded() {
     assert_eq!(env.json(&[], "true")["kind"], "execution");
 }
 
+/// Line ends are those of text, and everything else is escaped, however long a line is.
+#[test]
+fn kept_error_output_is_printed_in_lines() {
+    let env = TestEnv::with_project();
+    let line =
+        "printf 'one\\r\\ntwo\\rx\\r\\r\\n' >&2; head -c 300000 /dev/zero | tr '\\0' y >&2; printf '\\r' >&2";
+    env.shell(&["--keep-output"], line).expect(0);
+    let shown = env.avfs(&["runs", "show", "--output"]).expect(0);
+    assert_eq!(shown.stderr, format!("one\ntwo\\rx\\r\n{}\\r\n", "y".repeat(300_000)));
+}
+
 #[test]
 fn kept_output_can_be_printed_later() {
     let env = TestEnv::with_project();

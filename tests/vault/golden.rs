@@ -18,9 +18,10 @@ use avfs_vault::backend::{ApprovalRecord, BatchRecord, Extent, Life, RunRecord, 
 use avfs_vault::checkpoint::Origin;
 use avfs_vault::fsck::Thoroughness;
 use avfs_vault::gc::{Keep, Trial};
-use avfs_vault::memo::{Memo, MemoParts, read_output};
+use avfs_vault::memo::{Memo, MemoParts};
 use avfs_vault::meter::Meter;
 use avfs_vault::run::{AuditTexts, Landing};
+use avfs_vault::stored_output::read_output;
 use avfs_vault::version::{Draft, root_of, root_of_either};
 use avfs_vault::{Vault, VaultError, audit, require_version};
 
@@ -148,7 +149,7 @@ fn record_golden_runs(vault: &Vault) {
     let name = RecordingName::parse("golden").unwrap();
     vault.start_recording(Some(&name), None).unwrap();
     let base = vault.fork(&main_fork()).unwrap().head;
-    let memo = Memo::new(golden_parts(), 0, [b"out\n", b""], LATER).unwrap();
+    let memo = Memo::new(vault, golden_parts(), 0, [&mut &b"out\n"[..], &mut &b""[..]], LATER).unwrap();
     let quiet = RunRecord { version_before: Some(base), ..runs::record(5, &main_fork()) };
     let landed = Changes::default().land_with(vault, Landing::RecordOnly, quiet, Some(memo)).unwrap();
     assert!(landed.remembered);

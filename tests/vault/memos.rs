@@ -7,10 +7,12 @@ use avfs_vault::backend::{Life, MemoRecord};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::fsck::Thoroughness;
 use avfs_vault::gc::{Keep, Trial};
-use avfs_vault::memo::{Forget, Lost, Memo, MemoParts, lost, of_run, read_output};
+use avfs_vault::memo::{Forget, Lost, Memo, MemoParts, lost, of_run};
 use avfs_vault::meter::Meter;
+use avfs_vault::quota::Quota;
 use avfs_vault::run::Landing;
-use avfs_vault::{Result, Vault, audit};
+use avfs_vault::stored_output::{copy_output, is_full, output_bytes, read_output};
+use avfs_vault::{Result, Vault, VaultError, audit};
 
 use crate::runs::{Changes, head, record, run_id};
 use crate::support;
@@ -25,8 +27,8 @@ fn parts(base: &[u8]) -> MemoParts {
     parts
 }
 
-fn memo(base: &[u8], stdout: &[u8], expires_at: Timestamp) -> Memo {
-    Memo::new(parts(base), 3, [stdout, b"oops\n"], expires_at).unwrap()
+fn memo(vault: &Vault, base: &[u8], mut stdout: &[u8], expires_at: Timestamp) -> Memo {
+    Memo::new(vault, parts(base), 3, [&mut stdout, &mut &b"oops\n"[..]], expires_at).unwrap()
 }
 
 /// A run on its own fork that changes a file, and whose result is remembered.
@@ -58,7 +60,7 @@ fn result_is_stored_with_its_run_and_found_by_its_key() {
     for vault in [on_disk, in_memory] {
         support::write(&vault, "top", b"old");
         for (n, output) in (1_u8..).zip(&outputs) {
-            let kept = remember(&vault, n, memo(&[n], output, LATER)).unwrap();
+            let kept = remember(&vault, n, memo(&vault, &[n], output, LATER)).unwrap();
             assert_eq!((kept.exit_code, kept.expires_at), (3, LATER));
             assert_eq!(kept.stdout_digest, *blake3::hash(output).as_bytes());
             let reader = vault.read().unwrap();
@@ -76,7 +78,7 @@ fn result_is_stored_with_its_run_and_found_by_its_key() {
         support::assert_clean(&vault);
         assert_eq!(actions(&vault)[0], format!("cache.remember run={}", run_id(1)));
         // The same key again: the newer result replaces the older.
-        remember(&vault, 9, memo(&[1], b"newer", LATER)).unwrap();
+        remember(&vault, 9, memo(&vault, &[1], b"newer", LATER)).unwrap();
         let reader = vault.read().unwrap();
         assert_eq!(reader.memo(&parts(&[1]).key()).unwrap().unwrap().run, run_id(9));
         assert_eq!(of_run(&*reader, &run_id(1)).unwrap(), None);
@@ -89,7 +91,7 @@ fn output_is_kept_until_the_result_is_forgotten() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let output = support::noise(2, 2 << 20);
-    let kept = remember(&vault, 1, memo(b"", &output, LATER)).unwrap();
+    let kept = remember(&vault, 1, memo(&vault, b"", &output, LATER)).unwrap();
     assert_eq!(vault.gc(&|_| {}).unwrap().blobs, 0);
     assert!(read_output(&*vault.read().unwrap(), &kept.stdout).unwrap() == output);
     assert_eq!(vault.forget(&Forget::OfRun(run_id(2))).unwrap(), []);
@@ -105,14 +107,56 @@ fn output_is_kept_until_the_result_is_forgotten() {
 }
 
 #[test]
+fn large_output_is_stored_before_its_run() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    let output = support::noise(3, 12 << 20);
+    let blobs = || -> u32 {
+        support::sql(&file).query_row("SELECT count(*) FROM blob", [], |row| row.get(0)).unwrap()
+    };
+    let before = blobs();
+    let stored = memo(&vault, b"", &output, LATER);
+    assert!(blobs() > before + 20, "most of it is stored");
+    let kept = remember(&vault, 1, stored).unwrap();
+    assert_eq!(kept.stdout_digest, *blake3::hash(&output).as_bytes());
+    assert_eq!(vault.gc(&|_| {}).unwrap().blobs, 0);
+    assert!(read_output(&*vault.read().unwrap(), &kept.stdout).unwrap() == output);
+    let mut copied = Vec::new();
+    copy_output(&*vault.read().unwrap(), &kept.stdout, &mut copied).unwrap();
+    assert!(copied == output && output_bytes(&*vault.read().unwrap(), &kept.stdout).unwrap() == 12 << 20);
+    // Output whose run is not kept is swept.
+    drop(memo(&vault, b"other", &support::noise(4, 12 << 20), LATER));
+    assert!(vault.gc(&|_| {}).unwrap().blobs > 10);
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn large_output_must_leave_room_for_the_changes_of_its_run() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let full = |lengths, changes| is_full(&*vault.read().unwrap(), lengths, changes).unwrap();
+    assert!(!full([1 << 50, 1 << 50], 1 << 50), "without a quota");
+    vault.change_quota(|quota| Quota { bytes: Some(50 << 20), ..quota }).unwrap();
+    assert!(!full([20 << 20, 20 << 20], 0) && full([30 << 20, 30 << 20], 0));
+    assert!(!full([30 << 20, 0], 10 << 20) && full([30 << 20, 0], 30 << 20));
+    // A small output is stored after the changes.
+    assert!(!full([1 << 20, 1 << 20], 1 << 50));
+    let output = support::noise(5, 60 << 20);
+    let parts = parts(b"");
+    let stored = Memo::new(&vault, parts, 0, [&mut &output[..], &mut &b""[..]], LATER);
+    assert!(matches!(stored, Err(VaultError::Quota { .. })), "{stored:?}");
+}
+
+#[test]
 fn result_is_lost_with_its_versions_or_when_it_expires() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let now = || vault.now();
     let why = |memo: &MemoRecord| lost(&*vault.read().unwrap(), memo, now()).unwrap();
-    let discarded = remember(&vault, 1, memo(b"1", b"", LATER)).unwrap();
-    let expired = remember(&vault, 2, memo(b"2", b"", support::START)).unwrap();
-    let stays = remember(&vault, 3, memo(b"3", b"", LATER)).unwrap();
+    let discarded = remember(&vault, 1, memo(&vault, b"1", b"", LATER)).unwrap();
+    let expired = remember(&vault, 2, memo(&vault, b"2", b"", support::START)).unwrap();
+    let stays = remember(&vault, 3, memo(&vault, b"3", b"", LATER)).unwrap();
     vault.discard(&ChangesOf::Fork(fork("run-1"))).unwrap();
     assert_eq!(why(&discarded), None, "the versions exist until they are swept");
     assert_eq!(why(&expired), Some(Lost::Expired));
@@ -136,7 +180,7 @@ fn result_of_a_run_without_changes_needs_no_version() {
     let base = head(&vault, &main_fork());
     let row = avfs_vault::backend::RunRecord { version_before: Some(base), ..record(1, &main_fork()) };
     let landed = Changes::default()
-        .land_with(&vault, Landing::RecordOnly, row, Some(memo(b"", b"looked", LATER)))
+        .land_with(&vault, Landing::RecordOnly, row, Some(memo(&vault, b"", b"looked", LATER)))
         .unwrap();
     assert!(landed.remembered);
     support::write(&vault, "top", b"new");
@@ -156,7 +200,12 @@ fn rebased_run_is_not_remembered() {
     vault.write_file(&name, &support::path("other"), &b"meanwhile"[..], None, "meanwhile").unwrap();
     let landed = Changes::default()
         .put("made", "by the run")
-        .land_with(&vault, Landing::Fork { name: &name, base }, record(1, &name), Some(memo(b"", b"", LATER)))
+        .land_with(
+            &vault,
+            Landing::Fork { name: &name, base },
+            record(1, &name),
+            Some(memo(&vault, b"", b"", LATER)),
+        )
         .unwrap();
     assert!(matches!(landed.landed, avfs_vault::run::Landed::Rebased { .. }), "{landed:?}");
     assert!(!landed.remembered);
@@ -168,7 +217,7 @@ fn edited_result_or_missing_output_is_detected() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
-    remember(&vault, 1, memo(b"", b"out", LATER)).unwrap();
+    remember(&vault, 1, memo(&vault, b"", b"out", LATER)).unwrap();
     let findings = |vault: &Vault| {
         let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
         report.findings.into_iter().map(|finding| finding.code).collect::<Vec<_>>()
@@ -188,7 +237,7 @@ fn failed_write_stores_neither_the_run_nor_its_result() {
         let fuse = Fuse::off();
         let backend = FaultBackend::new(MemoryBackend::default(), fuse.clone());
         let vault = Vault::over(Box::new(backend), support::fixed_context()).unwrap();
-        let memo = memo(b"", b"out", LATER);
+        let memo = memo(&vault, b"", b"out", LATER);
         fuse.arm(writes);
         let kept = remember(&vault, 1, memo);
         let blown = !fuse.disarm();

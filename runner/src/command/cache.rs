@@ -20,12 +20,11 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
     if !cached || args.json.is_some() {
         return Ok(());
     }
-    let bytes = |output: &mut Option<Output>| {
-        output.as_mut().map(|it| std::mem::take(it).bytes()).unwrap_or_default()
-    };
-    let (stdout, stderr) = (bytes(&mut result.stdout), bytes(&mut result.stderr));
-    for written in [render::pass_on(&stdout), render::pass_on_error(&stderr)] {
-        match written {
+    let streams: [(_, fn(&Output) -> std::io::Result<()>); 2] =
+        [(&mut result.stdout, render::pass_on_output), (&mut result.stderr, render::pass_on_error_output)];
+    for (output, pass_on) in streams {
+        // An envelope has only output that was not passed on.
+        match output.as_mut().map_or(Ok(()), |output| pass_on(&std::mem::take(output))) {
             Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
                 return Err(RunError::Host { operation: "write the command's output", source });
             }

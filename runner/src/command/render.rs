@@ -9,7 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use avfs_changes::{ChangeCounts, ChangeReport, file_sizes, is_dir};
 use avfs_egress::{Host, place as place_of};
-use avfs_engine::{ConnectionVerdict, ExecutionResult, IMPORT_LARGE, OutsideWrites, Rehearsal, Scratch};
+use avfs_engine::{
+    ConnectionVerdict, ExecutionResult, IMPORT_LARGE, Output, OutsideWrites, Rehearsal, Scratch,
+};
 use avfs_hostfs::size_limit;
 use avfs_present::{Avfs, Hint};
 use avfs_request::{ExecutionRequest, ForkChoice, NetMode};
@@ -290,6 +292,19 @@ pub fn answer<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> io::Result<(
 pub fn pass_on(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush())
+}
+
+/// Writes the output of a command to stdout, in pieces.
+#[expect(clippy::disallowed_methods, reason = "the command's own stream")]
+pub fn pass_on_output(output: &Output) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    output.write_to(&mut out).and_then(|()| out.flush())
+}
+
+/// The same as `pass_on_output`, to stderr.
+#[expect(clippy::disallowed_methods, reason = "the command's own stream")]
+pub fn pass_on_error_output(output: &Output) -> io::Result<()> {
+    output.write_to(&mut io::stderr().lock())
 }
 
 /// Writes an envelope to stdout, serialized while it is written.

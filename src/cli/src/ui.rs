@@ -183,6 +183,57 @@ pub fn error_line(text: fmt::Arguments<'_>) {
     let _ = stderr().lock().write_all(Line::of(text).as_bytes());
 }
 
+/// Writes a text of several lines to stderr, escaped, with a line end after the last line. Errors are ignored: stderr
+/// may be closed.
+#[derive(Default)]
+pub struct ErrorText {
+    /// A carriage return whose next byte is unknown: it is a part of a line end, or is escaped.
+    has_return: bool,
+    /// True if the text does not end with a line end.
+    is_in_line: bool,
+    text: Option<Text<BufWriter<std::io::Stderr>>>,
+}
+
+impl ErrorText {
+    fn put(&mut self, bytes: &[u8]) {
+        let _ = self.text.get_or_insert_with(|| Text::new(BufWriter::new(stderr()))).write_all(bytes);
+    }
+
+    pub fn finish(mut self) {
+        if self.has_return {
+            self.put(b"\r");
+        }
+        if let Some(text) = self.text.take() {
+            let _ = text.finish();
+        }
+        if self.is_in_line {
+            let _ = stderr().write_all(b"\n");
+        }
+    }
+}
+
+impl Write for ErrorText {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let Some(last) = bytes.last() else { return Ok(0) };
+        let mut rest = bytes;
+        if std::mem::take(&mut self.has_return) && rest.first() != Some(&b'\n') {
+            self.put(b"\r");
+        }
+        while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
+            self.put(&rest[..at]);
+            rest = &rest[at + 1..];
+        }
+        self.has_return = *last == b'\r';
+        self.put(rest.strip_suffix(b"\r").unwrap_or(rest));
+        self.is_in_line = *last != b'\n';
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The writer of the log for developers: each write is one event, printed as a line.
 pub struct Log;
 

@@ -60,7 +60,7 @@ pub use launcher::{
 pub use locate::{LocateError, Located, NewVault, Surroundings, VaultChoice, VaultSource, directory_config};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use orphans::{RunLife, Unsettled, bases_in_use};
-pub use output::{Omitted, Output, OutputBuffer};
+pub use output::{Omitted, Output, OutputBuffer, OutputReader};
 pub use permission::approval_rule::{RememberError, RememberFor, Remembered};
 pub use permission::net_offer::offered_networks;
 pub use permission::{Approver, Denial, explain};

@@ -17,7 +17,9 @@ use avfs_wire::{
     RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
 };
 
-fn stream(output: Option<&Output>) -> (LongText, &'static str) {
+/// The output of a stream, and its encoding.
+#[must_use]
+pub fn stream(output: Option<&Output>) -> (LongText, &'static str) {
     let output = output.cloned().unwrap_or_default();
     match output.is_text() {
         true => (LongText::new(move |each| text_pieces(&output, each)), "utf-8"),

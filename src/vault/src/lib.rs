@@ -58,7 +58,7 @@ pub use care::{fsck, gc, quota};
 pub use error::{Result, VaultError};
 pub use history::{
     application, approval, audit, audit_query, checkpoint, discard, fork, fork_use, join, kept_output, memo,
-    ops, run, sync, undo, version,
+    ops, run, stored_output, sync, undo, version,
 };
 pub use object::file_content::{copy_content, read_content};
 pub use object::object_writer::Batch;

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
+
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use avfs_hostfs::random;
 use avfs_types::clock::{Clock, Timestamp};
@@ -209,6 +211,13 @@ impl Vault {
         let beside = self.path().and_then(Path::parent).map(Path::to_owned);
         // Not /tmp, which may be in memory. A vault that cannot be written still has a place there.
         beside.into_iter().chain([PathBuf::from("/var/tmp")]).collect()
+    }
+
+    /// The first of these directories that can be written.
+    #[must_use]
+    pub fn temporary_dir(&self) -> Option<PathBuf> {
+        let can_write = |dir: &PathBuf| access(dir, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+        self.temporary_dirs().into_iter().find(can_write)
     }
 
     /// The store, for operations without a method here.

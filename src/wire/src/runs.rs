@@ -7,7 +7,7 @@ use crate::entry::{ChangeObject, ChangeTotals};
 use crate::records::{ForkObject, RunObject, VersionObject};
 use crate::result_object::{OmittedObject, RunsOnHostObject};
 use crate::results::Edited;
-use crate::text::{LongList, PathText};
+use crate::text::{LongList, LongText, PathText};
 
 /// The result of `avfs runs list`.
 #[derive(Clone, Debug, Serialize)]
@@ -65,9 +65,11 @@ pub struct RunOutput {
     /// Both streams are in `stdout`, in the order in which they were written.
     pub merged: bool,
     /// Standard output.
-    pub stdout: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub stdout: LongText,
     /// Standard error.
-    pub stderr: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub stderr: LongText,
     /// `utf-8` or `base64`.
     pub stdout_encoding: &'static str,
     /// `utf-8` or `base64`.

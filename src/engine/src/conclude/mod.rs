@@ -1,6 +1,7 @@
 //! Turns an ended command into a kept run: captured once and journaled, or left for a recovery.
 
 mod judge;
+mod kept_output;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, places_of_host};
 use avfs_request::confinement::refused_text;
-use avfs_request::{BaseChoice, FixedClock, ForkChoice, OutputRetention, SecretsInFiles};
+use avfs_request::{BaseChoice, FixedClock, ForkChoice, SecretsInFiles};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
@@ -20,8 +21,7 @@ use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind, WrittenLink
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
 use avfs_vault::import::{Imported, TouchedBase, TouchedOptions};
-use avfs_vault::kept_output::KeptOutput;
-use avfs_vault::memo::{Memo, is_full};
+use avfs_vault::memo::Memo;
 use avfs_vault::page::DirRef;
 use avfs_vault::run::{AuditTexts, LandedRun};
 use avfs_vault::version::full_root_of;
@@ -35,7 +35,6 @@ use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
 use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
-use crate::output::Output;
 use crate::post_run::enforcement;
 use crate::proxy::{Ended, ProxyRuntime, Step, wants_version, words_of};
 use crate::recover::leftover;
@@ -275,7 +274,7 @@ impl ProxyRuntime<'_> {
         let mut texts = run.audit_texts();
         // Must run after the decision what to keep: the journaled texts depend on it.
         let remember = |run: &mut Run, record: &mut RunRecord, left_out: &[LeftOut], violated| {
-            let memo = self.memo(run, ended, before.as_ref(), left_out, violated)?;
+            let memo = self.memo(run, ended, before.as_ref(), left_out, violated, bytes_written)?;
             if let Some(cache) = &run.cache {
                 let completion = &ended.completion;
                 record.result =
@@ -295,14 +294,14 @@ impl ProxyRuntime<'_> {
                     CaptureFate::DroppedByPolicy | CaptureFate::WithoutContent => &none,
                 };
                 let memo = remember(run, &mut record, &left_out, texts.violation.is_some())?;
-                let kept = self.kept_output(run, &ended.completion)?;
+                let kept = self.kept_output(run, &ended.completion, bytes_written)?;
                 let finished = self.finished(run, record, edits, Some(before), texts.as_texts(), memo);
                 let finished = FinishedRun { kept, ..finished };
                 (finished.land(vault, captured.batch)?, left_out, captured.edits)
             }
             (Some(_) | None, _) => {
                 let memo = remember(run, &mut record, &[], false)?;
-                let kept = self.kept_output(run, &ended.completion)?;
+                let kept = self.kept_output(run, &ended.completion, bytes_written)?;
                 let finished = self.finished(run, record, &none, None, texts.as_texts(), memo);
                 let finished = FinishedRun { kept, ..finished };
                 (finished.land(vault, Batch::new(vault)?)?, Vec::new(), Edits::new())
@@ -385,31 +384,6 @@ impl ProxyRuntime<'_> {
             },
             texts,
         }
-    }
-
-    /// The output of the command, if it is requested to be kept and the vault has room for it.
-    pub(super) fn kept_output(
-        &self,
-        run: &mut Run,
-        completion: &Completion,
-    ) -> avfs_vault::Result<Option<KeptOutput>> {
-        if run.request.output == OutputRetention::Dropped {
-            return Ok(None);
-        }
-        let bytes = |output: &'_ Option<Output>| output.as_ref().map_or_else(Vec::new, Output::bytes);
-        let (stdout, stderr) = match (&completion.merged, &completion.stdout, &completion.stderr) {
-            (Some(merged), _, _) => (merged.bytes(), Vec::new()),
-            (None, None, None) => {
-                run.note("output.not_kept", "the output of the command is not known".to_owned());
-                return Ok(None);
-            }
-            (None, stdout, stderr) => (bytes(stdout), bytes(stderr)),
-        };
-        if is_full(&*self.site.vault.read()?)? {
-            run.note("output.not_kept", "the quota of the vault leaves no room for the output".to_owned());
-            return Ok(None);
-        }
-        KeptOutput::new([&stdout, &stderr], self.site.expires_seconds).map(Some)
     }
 
     fn record(&self, run: &Run, ended: &Ended<'_>, before: Option<&Before>, bytes_written: u64) -> RunRecord {

@@ -104,6 +104,8 @@ pub struct Ending<'a> {
     pub violated: bool,
 }
 
+const OUTPUT_UNKNOWN: (&str, &str) = ("output.unknown", "its output is not known");
+
 /// Why the result of an ended command is not remembered: it might differ the next time.
 pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
     let Ending { run, completion, left_out, violated } = ending;
@@ -121,7 +123,7 @@ pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
     add_if(!run.degraded.is_empty(), "degraded", "it ran with less isolation than requested");
     let outputs = [&completion.stdout, &completion.stderr];
     let unknown = outputs.iter().any(|output| output.is_none());
-    add_if(unknown, "output.unknown", "its output is not known");
+    add_if(unknown, OUTPUT_UNKNOWN.0, OUTPUT_UNKNOWN.1);
     let truncated = outputs.into_iter().flatten().any(Output::is_truncated);
     add_if(truncated, "output.truncated", "its output was truncated (--output-max)");
     let noted = |code: &str| run.notes.iter().any(|note| note.code == code);
@@ -144,6 +146,11 @@ pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
 /// The vault's quota has no room for the result.
 pub fn no_room() -> Reason {
     Reason::new("quota", "the vault's quota has no room for it")
+}
+
+/// The output of the command is not known.
+pub fn output_unknown() -> Reason {
+    Reason::new(OUTPUT_UNKNOWN.0, OUTPUT_UNKNOWN.1)
 }
 
 /// The policy does not allow the request.

@@ -5,10 +5,12 @@ use std::time::Instant;
 
 use avfs_changes::ChangeSummary;
 use avfs_request::{CacheMode, Retention, Streams, Writing};
+use avfs_types::ids::BlobId;
 use avfs_vault::backend::{MemoRecord, RunRecord, RunState};
 use avfs_vault::edit::Edits;
-use avfs_vault::memo::{Forget, Lost, read_output};
+use avfs_vault::memo::{Forget, Lost};
 use avfs_vault::run::LandedRun;
+use avfs_vault::stored_output::copy_output;
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Batch, VaultError, require_version};
 
@@ -20,7 +22,7 @@ use crate::conclude::{Before, VaultIdentity};
 use crate::finished::FinishedRun;
 use crate::journal;
 use crate::launcher::{Completion, Exit, OutsideWrites};
-use crate::output::Output;
+use crate::output::{Output, OutputBuffer};
 use crate::proxy::{ProxyRuntime, Step};
 use crate::result::ExecutionResult;
 use crate::run::Run;
@@ -113,11 +115,23 @@ impl ProxyRuntime<'_> {
             }
             (Some(_) | None, _) => Edits::new(),
         };
-        let output = |id| Ok::<_, VaultError>(cut(read_output(&*reader, id)?, run.request.streams));
+        let output = |id| self.recalled_output(id, run.request.streams);
         let exit = Exit::Code(u8::try_from(memo.exit_code).unwrap_or(u8::MAX));
         let (stdout, stderr) = (Some(output(&memo.stdout)?), Some(output(&memo.stderr)?));
         let completion = Completion { stdout, stderr, ..Completion::of(exit) };
         Ok(Recalled { memo, before, edits, completion })
+    }
+
+    /// The output of a stream, limited as requested.
+    fn recalled_output(&self, id: &BlobId, streams: Streams) -> avfs_vault::Result<Output> {
+        let bytes_max = match streams {
+            Streams::Captured { bytes_max } => bytes_max,
+            Streams::Passed | Streams::Teed { .. } => usize::MAX,
+        };
+        let vault = self.site.vault;
+        let mut buffer = OutputBuffer::new(bytes_max, vault.temporary_dir());
+        copy_output(&*vault.backend().read_unmapped()?, id, &mut buffer)?;
+        Ok(buffer.finish())
     }
 
     /// Keeps the run, and reports it like one that was executed.
@@ -137,7 +151,8 @@ impl ProxyRuntime<'_> {
             ..self.not_run(&run, RunState::Completed)
         };
         let texts = run.audit_texts();
-        let kept = self.kept_output(&mut run, &completion)?;
+        // The changes are in the vault already.
+        let kept = self.kept_output(&mut run, &completion, 0)?;
         let finished = self.finished(&run, record, &edits, Some(&before), texts.as_texts(), None);
         let finished = FinishedRun { kept, ..finished };
         let landed = finished.land(vault, Batch::new(vault)?)?;
@@ -189,13 +204,5 @@ impl ProxyRuntime<'_> {
             notes: run.notes,
             run_id: run.id,
         })
-    }
-}
-
-/// The output, limited as requested.
-fn cut(bytes: Vec<u8>, streams: Streams) -> Output {
-    match streams {
-        Streams::Captured { bytes_max } if bytes.len() > bytes_max => Output::bounded(&bytes, bytes_max),
-        Streams::Captured { .. } | Streams::Passed | Streams::Teed { .. } => Output::from(bytes),
     }
 }

@@ -4,14 +4,18 @@
 //! by run, never by command, so that no run reuses one as its result. A run whose result is remembered needs no
 //! second row.
 
+use std::io::Read;
+use std::sync::Arc;
+
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{DigestKind, PartDigest, RunId};
 
 use super::audit::Event;
-use super::memo::{MemoParts, StoredOutput, read_output};
+use super::memo::MemoParts;
 use super::run::LandedRun;
-use crate::backend::{MemoRecord, Reader};
-use crate::{Result, Transaction};
+use super::stored_output::StoredOutput;
+use crate::backend::{Guard, MemoRecord, Reader};
+use crate::{Result, Transaction, Vault};
 
 /// The only part of such a row: the run.
 const RUN_PART: &str = "kept-output-of-run";
@@ -30,9 +34,18 @@ pub struct KeptOutput {
 impl KeptOutput {
     /// Hashes and compresses: before the transaction, never in it. The output of a run that changed nothing is kept
     /// for `expires_seconds`, that of any other run as long as its changes.
-    pub fn new([stdout, stderr]: [&[u8]; 2], expires_seconds: i64) -> Result<Self> {
-        let (stdout, stderr) = (StoredOutput::of(stdout)?, StoredOutput::of(stderr)?);
+    pub fn new(
+        vault: &Vault,
+        [stdout, stderr]: [&mut (dyn Read + Send); 2],
+        expires_seconds: i64,
+    ) -> Result<Self> {
+        let (stdout, stderr) = (StoredOutput::of(vault, stdout)?, StoredOutput::of(vault, stderr)?);
         Ok(Self { stdout, stderr, expires_seconds })
+    }
+
+    /// Prevents a sweep of blobs that are stored already; held until the row is committed.
+    pub(crate) fn pins(&self) -> [Option<Arc<Guard>>; 2] {
+        [self.stdout.pin.clone(), self.stderr.pin.clone()]
     }
 }
 
@@ -93,8 +106,7 @@ pub(crate) fn keep(transaction: &mut Transaction<'_>, kept: KeptOutput, landed: 
     })
 }
 
-/// The standard output and standard error of a run; `None` if they were not kept, or are no longer kept.
-pub fn read_kept_output(reader: &dyn Reader, run: &RunId) -> Result<Option<[Vec<u8>; 2]>> {
-    let Some(kept) = reader.memo_of_run(run)? else { return Ok(None) };
-    Ok(Some([read_output(reader, &kept.stdout)?, read_output(reader, &kept.stderr)?]))
+/// The row with the output of a run; `None` if it was not kept, or is no longer kept.
+pub fn find_kept_output(reader: &dyn Reader, run: &RunId) -> Result<Option<MemoRecord>> {
+    Ok(reader.memo_of_run(run)?)
 }

@@ -4,19 +4,20 @@
 //! live as long as a fork refers to them, and a result whose versions are gone is useless.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::Arc;
 
 use avfs_types::clock::Timestamp;
 use avfs_types::encode::put_bytes;
-use avfs_types::ids::{BlobId, DIGEST_BYTES, DigestKind, MemoKey, PartDigest, RunId, from_hex};
+use avfs_types::ids::{DigestKind, MemoKey, PartDigest, RunId, from_hex};
 
 use super::audit::Event;
 use super::kept_output::is_kept_output;
 use super::run::{Landed, LandedRun};
-use crate::backend::{BlobRecord, Codec, MemoRecord, Reader};
-use crate::chunk::{Piece, PieceReader};
-use crate::ingest::{ReadBlocks, Sink, ingest};
-use crate::{Result, Transaction, Vault, VaultError, content, quota};
+use super::stored_output::StoredOutput;
+use crate::backend::{Guard, MemoRecord, Reader};
+use crate::{Result, Transaction, Vault};
 
 /// Rows read at once.
 const BATCH_ROWS: usize = 500;
@@ -87,46 +88,22 @@ pub struct Memo {
     expires_at: Timestamp,
 }
 
-/// The output of a stream, as blobs.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredOutput {
-    pub(crate) id: BlobId,
-    pub(crate) digest: [u8; DIGEST_BYTES],
-    pub(crate) blobs: Vec<BlobRecord>,
-}
-
-impl StoredOutput {
-    pub(crate) fn of(bytes: &[u8]) -> Result<Self> {
-        let mut collected = Collected(Vec::new());
-        let stored = ingest(&mut ReadBlocks(bytes), &mut collected)?;
-        Ok(Self { id: *stored.content.id(), digest: *blake3::hash(bytes).as_bytes(), blobs: collected.0 })
-    }
-}
-
-/// Blobs that will be stored with the row that needs them.
-struct Collected(Vec<BlobRecord>);
-
-impl Sink for Collected {
-    fn known(&mut self, _: &[BlobId]) -> Result<HashSet<BlobId>> {
-        Ok(HashSet::new())
-    }
-
-    fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()> {
-        self.0.extend(blobs);
-        Ok(())
-    }
-}
-
 impl Memo {
     /// Hashes and compresses: before the transaction, never in it.
     pub fn new(
+        vault: &Vault,
         parts: MemoParts,
         exit_code: u8,
-        [stdout, stderr]: [&[u8]; 2],
+        [stdout, stderr]: [&mut (dyn Read + Send); 2],
         expires_at: Timestamp,
     ) -> Result<Self> {
-        let (stdout, stderr) = (StoredOutput::of(stdout)?, StoredOutput::of(stderr)?);
+        let (stdout, stderr) = (StoredOutput::of(vault, stdout)?, StoredOutput::of(vault, stderr)?);
         Ok(Self { parts, exit_code, stdout, stderr, expires_at })
+    }
+
+    /// Prevents a sweep of blobs that are stored already; held until the row is committed.
+    pub(crate) fn pins(&self) -> [Option<Arc<Guard>>; 2] {
+        [self.stdout.pin.clone(), self.stderr.pin.clone()]
     }
 }
 
@@ -217,29 +194,6 @@ pub fn lost(reader: &dyn Reader, memo: &MemoRecord, now: Timestamp) -> Result<Op
     Ok(None)
 }
 
-/// The output of a stream, each piece verified against its digest.
-pub fn read_output(reader: &dyn Reader, id: &BlobId) -> Result<Vec<u8>> {
-    let blob = content::fetch(reader, id)?;
-    if blob.codec != Codec::List {
-        return content::decode(blob);
-    }
-    let mut pieces = PieceReader::open(reader, id)?;
-    let mut bytes = Vec::new();
-    // The list is intact and its length matches its row, but the size may still be forged.
-    let room = usize::try_from(blob.size).ok().filter(|size| bytes.try_reserve_exact(*size).is_ok());
-    if room.is_none() {
-        let detail = "invalid size".to_owned();
-        return Err(VaultError::DamagedObject { kind: "chunk list", id: id.short(), detail });
-    }
-    while let Some(piece) = pieces.next(reader)? {
-        match piece.decode()? {
-            Piece::Data(data) => bytes.extend_from_slice(&data),
-            Piece::Hole(length) => bytes.resize(bytes.len() + usize::try_from(length).unwrap_or(0), 0),
-        }
-    }
-    Ok(bytes)
-}
-
 /// The remembered result of this run.
 pub fn of_run(reader: &dyn Reader, run: &RunId) -> Result<Option<MemoRecord>> {
     Ok(reader.memo_of_run(run)?.filter(|memo| !is_kept_output(memo)))
@@ -327,15 +281,6 @@ fn chosen(reader: &dyn Reader, which: &Forget, now: Timestamp) -> Result<Vec<(Me
             gone
         }
     })
-}
-
-/// True if the quota has no room for a result; a run must not fail because of it.
-pub fn is_full(reader: &dyn Reader) -> Result<bool> {
-    match quota::check_bytes(reader, &quota::read(reader)?) {
-        Ok(()) => Ok(false),
-        Err(VaultError::Quota { .. }) => Ok(true),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod ops;
 pub mod rebase;
 pub mod recording;
 pub mod run;
+pub mod stored_output;
 pub mod sync;
 pub mod undo;
 pub mod version;

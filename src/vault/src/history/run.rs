@@ -173,6 +173,7 @@ impl Vault {
     ///
     /// The caller must hold a pin from before the first blob is added to `batch` until this returns.
     pub fn land_run(&self, mut run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
+        let _pins = (run.memo.as_ref().map(Memo::pins), run.kept.as_ref().map(KeptOutput::pins));
         self.transact_run(run.durability, |transaction| {
             let (memo, kept) = (run.memo.take(), run.kept.take());
             let mut landed = land(transaction, run, batch)?;

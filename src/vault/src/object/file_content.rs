@@ -43,7 +43,7 @@ fn left(file: &FileNode, rest: u64, piece: u64) -> Result<u64> {
     })
 }
 
-fn write_zeros(mut length: u64, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+pub(crate) fn write_zeros(mut length: u64, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     while length > 0 {
         let step = usize::try_from(length).unwrap_or(usize::MAX).min(ZEROS.len());
         write(&ZEROS[..step])?;

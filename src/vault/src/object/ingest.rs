@@ -112,6 +112,10 @@ pub(crate) trait Sink {
     /// The ids that the vault already has, undamaged.
     fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>>;
     fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()>;
+    /// Bytes processed at once; more than [`WHOLE_BYTES_MAX`].
+    fn window_bytes(&self) -> usize {
+        WINDOW_BYTES
+    }
 }
 
 struct Window {
@@ -124,6 +128,7 @@ struct Source<'a> {
     cutter: Option<Cutter>,
     buffer: Vec<u8>,
     size: u64,
+    window_bytes: usize,
 }
 
 impl Source<'_> {
@@ -151,7 +156,7 @@ impl Source<'_> {
             if self.size > FILE_BYTES_MAX {
                 return Err(VaultError::FileTooLarge { size: self.size, max: FILE_BYTES_MAX });
             }
-            if read >= WINDOW_BYTES {
+            if read >= self.window_bytes {
                 break;
             }
         }
@@ -161,8 +166,8 @@ impl Source<'_> {
 
 /// Stores a file's content.
 pub(crate) fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> Result<Ingested> {
-    let mut source =
-        Source { blocks, cutter: Some(Cutter::default()), buffer: vec![0; BLOCK_BYTES], size: 0 };
+    let (cutter, buffer, window_bytes) = (Some(Cutter::default()), vec![0; BLOCK_BYTES], sink.window_bytes());
+    let mut source = Source { blocks, cutter, buffer, size: 0, window_bytes };
     let mut window = source.window()?;
     if window.last
         && let Some(whole) = as_whole(&window.pieces, source.size)

@@ -6,7 +6,7 @@ use avfs_vault::changes::Changes;
 use avfs_vault::diff::collect;
 use avfs_vault::expansion::Expansion;
 use avfs_vault::memo;
-use avfs_vault::memo::read_output;
+use avfs_vault::stored_output::{output_bytes, read_output};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Vault, VaultError, require_version};
@@ -14,7 +14,10 @@ use avfs_wire::{InspectionHit, ListItem};
 
 use crate::worker_pool::Ran;
 
-/// Both output streams of a run, if they are known.
+/// Longer outputs are not compared without noise, for which both must be in memory.
+const COMPARED_BYTES_MAX: u64 = 10 << 20;
+
+/// Both output streams of a run, if they are known and not too long to compare.
 pub type Streams = [Option<Vec<u8>>; 2];
 
 pub fn version(text: Option<&String>) -> Option<VersionId> {
@@ -71,7 +74,7 @@ pub fn changes(
     Ok(Some(changes))
 }
 
-/// The output of the recorded run, if it is remembered.
+/// The output of the recorded run, if it is remembered and not too long.
 pub fn recorded_outputs(vault: &Vault, read: &ListItem) -> avfs_vault::Result<Streams> {
     let Some(id) = read.run.as_deref().and_then(|id| RunPrefix::parse(id).ok()) else {
         return Ok([None, None]);
@@ -83,9 +86,13 @@ pub fn recorded_outputs(vault: &Vault, read: &ListItem) -> avfs_vault::Result<St
     }
 }
 
-/// The output of a run, if it is remembered.
+/// The output of a run, if it is remembered and not too long.
 pub fn remembered_outputs(vault: &Vault, run: &RunId) -> avfs_vault::Result<Streams> {
     let reader = vault.read()?;
     let Some(memo) = memo::of_run(&*reader, run)? else { return Ok([None, None]) };
-    Ok([Some(read_output(&*reader, &memo.stdout)?), Some(read_output(&*reader, &memo.stderr)?)])
+    let output = |id| match output_bytes(&*reader, id)? {
+        ..=COMPARED_BYTES_MAX => read_output(&*reader, id).map(Some),
+        _ => Ok(None),
+    };
+    Ok([output(&memo.stdout)?, output(&memo.stderr)?])
 }

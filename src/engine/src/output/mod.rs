@@ -3,18 +3,16 @@
 //! A long stream is kept in an unnamed file and read in pieces, so that memory use does not depend on the
 //! amount of output.
 
-use std::fs::File;
+mod store;
+
+use std::io::{Read, Write};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use avfs_hostfs::random;
 use avfs_types::secrets::Secrets;
 
-/// Bytes of a stream kept in memory. A longer stream uses a file.
-const MEMORY_BYTES: u64 = 4 << 20;
-const PIECE_BYTES: usize = 64 << 10;
+use self::store::{MEMORY_BYTES, PIECE_BYTES, Store};
 
 /// The captured output of a stream.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +53,7 @@ fn one_range(range: Range<u64>) -> Vec<Range<u64>> {
 
 impl Output {
     /// At most `bytes_max` of these bytes.
+    #[cfg(test)]
     #[must_use]
     pub fn bounded(bytes: &[u8], bytes_max: usize) -> Self {
         let mut buffer = OutputBuffer::new(bytes_max, None);
@@ -77,6 +76,24 @@ impl Output {
     /// Passes all bytes to `each`, in pieces.
     pub fn read(&self, mut each: impl FnMut(&[u8])) {
         self.read_range(0..self.length(), &mut each);
+    }
+
+    /// Reads all bytes; unlike [`Output::read`], it reports a failed read.
+    #[must_use]
+    pub fn reader(&self) -> OutputReader<'_> {
+        OutputReader { output: self, offset: 0 }
+    }
+
+    /// Writes all bytes to `to`.
+    pub fn write_to(&self, to: &mut dyn Write) -> std::io::Result<()> {
+        let mut reader = self.reader();
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            match reader.read(&mut piece)? {
+                0 => return Ok(()),
+                length => to.write_all(&piece[..length])?,
+            }
+        }
     }
 
     fn read_range(&self, wanted: Range<u64>, each: &mut dyn FnMut(&[u8])) {
@@ -204,84 +221,30 @@ impl Output {
     }
 }
 
-/// Where the bytes of a stream are stored.
+/// Reads the kept bytes of an [`Output`].
 #[derive(Debug)]
-enum Store {
-    Memory(Vec<u8>),
-    /// An unnamed file, and the directory in which to create another one.
-    File(File, PathBuf),
+pub struct OutputReader<'a> {
+    output: &'a Output,
+    /// The number of bytes read.
+    offset: u64,
 }
 
-impl Default for Store {
-    fn default() -> Self {
-        Self::Memory(Vec::new())
-    }
-}
-
-impl Store {
-    fn dir(&self) -> Option<&Path> {
-        match self {
-            Self::Memory(_) => None,
-            Self::File(_, dir) => Some(dir),
-        }
-    }
-
-    /// A read error means a broken disk, since the file is our own: the rest is missing, and the error is logged.
-    fn read(&self, mut range: Range<u64>, each: &mut dyn FnMut(&[u8])) {
-        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        match self {
-            Self::Memory(bytes) => {
-                let bytes = bytes.get(at(range.start)..at(range.end)).unwrap_or_default();
-                bytes.chunks(PIECE_BYTES).for_each(each);
+impl Read for OutputReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut begins = 0;
+        for part in &self.output.parts {
+            let ends = begins + (part.end - part.start);
+            if self.offset < ends {
+                let at = part.start + (self.offset - begins);
+                let wanted = buffer.len().min(usize::try_from(part.end - at).unwrap_or(usize::MAX));
+                let length = self.output.store.read_at(at, &mut buffer[..wanted])?;
+                self.offset += length as u64;
+                return Ok(length);
             }
-            Self::File(file, _) => {
-                let mut piece = vec![0; PIECE_BYTES];
-                while range.start < range.end {
-                    let wanted = piece.len().min(at(range.end - range.start));
-                    match file.read_at(&mut piece[..wanted], range.start) {
-                        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                        Ok(0) => return tracing::error!("output that was kept on disk is gone"),
-                        Err(error) => return tracing::error!(%error, "cannot read output that was kept"),
-                        Ok(length) => {
-                            each(&piece[..length]);
-                            range.start += length as u64;
-                        }
-                    }
-                }
-            }
+            begins = ends;
         }
+        Ok(0)
     }
-
-    /// Writes at or before the current end. Stores up to [`MEMORY_BYTES`] in memory, then uses a file in `dir`.
-    fn write(&mut self, offset: u64, bytes: &[u8], dir: Option<&Path>) -> std::io::Result<()> {
-        let end = offset + bytes.len() as u64;
-        if let (Self::Memory(held), Some(dir), true) = (&mut *self, dir, end > MEMORY_BYTES) {
-            let file = without_a_name(dir)?;
-            file.write_all_at(held, 0)?;
-            *self = Self::File(file, dir.to_owned());
-        }
-        match self {
-            Self::File(file, _) => file.write_all_at(bytes, offset),
-            Self::Memory(held) => {
-                let (from, to) = (
-                    usize::try_from(offset).unwrap_or(usize::MAX),
-                    usize::try_from(end).unwrap_or(usize::MAX),
-                );
-                if held.len() < to {
-                    held.resize(to, 0);
-                }
-                held[from..to].copy_from_slice(bytes);
-                Ok(())
-            }
-        }
-    }
-}
-
-fn without_a_name(dir: &Path) -> std::io::Result<File> {
-    let name = dir.join(format!(".output-{}", random::suffix()?));
-    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&name)?;
-    std::fs::remove_file(&name)?;
-    Ok(file)
 }
 
 /// Collects an [`Output`]. Never holds more than its limit, half of it for the beginning and half for the end:
@@ -298,7 +261,8 @@ pub struct OutputBuffer {
     tail_max: u64,
     /// Bytes received after writing to the store failed.
     lost: u64,
-    is_broken: bool,
+    /// Why writing to the store failed.
+    broken: Option<std::io::Error>,
 }
 
 impl OutputBuffer {
@@ -309,7 +273,7 @@ impl OutputBuffer {
         let bytes_max = (bytes_max as u64).min(i64::MAX as u64);
         let head_max = bytes_max.div_ceil(2);
         let (store, tail_max) = (Store::default(), bytes_max - head_max);
-        Self { store, dir, head: 0, after: 0, head_max, tail_max, lost: 0, is_broken: false }
+        Self { store, dir, head: 0, after: 0, head_max, tail_max, lost: 0, broken: None }
     }
 
     /// Appends the next bytes of the stream.
@@ -336,16 +300,16 @@ impl OutputBuffer {
 
     /// False if the bytes are lost: the disk is full, and later output is not kept either.
     fn put(&mut self, offset: u64, bytes: &[u8]) -> bool {
-        if !self.is_broken
+        if self.broken.is_none()
             && let Err(error) = self.store.write(offset, bytes, self.dir.as_deref())
         {
             tracing::warn!(%error, "cannot keep output on disk: the rest is omitted");
-            self.is_broken = true;
+            self.broken = Some(error);
         }
-        if self.is_broken {
+        if self.broken.is_some() {
             self.lost += bytes.len() as u64;
         }
-        !self.is_broken
+        self.broken.is_none()
     }
 
     /// Ends the stream.
@@ -362,6 +326,25 @@ impl OutputBuffer {
         let output = Output { store: Arc::new(store), parts, omitted: None };
         let missing = after - tail + lost;
         if missing == 0 { output } else { output.cut(head, missing) }
+    }
+}
+
+/// Adds the bytes. Unlike [`OutputBuffer::add`], a write fails if the disk is full.
+impl Write for OutputBuffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.add(bytes);
+        match self.broken.take() {
+            None => Ok(bytes.len()),
+            Some(error) => {
+                let again = std::io::Error::new(error.kind(), error.to_string());
+                self.broken = Some(error);
+                Err(again)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -488,6 +471,9 @@ mod tests {
             assert!(matches!(*kept.store, Store::File(..)));
             assert_eq!(kept, Output::bounded(&stream, bytes_max), "{bytes_max}");
             assert!(kept.is_text() && kept.end(5) == stream[stream.len() - 5..]);
+            let mut written = Vec::new();
+            kept.write_to(&mut written).unwrap();
+            assert!(written == kept.bytes());
             assert_eq!(kept.shortened(100), Output::bounded(&stream, 100));
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -524,5 +510,9 @@ mod tests {
         (0..6).for_each(|_| buffer.add(&part));
         let kept = buffer.finish();
         assert_eq!((kept.length(), kept.omitted.unwrap().bytes), (4 << 20, 2 << 20));
+        // A writer that must not lose any bytes fails instead.
+        let mut buffer = OutputBuffer::new(usize::MAX, Some("/no/such/directory".into()));
+        (0..4).for_each(|_| buffer.write_all(&part).unwrap());
+        assert_eq!(buffer.write_all(&part).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
 }
