@@ -1,27 +1,38 @@
 //! Owner, group, ACL and extended attributes of the files that an apply replaces.
 
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use rustix::fs::XattrFlags;
 use serde_json::json;
 
-use crate::env::{TestEnv, USER};
+use crate::env::{Answer, TestEnv, USER, binary};
 use crate::support;
 
 const LIST: &str = "system.posix_acl_access";
+const DEFAULT_LIST: &str = "system.posix_acl_default";
 /// A group that [`USER`] is not in.
 const OTHER_GROUP: u32 = USER + 1;
 
-/// An ACL: user::rw- user:1000:rwx group::r-- mask::rwx other::r--
-fn access_list() -> Vec<u8> {
+/// An ACL with these rights of the owner, of a user, of the group, of the mask and of others.
+fn list_of(owner: u16, (user, user_rights): (u32, u16), [group, mask, other]: [u16; 3]) -> Vec<u8> {
     let entry = |tag: u16, rights: u16, id: u32| {
         [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
     };
     let any = u32::MAX;
-    let entries =
-        [entry(1, 6, any), entry(2, 7, 1000), entry(4, 4, any), entry(0x10, 7, any), entry(0x20, 4, any)];
+    let entries = [
+        entry(1, owner, any),
+        entry(2, user_rights, user),
+        entry(4, group, any),
+        entry(0x10, mask, any),
+        entry(0x20, other, any),
+    ];
     [&2_u32.to_le_bytes()[..], &entries.concat()].concat()
+}
+
+/// An ACL: user::rw- user:1000:rwx group::r-- mask::rwx other::r--
+fn access_list() -> Vec<u8> {
+    list_of(6, (1000, 7), [4, 7, 4])
 }
 
 fn attribute(path: &Path, name: &str) -> Vec<u8> {
@@ -130,5 +141,116 @@ fn apply_names_files_whose_owner_it_cannot_keep() {
         as_user(&["apply", fork, "--exclude", file]);
         assert_eq!(std::fs::read_to_string(at("a")).unwrap(), "new\n");
         as_user(&["unapply", fork]);
+    }
+}
+
+/// Creates entries in the directory `special`, and in one beside it.
+const CREATE: &str = "umask 022; echo 1 > special/new; mkdir -p special/sub/deep; echo 2 > special/sub/deep/file; \
+    ln -s x special/link; mkfifo special/pipe; echo 3 > plain/new; echo 4 > special/old";
+
+/// The owner, group, mode and ACLs of the entries that [`CREATE`] makes.
+fn created(dir: &Path) -> Vec<String> {
+    let list = |path: &Path, name| {
+        let mut value = vec![0; 1024];
+        rustix::fs::lgetxattr(path, name, &mut value[..]).ok().map(|length| value[..length].to_vec())
+    };
+    let names = ["new", "sub", "sub/deep", "sub/deep/file", "link", "pipe", "old"];
+    let names = names.map(|name| format!("special/{name}")).into_iter().chain(["plain/new".to_owned()]);
+    let shown = names.map(|name| {
+        let path = dir.join(&name);
+        let meta = std::fs::symlink_metadata(&path).unwrap();
+        let lists = (list(&path, LIST), list(&path, DEFAULT_LIST));
+        format!("{name}: {} {} {:o} {lists:?}", meta.uid(), meta.gid(), meta.mode())
+    });
+    shown.collect()
+}
+
+/// A project with the directories `special` and `plain`, and a copy of it for a command outside of a sandbox.
+fn with_copy(prepare: impl Fn(&Path)) -> (TestEnv, std::path::PathBuf) {
+    let env = TestEnv::new();
+    let native = env.at("native");
+    for dir in [env.project(), native.clone()] {
+        for part in ["special", "plain"] {
+            std::fs::create_dir_all(dir.join(part)).unwrap();
+            std::fs::write(dir.join(part).join("old"), "old\n").unwrap();
+        }
+        prepare(&dir.join("special"));
+    }
+    (env, native)
+}
+
+#[test]
+fn new_entries_inherit_the_default_acl_of_their_directory() {
+    let test = "cli::apply_owner::new_entries_inherit_the_default_acl_of_their_directory";
+    let acl = list_of(7, (rustix::process::geteuid().as_raw(), 7), [7, 7, 5]);
+    let (env, native) = with_copy(|dir| {
+        // Fails if the file system has no ACLs, which is checked below.
+        let _ = rustix::fs::setxattr(dir, DEFAULT_LIST, &acl, XattrFlags::empty());
+    });
+    if rustix::fs::getxattr(native.join("special"), DEFAULT_LIST, &mut vec![0; 1024][..]).is_err() {
+        return support::skip(test, "no access lists on this file system");
+    }
+    let mut shell = env.clean(Path::new("/bin/sh"));
+    assert_eq!(Answer::of(shell.args(["-c", CREATE]).current_dir(&native)).code, 0);
+    env.ok(&["init", "--import"]);
+    env.ok(&["run", "--apply", "--shell", CREATE]);
+    assert_eq!(created(&env.project()), created(&native));
+    assert_eq!(attribute(&env.project().join("special/sub/deep"), DEFAULT_LIST), acl);
+    // A directory that has no default ACL passes on none, even if that of the vault does.
+    let vault_dir = env.project().join(".avfs");
+    rustix::fs::setxattr(&vault_dir, DEFAULT_LIST, &acl, XattrFlags::empty()).unwrap();
+    env.ok(&["run", "--apply", "--shell", "echo 5 > plain/newer; echo 6 > plain/old"]);
+    for name in ["plain/newer", "plain/old"] {
+        let there = rustix::fs::getxattr(env.project().join(name), LIST, &mut vec![0; 1024][..]);
+        assert_eq!(there, Err(rustix::io::Errno::NODATA), "{name}");
+    }
+}
+
+/// A member of the group applies what root does; for another user, everything is refused before anything is written.
+#[test]
+fn new_entries_inherit_the_group_of_a_setgid_directory() {
+    let test = "cli::apply_owner::new_entries_inherit_the_group_of_a_setgid_directory";
+    if !support::is_root() {
+        return support::skip(test, "only root takes on groups");
+    }
+    let (user, group) = (USER.to_string(), OTHER_GROUP.to_string());
+    let of_user = ["setpriv", "--reuid", &user, "--regid", &user];
+    let member = [&of_user[..], &["--groups", &group]].concat();
+    let other = [&of_user[..], &["--clear-groups"]].concat();
+    for (who, can_apply) in [(&["env"][..], true), (&member, true), (&other, false)] {
+        let (env, native) = with_copy(|_| {});
+        if who.len() > 1 {
+            env.give_away();
+        }
+        for dir in [env.project(), native.clone()] {
+            chown(dir.join("special"), None, Some(OTHER_GROUP)).unwrap();
+            std::fs::set_permissions(dir.join("special"), PermissionsExt::from_mode(0o2775)).unwrap();
+        }
+        let start = |program: &Path, words: &[&str]| {
+            let mut command = env.clean(Path::new(who[0]));
+            command.args(&who[1..]).arg(program).args(words);
+            command
+        };
+        assert_eq!(Answer::of(start(Path::new("/bin/sh"), &["-c", CREATE]).current_dir(&native)).code, 0);
+        let avfs = |words: &[&str]| Answer::of(start(&binary(), words));
+        for words in [&["init", "--import"][..], &["run", "--shell", CREATE]] {
+            let answer = avfs(words);
+            assert_eq!(answer.code, 0, "{who:?} {answer:?}");
+        }
+        let answer = avfs(&["apply"]);
+        if can_apply {
+            assert_eq!(answer.code, 0, "{who:?} {answer:?}");
+            assert_eq!(created(&env.project()), created(&native), "{who:?}");
+            let answer = avfs(&["unapply"]);
+            assert_eq!(answer.code, 0, "{who:?} {answer:?}");
+            assert!(!env.project().join("special/new").exists());
+        } else {
+            assert!(answer.stderr.contains("cannot preserve the group of special/"), "{answer:?}");
+            assert_eq!(std::fs::read_to_string(env.project().join("special/old")).unwrap(), "old\n");
+            assert!(!env.project().join("plain/new").exists());
+            let answer = avfs(&["apply", "--exclude", "special"]);
+            assert_eq!(answer.code, 0, "{answer:?}");
+            assert!(env.project().join("plain/new").exists());
+        }
     }
 }

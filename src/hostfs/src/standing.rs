@@ -139,6 +139,61 @@ impl Standing {
     }
 }
 
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+const SETGID: u32 = 0o2000;
+
+/// What a new entry of a directory inherits from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inheritance {
+    /// The group of a setgid directory; otherwise the entry gets the group of the process.
+    group: Option<u32>,
+    default_acl: Option<Vec<u8>>,
+}
+
+impl Inheritance {
+    /// What entries of `dir` inherit.
+    pub fn of(dir: BorrowedFd<'_>) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(dir)?;
+        let group = (stat.st_mode & SETGID != 0).then_some(stat.st_gid);
+        let default_acl = match xattr::value(dir, DEFAULT_ACL.as_bytes()) {
+            Ok(value) => value.filter(|value| !value.is_empty()),
+            Err(error) if has_no_acls(&error) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { group, default_acl })
+    }
+
+    /// Whether [`Inheritance::give`] can succeed: a user cannot give a directory to a group of others.
+    #[must_use]
+    pub fn can_be_given(&self, caller: &Caller) -> bool {
+        self.group.is_none_or(|group| caller.may_give_away || caller.groups.contains(&group))
+    }
+
+    /// Makes new entries of `dir`, an empty directory of the caller, inherit this.
+    pub fn give(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
+        if *self == Self::of(dir)? {
+            return Ok(());
+        }
+        match &self.default_acl {
+            Some(acl) => rustix::fs::fsetxattr(dir, DEFAULT_ACL, acl, XattrFlags::empty())?,
+            None => match rustix::fs::fremovexattr(dir, DEFAULT_ACL) {
+                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                Err(errno) => return Err(errno.into()),
+            },
+        }
+        let group = self.group.map_or_else(rustix::process::getegid, Gid::from_raw);
+        rustix::fs::fchown(dir, None, Some(group))?;
+        let setgid = if self.group.is_some() { SETGID } else { 0 };
+        rustix::fs::fchmod(dir, Mode::from_raw_mode(0o700 | setgid))?;
+        // The kernel drops the bit silently if the process is not in the group.
+        if *self == Self::of(dir)? { Ok(()) } else { Err(Errno::PERM.into()) }
+    }
+}
+
+fn has_no_acls(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error())
+}
+
 /// Attributes outside the user namespace, sorted by name.
 fn others(file: BorrowedFd<'_>) -> io::Result<Xattrs> {
     let mut names = Vec::new();

@@ -15,7 +15,7 @@ use rustix::fs::{Access, AtFlags};
 
 use avfs_hostfs::beneath::{DIR, READ};
 use avfs_hostfs::cause::Cause;
-use avfs_hostfs::standing::{Caller, Standing, Unkept};
+use avfs_hostfs::standing::{Caller, Inheritance, Standing, Unkept};
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_hostfs::xattr::Xattrs;
 use avfs_hostfs::{beneath, xattr};
@@ -180,6 +180,18 @@ impl<'a> Host<'a> {
             Some(Unkept::Group) => "group",
         };
         Err(ApplyError::Owner { what, path: path.clone() })
+    }
+
+    /// What a new entry at a path inherits from its directory. Fails if the caller cannot give it the same.
+    pub fn inheritance(&self, path: &TreePath) -> Result<Inheritance> {
+        let (parent, _) = path.split().unwrap_or((TreePath::root(), b"."));
+        let parent = self.open_dir(&parent).map_err(refused("open the directory of", path))?;
+        let inheritance = Inheritance::of(parent.as_fd());
+        let inheritance = inheritance.map_err(refused("read the attributes of the directory of", path))?;
+        match inheritance.can_be_given(&self.caller) {
+            true => Ok(inheritance),
+            false => Err(ApplyError::Owner { what: "group", path: path.clone() }),
+        }
     }
 
     /// Whether the caller can set the mode and times of the file at a path.

@@ -11,6 +11,7 @@ mod host;
 mod path_digests;
 mod plan;
 mod select;
+mod staging_dirs;
 mod task;
 mod unapply;
 mod write;

@@ -390,8 +390,11 @@ impl Maker<'_> {
 
     fn add(&mut self, task: Task) -> Result<()> {
         match &task {
-            Task::Put { path, node, .. } => {
+            Task::Put { path, node, over } => {
                 self.host.require_writable(path)?;
+                if *over != Over::File {
+                    self.host.inheritance(path)?;
+                }
                 if let Some(link) = node.link() {
                     let member = Member { path: path.clone(), place: self.place(), there: None };
                     self.links.entry(link).or_default().push(member);
@@ -399,6 +402,7 @@ impl Maker<'_> {
             }
             Task::Plant { path, dir, .. } => {
                 self.host.require_writable(path)?;
+                self.host.inheritance(path)?;
                 for (path, node) in links::members(self.pages, dir, path)? {
                     if let (Some(link), true) = (node.link(), self.asked.contains(&path)) {
                         let place = self.place();

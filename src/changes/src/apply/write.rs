@@ -8,9 +8,9 @@ use rustix::fs::{Access, AtFlags};
 
 use avfs_hostfs::beneath::{DIR, READ};
 use avfs_hostfs::cause::Cause;
-use avfs_hostfs::make::{Over, Umask};
+use avfs_hostfs::make::Over;
 use avfs_hostfs::remove::{remove_empty_dir, remove_file};
-use avfs_hostfs::standing::Standing;
+use avfs_hostfs::standing::{Inheritance, Standing};
 use avfs_hostfs::{beneath, make, xattr};
 use avfs_types::clock::FileTime;
 use avfs_types::ids::LinkId;
@@ -23,6 +23,7 @@ use avfs_vault::{VaultError, export, links};
 use super::host::{Host, Look};
 use super::path_digests::PathDigests;
 use super::plan::mtime;
+use super::staging_dirs::{Staged, StagingDirs};
 use super::task::{DirPart, Plan, Task};
 use crate::apply::error::ApplyError;
 
@@ -42,7 +43,8 @@ pub fn carry_out(
     // last name.
     export::sweep(&place);
     let stage = if plan.adds() {
-        let stage = Stage { host, out, wanted, staging: Staging::make(&place)? };
+        let staging = Staging::make(&place)?;
+        let mut stage = Stage { host, out, wanted, staging, dirs: StagingDirs::default() };
         stage.fill(plan)?;
         Some(stage)
     } else {
@@ -157,6 +159,7 @@ struct Stage<'a> {
     out: &'a WriteOut<'a>,
     wanted: &'a PathDigests,
     staging: Staging,
+    dirs: StagingDirs,
 }
 
 /// A directory in the staging directory that still needs its metadata.
@@ -167,34 +170,36 @@ struct Planted {
     path: TreePath,
 }
 
-fn staged_name(number: usize) -> TreePath {
-    TreePath::root().join(number.to_string().as_bytes())
-}
-
 impl Stage<'_> {
     fn fd(&self) -> BorrowedFd<'_> {
         self.staging.fd.as_fd()
     }
 
     /// Writes all new content. Does not change the host directory.
-    fn fill(&self, plan: &Plan<'_>) -> Result<()> {
-        let umask = Umask::beneath(self.fd()).map_err(VaultError::Output)?;
+    fn fill(&mut self, plan: &Plan<'_>) -> Result<()> {
         // The first staged name of each hard-linked file.
         let mut first: BTreeMap<LinkId, TreePath> = BTreeMap::new();
         let mut planted = Vec::new();
         for task in plan.tasks() {
             let (number, task) = task?;
-            let at = staged_name(number);
             match &task {
                 Task::Put { path, node, over } => {
-                    self.stage_file(umask, (path, node), at.clone(), &mut first)?;
-                    match over {
-                        Over::File => self.keep_standing(&self.host.standing(path)?, (path, node), &at)?,
-                        Over::Nothing | Over::Anything => {}
+                    let inheritance = match over {
+                        // It gets what the file has that it replaces, and nothing else.
+                        Over::File => Inheritance::default(),
+                        Over::Nothing | Over::Anything => self.host.inheritance(path)?,
+                    };
+                    self.place(number, path, inheritance)?;
+                    let at = self.dirs.at(number);
+                    self.stage_file((path, node), at, &mut first)?;
+                    if *over == Over::File {
+                        self.keep_standing(&self.host.standing(path)?, (path, node), at)?;
                     }
                 }
                 Task::Plant { path, dir, meta, .. } => {
-                    planted.push(self.stage_dir(path, dir, meta, &at, &mut first)?);
+                    let inheritance = self.host.inheritance(path)?;
+                    self.place(number, path, inheritance)?;
+                    planted.push(self.stage_dir(path, dir, meta, self.dirs.at(number), &mut first)?);
                 }
                 Task::Adjust { .. } | Task::Unlink { .. } | Task::Rmdir { .. } | Task::Finish { .. } => {}
             }
@@ -210,20 +215,25 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// Chooses a place for a new entry, in a directory that passes on this.
+    fn place(&mut self, number: usize, path: &TreePath, inheritance: Inheritance) -> Result<()> {
+        let placed = self.dirs.place(self.staging.fd.as_fd(), number, inheritance);
+        placed.map(drop).map_err(ApplyError::io("stage", path))
+    }
+
     fn stage_file(
         &self,
-        umask: Umask,
         (path, node): (&TreePath, &Node),
-        at: TreePath,
+        at: Staged<'_>,
         first: &mut BTreeMap<LinkId, TreePath>,
     ) -> Result<()> {
         if let Some(known) = node.link().and_then(|link| first.get(&link)) {
-            return self.link(known, &at, path);
+            return self.link(known, &at.path(), path);
         }
-        let entry = Entry { name: at.as_bytes().to_vec(), node: node.clone() };
-        self.out.write_one(&self.staging.fd, &TreePath::root(), umask, &entry)?;
+        let entry = Entry { name: at.name(), node: node.clone() };
+        self.out.write_one(at.dir, &TreePath::root(), at.umask, &entry)?;
         if let Some(link) = node.link() {
-            first.insert(link, at);
+            first.insert(link, at.path());
         }
         Ok(())
     }
@@ -233,14 +243,14 @@ impl Stage<'_> {
         &self,
         standing: &Standing,
         (path, node): (&TreePath, &Node),
-        at: &TreePath,
+        at: Staged<'_>,
     ) -> Result<()> {
         let mode = match node {
             Node::File(file) => Some(self.out.set_ids.mode_of_new(file.mode)),
             Node::Fifo(fifo) => Some(fifo.mode),
             Node::Symlink(_) | Node::Dir(_) => None,
         };
-        let given = standing.give(self.fd(), at.as_bytes(), mode);
+        let given = standing.give(at.dir.as_fd(), &at.name(), mode);
         given.map_err(|error| match Cause::of(&error) {
             Cause::NoPermission => ApplyError::Owner { what: "owner or an attribute", path: path.clone() },
             Cause::NotFound
@@ -259,19 +269,19 @@ impl Stage<'_> {
         path: &TreePath,
         dir: &DirRef,
         meta: &DirMeta,
-        at: &TreePath,
+        at: Staged<'_>,
         first: &mut BTreeMap<LinkId, TreePath>,
     ) -> Result<Planted> {
         let failed = || ApplyError::io("write", path);
-        make::dir(self.fd(), at.as_bytes()).map_err(failed())?;
-        let fd = beneath::open(self.fd(), at.as_bytes(), DIR).map_err(failed())?;
+        make::dir(at.dir.as_fd(), &at.name()).map_err(failed())?;
+        let fd = beneath::open(at.dir.as_fd(), &at.name(), DIR).map_err(failed())?;
         let asked = |below: &TreePath, _: bool| self.wanted.contains(&below.beneath(path));
         let mut unfinished = self.out.write(dir, fd.as_fd(), &asked)?.unfinished;
         unfinished.retain(|dir| !dir.path.is_root());
         for (member, node) in links::members(&FreshPages::new(self.out.vault), dir, path)? {
             let (Some(link), true) = (node.link(), self.wanted.contains(&member)) else { continue };
             let Some(below) = member.below(path) else { continue };
-            let here = below.beneath(at);
+            let here = below.beneath(&at.path());
             match first.get(&link) {
                 None => {
                     first.insert(link, here);
@@ -311,8 +321,8 @@ impl Stage<'_> {
         let failed = || ApplyError::io("move into place", path);
         let Some((parent, name)) = path.split() else { return Ok(()) };
         let parent = self.host.open_dir(&parent).map_err(failed())?;
-        let staged = staged_name(number);
-        let from = (self.fd(), staged.as_bytes());
+        let staged = self.dirs.at(number);
+        let from = (staged.dir.as_fd(), &*staged.name());
         make::rename(from, (parent.as_fd(), name), over).map_err(failed())?;
         if let Some(meta) = meta {
             let fd = beneath::open(parent.as_fd(), name, DIR).map_err(failed())?;

@@ -23,7 +23,8 @@ hint!(ApplyError, |error, avfs| Some(match error {
         "change the permissions, or leave it out with: --exclude PATH".into()
     }
     Self::Owner { .. } => {
-        "apply it as the owner of the file or as root, or leave it out with: --exclude PATH".into()
+        "apply it as the owner of the file, as a member of its group, or as root; or leave it out with: --exclude PATH"
+            .into()
     }
     Self::OtherFileSystem { .. } => {
         format!("leave it out with: --exclude PATH, and write it with: {avfs} export")
