@@ -19,6 +19,7 @@ use crate::egress::Egress;
 use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::outside_writes::{PRIVATE_DIRS_MAX, private_dirs};
+use crate::renames::Renamed;
 use crate::stdio::{Flow, Flowed, Streams};
 use crate::sys::{Pid, SignalFd, SignalSet, Wait};
 use crate::{limits, outside_writes, sys};
@@ -226,7 +227,7 @@ pub fn watch(
     };
     let end = watch.until_the_end(signals, &mut flow);
     let Watch { signalled, timed_out, exceeded, mut refused, written, .. } = watch;
-    let dirs_not_renamed = refused.finish_renames();
+    let Renamed { dirs_failed: dirs_not_renamed, replaced: names_replaced } = refused.finish_renames();
     let outside_writes = outside_writes(written, &plan.view);
     let mut leaving = Leaving(Some(pid));
     let killed = match end {
@@ -268,6 +269,7 @@ pub fn watch(
         connections,
         refused_calls: refused.into_calls(),
         dirs_not_renamed,
+        names_replaced,
         outside_writes,
     };
     Ok((completion, leaving))

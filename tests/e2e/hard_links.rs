@@ -11,6 +11,7 @@ fn linked(env: &TestEnv) {
     mixed(env);
     env.put("h/a", b"first\n");
     env.put("h/alone", b"alone\n");
+    env.put("other", b"other\n");
     env.put("p/1", b"pair\n");
     for (from, to) in [("h/a", "h/b"), ("h/a", "top"), ("p/1", "p/2")] {
         std::fs::hard_link(env.project().join(from), env.project().join(to)).unwrap();
@@ -44,6 +45,25 @@ fn a_replaced_file_becomes_independent() {
         "cp -p p/1 t; echo x >> t; mv t p/1",
         "rm h/a; echo new > h/a; rm p/1; echo x >> p/2",
     ]);
+}
+
+/// A copy that has the times of the original and replaces it is another file. The first line copies a file up, after
+/// which times do not show it.
+#[test]
+fn a_replacement_with_the_times_of_the_original_becomes_independent() {
+    let copied_up = "echo x >> h/alone; echo x >> other";
+    let lines = [
+        "cp -p h/a t; printf 'FIRST\\n' > t; touch -r h/a t; mv t h/a",
+        "cp -p top h/t; echo more >> h/t; mv h/t h/b",
+        "cp -p h/a h/t; mv h/t h/a",
+        "cd h; cp -p a ../t; echo more >> ../t; mv ../t \"$PWD/../top\"",
+        // A name of the old file that is moved over the copy.
+        "cp -p h/a t; mv t h/b; mv h/a h/b; echo more >> h/b",
+        // A file with a single name.
+        "cp -p h/alone t; printf 'ALONE\\n' > t; touch -r h/alone t; mv t h/alone",
+    ];
+    let lines = lines.map(|line| format!("{copied_up}; {line}"));
+    agree_on(&lines.each_ref().map(String::as_str));
 }
 
 #[test]

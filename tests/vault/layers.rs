@@ -1,5 +1,6 @@
 //! Stacks of layers show their tree, regardless of how they were made, and are evicted like bases.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -117,6 +118,7 @@ impl Bench {
             secrets: &Secrets::default(),
             times: avfs_vault::capture::Times::AsWritten,
             since: avfs_types::clock::FileTime::default(),
+            replaced: &BTreeSet::new(),
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };

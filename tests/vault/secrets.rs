@@ -1,5 +1,6 @@
 //! Files that contain the value of a secret are kept out of versions and layers, however it is encoded.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -74,6 +75,7 @@ impl Case {
             secrets,
             times: avfs_vault::capture::Times::AsWritten,
             since: avfs_types::clock::FileTime::default(),
+            replaced: &BTreeSet::new(),
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };
@@ -328,6 +330,7 @@ fn attributes_are_searched_too() {
         secrets: &secrets,
         times: avfs_vault::capture::Times::AsWritten,
         since: avfs_types::clock::FileTime::default(),
+        replaced: &BTreeSet::new(),
         modes_journal: &case.scratch.join("modes"),
         meter: &Meter::default(),
     };

@@ -2,6 +2,7 @@
 //!
 //! A worker prints `ack …` on its standard output only after the acknowledged operation has returned.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -419,6 +420,7 @@ fn capture(vault: &Vault, _: u64) {
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
         since: avfs_types::clock::FileTime::default(),
+        replaced: &BTreeSet::new(),
         modes_journal: &upper.with_extension("modes"),
         meter: &Meter::default(),
     };

@@ -10,7 +10,7 @@ use avfs_request::RefusedCall;
 use avfs_seccomp::{Answer, REFUSALS, STRICT_REFUSAL, WATCHED_CALLS};
 
 use super::numbers::{name_on_aarch64, name_on_x86_64};
-use crate::renames::Renames;
+use crate::renames::{Renamed, Renames};
 use crate::sys::{Errno, receive_notification, refuse_notification};
 
 #[derive(Debug, Default)]
@@ -58,9 +58,9 @@ impl RefusedCalls {
         self.listener = None;
     }
 
-    /// Waits for pending renames; returns the number of directories that could not be renamed.
+    /// Waits for pending renames.
     #[must_use]
-    pub fn finish_renames(&mut self) -> u64 {
+    pub fn finish_renames(&mut self) -> Renamed {
         std::mem::take(&mut self.renames).finish()
     }
 

@@ -8,7 +8,9 @@
 //! none.
 
 mod helper;
+mod replaced;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,6 +22,7 @@ use rustix::fs::{Mode, OFlags, fstatfs, open, readlinkat};
 
 use avfs_engine::{LaunchPlan, ViewStep, WorkspaceMount};
 use avfs_request::NestedUserns;
+use avfs_types::path::TreePath;
 
 use crate::sys::{Notification, Result, continue_notification, read_memory};
 
@@ -48,6 +51,17 @@ pub struct Renames {
     /// Each returns whether it succeeded.
     moves: Vec<JoinHandle<bool>>,
     failed: u64,
+    /// Names of hard-linked files that belong to another file now.
+    replaced: BTreeSet<TreePath>,
+}
+
+/// The result of the renames of a run.
+#[derive(Debug, Default)]
+pub struct Renamed {
+    /// Number of directories that could not be moved.
+    pub dirs_failed: u64,
+    /// Names of hard-linked files that a rename gave to another file.
+    pub replaced: BTreeSet<TreePath>,
 }
 
 /// Whether the filter reports renames: only with a writable overlay. A nested namespace could have another view at
@@ -87,7 +101,13 @@ impl Renames {
 
     /// Lets the kernel execute a rename, at once or after its directories were made movable.
     pub fn answer(&mut self, listener: BorrowedFd<'_>, call: &Notification) -> Result<()> {
-        let dirs = self.workspace.as_ref().map_or_else(Vec::new, |workspace| workspace.dirs_of(call));
+        let dirs = match &self.workspace {
+            Some(workspace) => {
+                replaced::note(&mut self.replaced, workspace, call);
+                workspace.dirs_of(call)
+            }
+            None => Vec::new(),
+        };
         let workspace = self.workspace.as_ref().filter(|_| !dirs.is_empty()).map(|it| it.path.clone());
         let Some(workspace) = workspace else { return continue_notification(listener, call.id) };
         self.count_ended();
@@ -121,13 +141,13 @@ impl Renames {
         self.failed += u64::try_from(failed).unwrap_or(u64::MAX);
     }
 
-    /// Waits until no helper writes any more; returns the number of directories that could not be moved. A helper is
-    /// never interrupted, which would leave a directory in two parts.
+    /// Waits until no helper writes any more. A helper is never interrupted, which would leave a directory in two
+    /// parts.
     #[must_use]
-    pub fn finish(mut self) -> u64 {
+    pub fn finish(mut self) -> Renamed {
         let moves = std::mem::take(&mut self.moves);
         self.join(moves);
-        self.failed
+        Renamed { dirs_failed: self.failed, replaced: self.replaced }
     }
 }
 
@@ -159,17 +179,7 @@ impl Workspace {
     /// `None` for anything except a directory of a lower layer.
     fn named(&self, thread: u32, dir: Option<u64>, at: u64) -> Option<Named> {
         let path = read_path(thread, at)?;
-        let is_absolute = path.starts_with(b"/");
-        // The kernel treats the lower half as a signed number.
-        let number = dir.map(|dir| {
-            let [a, b, c, d, ..] = dir.to_le_bytes();
-            i32::from_le_bytes([a, b, c, d])
-        });
-        let base = match number {
-            _ if is_absolute => format!("/proc/{thread}/root"),
-            None | Some(libc::AT_FDCWD) => format!("/proc/{thread}/cwd"),
-            Some(number) => format!("/proc/{thread}/fd/{number}"),
-        };
+        let base = base_of(thread, dir, &path);
         let only_path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // One open(2) rejects anything that is not a directory. A symlink on the way may be resolved in our root: the
         // result is then not on an overlay of the run, or is only inspected.
@@ -219,6 +229,20 @@ impl Named {
                 false
             }
         }
+    }
+}
+
+/// The directory that a path of a thread is relative to.
+fn base_of(thread: u32, dir: Option<u64>, path: &[u8]) -> String {
+    // The kernel treats the lower half as a signed number.
+    let number = dir.map(|dir| {
+        let [a, b, c, d, ..] = dir.to_le_bytes();
+        i32::from_le_bytes([a, b, c, d])
+    });
+    match number {
+        _ if path.starts_with(b"/") => format!("/proc/{thread}/root"),
+        None | Some(libc::AT_FDCWD) => format!("/proc/{thread}/cwd"),
+        Some(number) => format!("/proc/{thread}/fd/{number}"),
     }
 }
 

@@ -5,6 +5,7 @@
 
 #![no_main]
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -280,6 +281,7 @@ fuzz_target!(|bytes: &[u8]| {
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
         since: avfs_types::clock::FileTime::default(),
+        replaced: &BTreeSet::new(),
         modes_journal: &journal,
         meter: &Meter::default(),
     };

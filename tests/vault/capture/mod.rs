@@ -3,6 +3,7 @@
 mod left_out;
 mod scale;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -88,6 +89,7 @@ impl Case {
             secrets: &Secrets::default(),
             times: avfs_vault::capture::Times::AsWritten,
             since: avfs_types::clock::FileTime::default(),
+            replaced: &BTreeSet::new(),
             modes_journal: &self.journal,
             meter: &Meter::default(),
         };

@@ -1,5 +1,6 @@
 //! Large and small captures: threads, memory, file systems.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -44,6 +45,7 @@ fn large_and_many_files_are_captured() {
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
         since: avfs_types::clock::FileTime::default(),
+        replaced: &BTreeSet::new(),
         modes_journal: &case.journal,
         meter: &Meter::default(),
     };

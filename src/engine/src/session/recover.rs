@@ -1,5 +1,6 @@
 //! Finishes a dead or failed run: its changes are captured once, or discarded.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -254,6 +255,7 @@ impl Recovery {
             secrets: &secrets,
             times: times(record.clock(), record.started_at()),
             since: earliest_time(record.started_at()),
+            replaced: &BTreeSet::new(),
             modes_journal: &modes_journal,
             meter: &meter,
         };

@@ -2,9 +2,10 @@
 //!
 //! overlayfs copies a file up only under the name used for the write, and leaves its other names in the lower layer.
 //! Outside an overlay, all names are one file. A copied-up file has the atime of the original (the overlay is mounted
-//! with noatime), and its directory has the `impure` xattr; a new file that replaces a name has neither.
+//! with noatime), and its directory has the `impure` xattr; a new file that replaces a name has neither. A copy with
+//! the times of the original (`cp -p`) that a rename gave the name is known from the rename.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use avfs_types::clock::FileTime;
 use avfs_types::ids::LinkId;
@@ -30,14 +31,19 @@ pub struct WrittenLinks {
 }
 
 /// The data that distinguishes a copied-up file from a new one.
-pub(super) struct Evidence {
+pub(super) struct Evidence<'a> {
     /// A time before the command started.
     pub since: FileTime,
     pub times: Times,
+    /// Names that are known to belong to another file.
+    pub replaced: &'a BTreeSet<TreePath>,
 }
 
-impl Evidence {
-    fn is_copy(&self, entry: &ScannedEntry, old: &FileNode, new: &FileNode) -> bool {
+impl Evidence<'_> {
+    fn is_copy(&self, path: &TreePath, entry: &ScannedEntry, old: &FileNode, new: &FileNode) -> bool {
+        if self.replaced.contains(path) {
+            return false;
+        }
         let same_content = (old.content, old.size) == (new.content, new.size);
         let (mtime, atime) = (entry.stat.mtime, entry.stat.atime);
         let of_run = match self.times {
@@ -56,7 +62,7 @@ pub(super) fn join(
     base: &DirRef,
     found: &ScannedTree,
     hidden: &[TreePath],
-    evidence: &Evidence,
+    evidence: &Evidence<'_>,
     edits: &mut Edits,
 ) -> Result<WrittenLinks> {
     let mut written = WrittenLinks::default();
@@ -125,7 +131,7 @@ impl Copied {
 fn copies(
     pages: &dyn Pages,
     found: &ScannedTree,
-    evidence: &Evidence,
+    evidence: &Evidence<'_>,
 ) -> Result<BTreeMap<LinkId, Vec<Copied>>> {
     let groups = build::link_groups(&found.dirs);
     let mut copies: BTreeMap<LinkId, Vec<Copied>> = BTreeMap::new();
@@ -138,8 +144,8 @@ fn copies(
             let (Some(link), Some(Node::File(new))) = (old.link, build::leaf(entry, &groups)) else {
                 continue;
             };
-            if evidence.is_copy(entry, &old, &new) {
-                let path = dir.path.join(&entry.name);
+            let path = dir.path.join(&entry.name);
+            if evidence.is_copy(&path, entry, &old, &new) {
                 copies.entry(link).or_default().push(Copied { path, old, new });
             }
         }

@@ -8,6 +8,7 @@ mod expand;
 mod links;
 pub(crate) mod modes;
 
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
@@ -139,6 +140,8 @@ pub struct CaptureOptions<'a> {
     pub times: Times,
     /// A file with an earlier atime existed before the command ran.
     pub since: FileTime,
+    /// Names that belong to another file than in the base, which may have the times of the old one.
+    pub replaced: &'a BTreeSet<TreePath>,
     /// File that records temporarily changed modes, on a file system that survives a crash of the process. An existing
     /// journal is from an earlier capture of the same upper, which is then completed.
     pub modes_journal: &'a Path,
@@ -291,7 +294,11 @@ impl Vault {
         let mut edits = expand::edits(&pages, &found)?;
         let written_links = match options.kind {
             UpperKind::Layer => {
-                let evidence = links::Evidence { since: options.since, times: options.times };
+                let evidence = links::Evidence {
+                    since: options.since,
+                    times: options.times,
+                    replaced: options.replaced,
+                };
                 links::join(&pages, base, &found, options.hidden, &evidence, &mut edits)?
             }
             UpperKind::Whole => WrittenLinks::default(),
