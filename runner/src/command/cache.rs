@@ -12,6 +12,8 @@ use crate::command::error::RunError;
 use crate::command::invocation::Invocation;
 use crate::command::render;
 
+type PassOn = fn(&Output) -> std::io::Result<()>;
+
 /// Writes the output of a remembered run to the streams that an executed run would use. A closed reader (`EPIPE`) is
 /// not an error.
 pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError> {
@@ -20,8 +22,10 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
     if !cached || args.json.is_some() {
         return Ok(());
     }
-    let streams: [(_, fn(&Output) -> std::io::Result<()>); 2] =
-        [(&mut result.stdout, render::pass_on_output), (&mut result.stderr, render::pass_on_error_output)];
+    let streams = [
+        (&mut result.stdout, render::pass_on_output as PassOn),
+        (&mut result.stderr, render::pass_on_error_output),
+    ];
     for (output, pass_on) in streams {
         // An envelope has only output that was not passed on.
         match output.as_mut().map_or(Ok(()), |output| pass_on(&std::mem::take(output))) {
