@@ -117,7 +117,8 @@ fn sweep_with_saved_counts_frees_the_same_as_a_full_sweep() {
 /// Counts that cannot be used cost time only.
 #[test]
 fn sweep_without_usable_counts_counts_everything() {
-    let spoil: [(&str, fn(&Scratch, &Path)); 4] = [
+    type Spoil = fn(&Scratch, &Path);
+    let spoil: [(&str, Spoil); 4] = [
         ("missing", |_, counts| fs::remove_file(counts).unwrap()),
         ("damaged", |_, counts| {
             let mut bytes = fs::read(counts).unwrap();
