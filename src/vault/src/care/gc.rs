@@ -1,6 +1,6 @@
 //! Garbage collection: deletes expired forks, and versions, trees and blobs that nothing refers to.
 //!
-//! Objects with a reference count in the [`Tally`] are in use. Objects are deleted parents first, so that an existing
+//! Objects with a reference count (module `tally`) are in use. Objects are deleted parents first, so that an existing
 //! object always has everything it refers to, even if the sweep is killed halfway. Before each step the heads are read
 //! again: objects that a new version has started to use are kept.
 //!
