@@ -37,7 +37,7 @@ pub enum EdgeError {
     TooLargeForJson { size: u64, max: u64 },
     #[error("{} is not in {}, the directory of the vault", path.display(), dir.display())]
     OutsidePath { path: PathBuf, dir: PathBuf },
-    #[error("unknown verb {verb:?}")]
+    #[error("avfs has no command {verb:?}")]
     UnknownVerb { verb: String },
     #[error("the checkpoint names fork {one}, but --fork is {other}")]
     TwoForks { one: ForkName, other: ForkName },
@@ -206,7 +206,7 @@ hint!(EdgeError, |error, avfs| {
             "name a path in that directory, or relative to it: src/main.rs, or . for the directory itself"
         }
         Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
-        Self::UnknownVerb { .. } => "list verbs with: avfs --help",
+        Self::UnknownVerb { .. } => "list the commands with: avfs --help",
         Self::TwoForks { .. } | Self::TwoVaults { .. } => "omit one of them",
         Self::KeepsWithoutFork { .. } => {
             "omit it, or run the commands on a fork: avfs-run --fork NAME, avfs batch --mode chain"

@@ -13,6 +13,7 @@ mod progress;
 mod run_options;
 mod signals;
 mod ui;
+mod unknown_command;
 mod usage;
 mod view;
 mod whole;

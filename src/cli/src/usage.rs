@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Command};
 
 use avfs_present::Hint;
 use avfs_request::JsonForm;
@@ -18,6 +18,7 @@ use crate::cli::Verb;
 use crate::commands::execute;
 use crate::help;
 use crate::ui::{Failure, Format, Ui, error_line, print_clap};
+use crate::unknown_command;
 
 /// The kind of the answer of a parsed command: `fork.create`.
 pub fn kind_of(matches: &ArgMatches) -> String {
@@ -38,11 +39,10 @@ pub fn help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// The kind of the answer for unparsed arguments, as far as the verb can be determined.
-fn kind_of_words(words: &[OsString]) -> String {
-    let root = help::command();
-    let mut at = &root;
-    let mut kind = Vec::new();
+/// The command that the arguments name, as far as it can be determined, and its path below `avfs`.
+fn command_of<'c>(root: &'c Command, words: &[OsString]) -> (&'c Command, Vec<&'c str>) {
+    let mut at = root;
+    let mut path = Vec::new();
     let mut skip_value = false;
     for word in words.iter().skip(1).map_while(|word| word.to_str()) {
         if std::mem::replace(&mut skip_value, word == "--vault") {
@@ -50,14 +50,14 @@ fn kind_of_words(words: &[OsString]) -> String {
         }
         match at.find_subcommand(word) {
             Some(verb) => {
-                kind.push(verb.get_name());
+                path.push(verb.get_name());
                 at = verb;
             }
             None if word.starts_with('-') && word != "--" => {}
             None => break,
         }
     }
-    if at.has_subcommands() { "usage".to_owned() } else { kind.join(".") }
+    (at, path)
 }
 
 /// Whether an argument requests JSON, in any form.
@@ -82,7 +82,9 @@ pub fn check_form(ui: &Ui, form: Option<JsonForm>, verb: &Verb) -> Result<(), u8
 pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
     let json = words.iter().skip(1).take_while(|word| *word != "--").any(is_json);
     let format = if json { Format::Json } else { Format::Human };
-    let kind = kind_of_words(words);
+    let root = help::command();
+    let (command, path) = command_of(&root, words);
+    let kind = if command.has_subcommands() { "usage".to_owned() } else { path.join(".") };
     let ui = Ui::new(format, kind.clone());
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return ui.conclude(print_clap(error).map(|()| exit_code::OK).map_err(Failure::output));
@@ -93,7 +95,11 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
         "proxy.exec" => return execute::run_as(&["proxy", "exec"], &[]),
         _ => {}
     }
-    if let Some((message, hint)) = elsewhere(error).or_else(|| fork_by_option(error)) {
+    if let Some(word) = word_of(error, ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand) {
+        ui.print_error_body(&unknown_command::explain(word, &root, command, &path));
+        return exit_code::USAGE;
+    }
+    if let Some((message, hint)) = fork_by_option(error) {
         ui.print_error_body(&ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) });
         return exit_code::USAGE;
     }
@@ -162,30 +168,6 @@ fn version_for_fork(error: &clap::Error, verb: &str) -> Option<(String, String)>
     Some((format!("{word} is a version; {verb} needs {needed}"), hint))
 }
 
-/// Verbs of other tools, and the corresponding avfs commands.
-const ELSEWHERE: [(&[&str], &str); 10] = [
-    (&["exec", "sh"], "run a command with: avfs run -- COMMAND; list runs with: avfs runs list"),
-    (&["commit", "add"], "record a directory as a new version with: avfs import"),
-    (&["branch", "switch"], "create a fork with: avfs fork create NAME; list forks with: avfs fork list"),
-    (&["checkout", "clone"], "write a version to a directory with: avfs export REF DIR"),
-    (&["reset", "revert", "rollback"], "go back with: avfs restore REF, or: avfs undo FORK"),
-    (&["history", "versions"], "list versions with: avfs log; list runs with: avfs runs list"),
-    (
-        &["delete", "remove", "drop"],
-        "drop the changes of a run with: avfs discard RUN; delete with: avfs fork delete, avfs vault delete; \
-         remove a file of a fork with: avfs rm PATH",
-    ),
-    (
-        &["merge", "pull", "rebase"],
-        "write changes to the directory with: avfs apply; merge the directory into a fork with: avfs sync FORK",
-    ),
-    (
-        &["list"],
-        "list with: avfs vault list, avfs fork list, avfs runs list; files of a version with: avfs ls REF",
-    ),
-    (&["tag", "snapshot", "save"], "label a version with: avfs checkpoint save NAME"),
-];
-
 fn word_of(error: &clap::Error, kind: ErrorKind, context: ContextKind) -> Option<&str> {
     match error.get(context) {
         Some(ContextValue::String(word)) if error.kind() == kind => Some(word),
@@ -201,15 +183,6 @@ fn usage_of(error: &clap::Error) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// The message and hint for a verb of another tool.
-fn elsewhere(error: &clap::Error) -> Option<(String, String)> {
-    let word = word_of(error, ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand)?;
-    // As a subverb the word means something else.
-    usage_of(error).filter(|usage| usage.starts_with("avfs [OPTIONS]"))?;
-    let (_, hint) = ELSEWHERE.iter().find(|(words, _)| words.contains(&word))?;
-    Some((format!("unknown verb {word:?}"), (*hint).to_owned()))
 }
 
 /// Verbs that change a fork take it as an option; the others take it as an argument.

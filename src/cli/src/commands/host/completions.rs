@@ -13,9 +13,11 @@ use crate::ui::Outcome;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  mkdir -p ~/.local/share/bash-completion/completions ~/.config/fish/completions
   avfs completions bash > ~/.local/share/bash-completion/completions/avfs
+  avfs completions bash avfs-run > ~/.local/share/bash-completion/completions/avfs-run
   avfs completions fish > ~/.config/fish/completions/avfs.fish
-  avfs completions fish avfs-run > ~/.config/fish/completions/avfs-run.fish")]
+  avfs completions zsh > _avfs        # then move it to a directory of $fpath")]
 pub struct CompletionsArgs {
     /// The shell to complete for
     shell: Shell,

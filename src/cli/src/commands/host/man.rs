@@ -52,6 +52,10 @@ fn print_one(ctx: &CommandContext, root: &Command, verb: &[String]) -> Outcome {
 }
 
 fn render(command: &Command, name: &str) -> Result<String, Failure> {
+    // `avfs run` is avfs-run, and their pages have the same name.
+    if name == "avfs-run" {
+        return Ok(avfs_run::manual_page().map_err(EdgeError::Output)?);
+    }
     let mut text = Vec::new();
     let mut named = command.clone().override_usage(usage(command)).display_name(name.to_owned());
     if named.has_subcommands() {
@@ -81,12 +85,7 @@ fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {
     let mut waiting = vec![(root.clone(), "avfs".to_owned())];
     while let Some((command, name)) = waiting.pop() {
         let file = dir.join(format!("{name}.1"));
-        // `avfs run` is avfs-run, and their pages have the same name.
-        let text = match name.as_str() {
-            "avfs-run" => avfs_run::manual_page().map_err(EdgeError::Output)?,
-            _ => render(&command, &name)?,
-        };
-        std::fs::write(&file, text).map_err(EdgeError::host("write", &file))?;
+        std::fs::write(&file, render(&command, &name)?).map_err(EdgeError::host("write", &file))?;
         pages.push(ManPage {
             name: format!("{name}.1"),
             file: Some(file.to_string_lossy().into_owned()),
