@@ -227,7 +227,7 @@ fn cache_explain_writes_nothing() {
     let text = explain(&["--shell", "echo new > made"]).text();
     assert!(text.starts_with(&format!("hit: the result of run:{id}\n")), "{text}");
     let never = explain(&["--net", "host", "--", "make"]).text();
-    assert!(never.contains("--net host") && never.contains("not remembered:"), "{never}");
+    assert!(never.contains("--net host") && never.contains("not cached:"), "{never}");
     let on_fork = explain(&[
         "--json",
         "--fork",

@@ -43,7 +43,7 @@ const GOLDEN_2_LISTING: &str = include_str!("../golden/vault-format-2.txt");
 const GOLDEN_3: &[u8] = include_bytes!("../golden/vault-format-3.db.zst");
 const GOLDEN_3_HEAD: &str = include_str!("../golden/vault-format-3.head");
 const GOLDEN_3_LISTING: &str = include_str!("../golden/vault-format-3.txt");
-/// A vault of format 4: also a recording, a remembered result, and a batch with two runs.
+/// A vault of format 4: also a recording, a cached result, and a batch with two runs.
 const GOLDEN_4: &[u8] = include_bytes!("../golden/vault-format-4.db.zst");
 const GOLDEN_4_HEAD: &str = include_str!("../golden/vault-format-4.head");
 const GOLDEN_4_LISTING: &str = include_str!("../golden/vault-format-4.txt");
@@ -143,7 +143,7 @@ fn golden_batch(vault: &Vault) -> BatchRecord {
     }
 }
 
-/// The additions of format 4: a recording of three runs, the first with a remembered result, the others for the items
+/// The additions of format 4: a recording of three runs, the first with a cached result, the others for the items
 /// of a batch, one of which failed.
 fn record_golden_runs(vault: &Vault) {
     let name = RecordingName::parse("golden").unwrap();

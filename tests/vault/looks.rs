@@ -1,4 +1,4 @@
-//! The library call that only looks up a remembered result: called from outside the crate, and without side effects.
+//! The library call that only looks up a cached result: called from outside the crate, and without side effects.
 
 use avfs_engine::{Look, Machine, MemoSite, Site, WarnAbove, look};
 use avfs_policy::Policy;

@@ -31,7 +31,7 @@ fn memo(vault: &Vault, base: &[u8], mut stdout: &[u8], expires_at: Timestamp) ->
     Memo::new(vault, parts(base), 3, [&mut stdout, &mut &b"oops\n"[..]], expires_at).unwrap()
 }
 
-/// A run on its own fork that changes a file, and whose result is remembered.
+/// A run on its own fork that changes a file, and whose result is cached.
 fn remember(vault: &Vault, n: u8, memo: Memo) -> Result<MemoRecord> {
     let (name, base) = (fork(&format!("run-{n}")), head(vault, &main_fork()));
     let life = Life::Ephemeral { expires_at: LATER };

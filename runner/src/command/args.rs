@@ -75,7 +75,7 @@ pub struct Args {
     /// Print what would be done, without doing it
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
-    /// Print whether a remembered result would be used, without running anything (for avfs cache explain)
+    /// Print whether a cached result would be used, without running anything (for avfs cache explain)
     #[arg(long, hide = true)]
     pub explain_cache: bool,
     /// Print the manual page

@@ -14,7 +14,7 @@ use crate::command::render;
 
 type PassOn = fn(&Output) -> std::io::Result<()>;
 
-/// Writes the output of a remembered run to the streams that an executed run would use. A closed reader (`EPIPE`) is
+/// Writes the output of a cached run to the streams that an executed run would use. A closed reader (`EPIPE`) is
 /// not an error.
 pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError> {
     let Ok(Outcome::Ran(result)) = &mut executed.outcome else { return Ok(()) };
@@ -38,7 +38,7 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
     Ok(())
 }
 
-/// Prints whether a remembered result would be used.
+/// Prints whether a cached result would be used.
 pub fn explain_cache(args: &Args) -> u8 {
     let mut asked = None;
     let explained = Invocation::ask(args, &mut asked).and_then(|(station, request)| {

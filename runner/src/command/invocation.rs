@@ -224,7 +224,7 @@ impl Invocation {
         }
     }
 
-    /// Whether a remembered result would be used for the request. Writes nothing.
+    /// Whether a cached result would be used for the request. Writes nothing.
     pub fn look(&self, request: &ExecutionRequest) -> Result<Look, RunError> {
         let (meter, policy) = (Meter::default(), policy(&self.around, self.vault.path())?);
         Ok(look(&self.site(&meter), &policy, request).map_err(ExecuteError::from)?)

@@ -36,7 +36,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub enum Reply {
     Came(Box<Answer>),
-    /// The reply to a work item that only looks up a remembered result.
+    /// The reply to a work item that only looks up a cached result.
     Inspection(Inspection),
 }
 
@@ -94,7 +94,7 @@ pub struct Ran {
     /// `None` if it is not known.
     pub stdout_digest: Option<String>,
     pub stderr_digest: Option<String>,
-    /// Whether a remembered result was used.
+    /// Whether a cached result was used.
     #[serde(default)]
     pub cached: bool,
 }

@@ -23,7 +23,7 @@ pub(crate) struct FinishedRun<'a> {
     pub message: &'a str,
     pub labels: Labels,
     pub checkpoints_keep: KeepCount,
-    /// Its result, if it should be remembered.
+    /// Its result, if it should be cached.
     pub memo: Option<Memo>,
     /// Its output, if it should be kept.
     pub kept: Option<KeptOutput>,

@@ -117,7 +117,7 @@ impl ProxyRuntime<'_> {
         all
     }
 
-    /// While a fork is recorded, or if a result should be remembered, output is captured too.
+    /// While a fork is recorded, or if a result should be cached, output is captured too.
     fn streams(&self, run: &Run) -> avfs_vault::Result<Streams> {
         match run.request.streams {
             Streams::Passed

@@ -262,7 +262,7 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// Looks for a remembered result. Without one, the run stays in its state.
+    /// Looks for a cached result. Without one, the run stays in its state.
     fn try_recall(&self, decided: State, run: &mut Run, places: &Places) -> Step<Option<ExecutionResult>> {
         let mut state = decided;
         let recalled = self.recall(&mut state, run, places).map_err(|error| {

@@ -30,7 +30,7 @@ impl ProxyExecutionState {
             | (Self::Resolving, Self::Deciding)
             | (Self::Deciding, Self::Checkpointing)
             | (Self::Checkpointing, Self::Mounting)
-            // A remembered result is kept without executing the command.
+            // A cached result is kept without executing the command.
             | (Self::Checkpointing, Self::Capturing)
             | (Self::Mounting, Self::Executing)
             | (Self::Executing, Self::Capturing)

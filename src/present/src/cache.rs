@@ -1,4 +1,4 @@
-//! Remembered results as wire types.
+//! Cached results as wire types.
 
 use serde_json::Value;
 
@@ -94,7 +94,7 @@ pub fn cache_explained_of_run(run: &RunRecord, remembered: bool) -> CacheExplain
 }
 
 /// Explains the cache use of a request, from a lookup. `not_remembered` has the reasons why its own result
-/// would not be remembered.
+/// would not be cached.
 #[must_use]
 pub fn cache_explained_of_look(look: &Look, not_remembered: &[Reason]) -> CacheExplain {
     let found = match look {

@@ -127,12 +127,12 @@ words!(
 );
 
 words!(
-    /// Whether remembered results are used.
+    /// Whether cached results are used.
     CacheMode, "cache mode", {
         Off = "off",
         /// Take a matching result.
         Read = "read",
-        /// Take a matching result, and remember new results.
+        /// Take a matching result, and cache new results.
         Write = "write",
     }
 );

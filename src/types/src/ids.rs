@@ -434,11 +434,11 @@ digest_type!(
     ListDigest
 );
 digest_type!(
-    /// The key of a remembered result: a digest of everything it depends on.
+    /// The key of a cached result: a digest of everything it depends on.
     MemoKey
 );
 digest_type!(
-    /// The digest of one input of a remembered result.
+    /// The digest of one input of a cached result.
     PartDigest
 );
 digest_type!(
@@ -467,9 +467,9 @@ pub enum DigestKind {
     Link,
     /// A request.
     Request,
-    /// The key of a remembered result.
+    /// The key of a cached result.
     Memo,
-    /// One input of a remembered result.
+    /// One input of a cached result.
     MemoPart,
 }
 

@@ -47,7 +47,7 @@ pub struct BatchItemResult {
     pub command: String,
     /// How the item ended.
     pub state: ItemState,
-    /// The item did not run: a remembered result was used.
+    /// The item did not run: a cached result was used.
     #[serde(default)]
     pub cached: bool,
     /// The exit status; null if the command was killed or never ran.

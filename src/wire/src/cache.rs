@@ -8,7 +8,7 @@ use serde_json::Value;
 use avfs_types::Zone;
 use avfs_types::clock::Timestamp;
 
-/// Why a result is not remembered, or why no remembered result was found.
+/// Why a result is not cached, or why no cached result was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReasonObject {
@@ -24,17 +24,17 @@ pub struct ReasonObject {
 pub struct CacheObject {
     /// `read` or `write`.
     pub mode: String,
-    /// The key of its result; null if the result cannot be remembered.
+    /// The key of its result; null if the result cannot be cached.
     pub key: Option<String>,
     /// The run whose result was used.
     pub cached_from: Option<String>,
-    /// Why no remembered result was used.
+    /// Why no cached result was used.
     pub missed: Vec<ReasonObject>,
-    /// Why the result of this run is not remembered, with `write`.
+    /// Why the result of this run is not cached, with `write`.
     pub not_remembered: Vec<ReasonObject>,
 }
 
-/// A remembered result.
+/// A cached result.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoObject {
@@ -82,7 +82,7 @@ pub struct CacheForget {
     pub forgotten: Vec<MemoObject>,
 }
 
-/// Whether a remembered result was used for a run, or would be used for a request, and why not.
+/// Whether a cached result was used for a run, or would be used for a request, and why not.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheExplain {
@@ -92,23 +92,23 @@ pub struct CacheExplain {
     pub outcome: &'static str,
     /// The run whose result was, or would be, used.
     pub cached_from: Option<String>,
-    /// The key of the lookup; null if the result cannot be remembered.
+    /// The key of the lookup; null if the result cannot be cached.
     pub key: Option<String>,
-    /// Why no remembered result was, or would be, used.
+    /// Why no cached result was, or would be, used.
     pub missed: Vec<ReasonObject>,
-    /// For a run: its own result is remembered now. For a request: its result would be remembered with `--cache write`.
+    /// For a run: its own result is cached now. For a request: its result would be cached with `--cache write`.
     pub remembered: bool,
-    /// Why the run's own result is not, or would not be, remembered.
+    /// Why the run's own result is not, or would not be, cached.
     pub not_remembered: Vec<ReasonObject>,
     /// The result that would be used for a request.
     pub found: Option<FoundObject>,
 }
 
-/// A remembered result that would be used.
+/// A cached result that would be used.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FoundObject {
-    /// The exit status of the remembered run.
+    /// The exit status of the cached run.
     pub exit_code: i32,
     /// BLAKE3 of standard output.
     pub stdout_digest: String,
@@ -116,7 +116,7 @@ pub struct FoundObject {
     pub stderr_digest: String,
     /// Whether the run changed files.
     pub changed: bool,
-    /// The digest of the tree after the run, with the times of the remembered run.
+    /// The digest of the tree after the run, with the times of the cached run.
     pub tree: String,
     /// The digest of the tree without modification times.
     pub content: String,
@@ -147,21 +147,21 @@ impl CacheExplain {
         if let Some(found) = &self.found {
             let changed = if found.changed { "changed files" } else { "changed nothing" };
             lines.push(format!(
-                "  exit {}, {changed}, remembered until {}",
+                "  exit {}, {changed}, kept until {}",
                 found.exit_code,
                 zone.show(found.expires)
             ));
         }
         match (past, self.remembered, self.not_remembered.is_empty()) {
-            (true, true, _) => lines.push("remembered: its own result is in the cache".to_owned()),
+            (true, true, _) => lines.push("cached: its own result is in the cache".to_owned()),
             (false, true, _) if self.found.is_none() => {
                 lines.push(
-                    "with --cache write its result would be remembered, unless the outcome prevents it"
+                    "with --cache write its result would be cached, unless the outcome prevents it"
                         .to_owned(),
                 );
             }
             (_, false, false) => {
-                lines.push("not remembered:".to_owned());
+                lines.push("not cached:".to_owned());
                 lines.extend(reason_lines(&self.not_remembered));
             }
             (true, false, true) | (false, _, _) => {}

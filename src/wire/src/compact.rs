@@ -38,7 +38,7 @@ pub struct CompactEnvelope {
     /// The limit for which the command was killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<&'static str>,
-    /// Nothing was executed: a remembered result was used.
+    /// Nothing was executed: a cached result was used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
     /// Wall-clock time of the command in milliseconds.

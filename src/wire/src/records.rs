@@ -137,7 +137,7 @@ pub struct RunObject {
     pub in_directory: Option<String>,
     /// When its changes were discarded; null if they were not.
     pub discarded_at: Option<String>,
-    /// The run whose remembered result was used.
+    /// The run whose cached result was used.
     pub cached_from: Option<String>,
     /// The command of the request: a list of words, or one string for a shell.
     pub command: Value,

@@ -30,7 +30,7 @@ pub struct ReplayItemResult {
     pub command: String,
     /// `identical`, `equivalent`, `diverged`, `unrecorded`, or `error` if it could not run.
     pub verdict: &'static str,
-    /// The item did not run: a remembered result was compared.
+    /// The item did not run: a cached result was compared.
     pub cached: bool,
     /// The differences from the recording, noise included.
     pub differences: Vec<DifferenceObject>,
@@ -103,7 +103,7 @@ pub struct ReplayCounts {
     pub error: u64,
     /// Runs that the replay did not reach, or that depend on a run that could not run.
     pub not_run: u64,
-    /// Runs that did not run because a remembered result was compared.
+    /// Runs that did not run because a cached result was compared.
     pub cached: u64,
 }
 

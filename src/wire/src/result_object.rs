@@ -241,7 +241,7 @@ pub struct ResultObject {
     pub applied: Option<u64>,
     /// When changes that are not applied are dropped, RFC 3339 in UTC; null if they do not expire.
     pub kept_until: Option<String>,
-    /// Nothing was executed: a remembered result was used.
+    /// Nothing was executed: a cached result was used.
     pub cached: bool,
     /// The run whose result was used.
     pub cached_from: Option<String>,

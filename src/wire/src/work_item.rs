@@ -17,7 +17,7 @@ pub struct WorkItem {
     /// that sent the work item waits for that before it acknowledges the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<WorkItemOfBatch>,
-    /// Only look up a remembered result; the answer is an [`Inspection`] instead of an execution envelope.
+    /// Only look up a cached result; the answer is an [`Inspection`] instead of an execution envelope.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub look: bool,
     /// The number of bytes of each output in the answer, from its end; all if absent. If set, output that is not UTF-8
@@ -26,14 +26,14 @@ pub struct WorkItem {
     pub tail_bytes: Option<usize>,
 }
 
-/// The remembered result for a request.
+/// The cached result for a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inspection {
-    /// Null if no result is remembered.
+    /// Null if no result is cached.
     pub found: Option<InspectionHit>,
 }
 
-/// A remembered result that would be used; digests in hex digits.
+/// A cached result that would be used; digests in hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InspectionHit {
     /// The run that made the result.

@@ -176,13 +176,13 @@ struct JournalConnection {
 pub struct JournalCache {
     /// `read` or `write`.
     pub mode: String,
-    /// The key of its result; `None` if it cannot be remembered.
+    /// The key of its result; `None` if it cannot be cached.
     pub key: Option<String>,
     /// The run whose result was used.
     pub cached_from: Option<String>,
     /// Why no cached result was used.
     pub missed: Vec<JournalReason>,
-    /// Why its result is not remembered, with `write`.
+    /// Why its result is not cached, with `write`.
     pub not_remembered: Vec<JournalReason>,
 }
 

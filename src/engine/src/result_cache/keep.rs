@@ -1,4 +1,4 @@
-//! Remembers the result of an executed run.
+//! Caches the result of an executed run.
 
 use std::io::Read;
 
@@ -18,7 +18,7 @@ use crate::proxy::{Ended, ProxyRuntime};
 use crate::run::Run;
 
 impl ProxyRuntime<'_> {
-    /// The result, if it was requested to be remembered and can be; otherwise records the reason in the run.
+    /// The result, if it was requested to be cached and can be; otherwise records the reason in the run.
     /// `bytes_written` is the size of the changes, which the vault needs room for too.
     pub(crate) fn memo(
         &self,

@@ -1,4 +1,4 @@
-//! Looks up the remembered result for a request. Writes and runs nothing.
+//! Looks up the cached result for a request. Writes and runs nothing.
 
 use avfs_policy::{Action, Policy};
 use avfs_request::ExecutionRequest;
@@ -36,7 +36,7 @@ pub struct CachedResult {
     /// Plain BLAKE3 of the output of the command.
     pub stdout_digest: [u8; 32],
     pub stderr_digest: [u8; 32],
-    /// The files after the run, with the times of the remembered run and without times. If the run changed
+    /// The files after the run, with the times of the cached run and without times. If the run changed
     /// nothing, these are the files that the request starts from.
     pub tree: TreeId,
     pub content: ContentId,
@@ -46,7 +46,7 @@ pub struct CachedResult {
     pub expires_at: Timestamp,
 }
 
-/// Looks up the remembered result of a request. A request that the policy does not allow without an approval
+/// Looks up the cached result of a request. A request that the policy does not allow without an approval
 /// has none.
 pub fn look(site: &Site<'_>, policy: &Policy, request: &ExecutionRequest) -> Result<Look, MemoError> {
     let refused = reason::of_request(request);

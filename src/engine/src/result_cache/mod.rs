@@ -1,13 +1,13 @@
-//! The result cache: remembers the results of runs and reuses them for equal requests.
+//! The result cache: stores the results of runs and reuses them for equal requests.
 //!
 //! | file | content |
 //! |---|---|
 //! | `key.rs` | the named parts that a result depends on |
 //! | `inputs.rs` `machine.rs` | the parts on the host: the paths of `--input`, and the system |
-//! | `reason.rs` | why a result is not remembered, or not found |
+//! | `reason.rs` | why a result is not cached, or not found |
 //! | `look.rs` | looks up a result; writes nothing |
-//! | `recall.rs` | a run with a remembered result: its changes land, nothing is executed |
-//! | `keep.rs` | remembers the result of an executed run |
+//! | `recall.rs` | a run with a cached result: its changes land, nothing is executed |
+//! | `keep.rs` | caches the result of an executed run |
 //! | `changes.rs` | the changes of a run, as edits of other files with the same content |
 //!
 //! Never starts a process, and never decides whether a request may be run.
@@ -39,7 +39,7 @@ pub struct MemoSite<'a> {
     pub machine: &'a Machine,
     /// The umask of commands: it determines the modes of new files.
     pub umask: u32,
-    /// How long a result is remembered.
+    /// How long a result is cached.
     pub expires_seconds: i64,
 }
 
@@ -47,13 +47,13 @@ pub struct MemoSite<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheUse {
     pub mode: CacheMode,
-    /// `None` for a request whose result cannot be remembered.
+    /// `None` for a request whose result cannot be cached.
     pub key: Option<MemoKey>,
     /// The run whose result was used.
     pub from: Option<RunId>,
     /// Why no result was used.
     pub missed: Vec<Reason>,
-    /// Why the result is not remembered, if that was requested.
+    /// Why the result is not cached, if that was requested.
     pub not_remembered: Vec<Reason>,
     pub remembered: bool,
 }

@@ -1,4 +1,4 @@
-//! Why a result is not remembered or not found. Every reason has a code and a sentence.
+//! Why a result is not cached or not found. Every reason has a code and a sentence.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ impl Reason {
     }
 }
 
-/// Why the result of a request can never be remembered: it depends on more than its key, or has effects beyond
+/// Why the result of a request can never be cached: it depends on more than its key, or has effects beyond
 /// its changes.
 pub fn of_request(request: &ExecutionRequest) -> Vec<Reason> {
     let mut reasons = Vec::new();
@@ -78,7 +78,7 @@ fn is_declared(path: &Path, request: &ExecutionRequest) -> bool {
     request.inputs.iter().any(|input| path.starts_with(real(input)))
 }
 
-/// Why the result of a request is not remembered, although a remembered result could be used for it.
+/// Why the result of a request is not cached, although a cached result could be used for it.
 pub fn of_asking(request: &ExecutionRequest) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if request.retention == Retention::Discard {
@@ -87,7 +87,7 @@ pub fn of_asking(request: &ExecutionRequest) -> Vec<Reason> {
     reasons
 }
 
-/// All reasons known before a run why its result will not be remembered.
+/// All reasons known before a run why its result will not be cached.
 #[must_use]
 pub fn why_not_remembered(request: &ExecutionRequest) -> Vec<Reason> {
     let mut reasons = of_request(request);
@@ -106,7 +106,7 @@ pub struct Ending<'a> {
 
 const OUTPUT_UNKNOWN: (&str, &str) = ("output.unknown", "its output is not known");
 
-/// Why the result of an ended command is not remembered: it might differ the next time.
+/// Why the result of an ended command is not cached: it might differ the next time.
 pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
     let Ending { run, completion, left_out, violated } = ending;
     let mut reasons = Vec::new();
@@ -158,9 +158,9 @@ pub fn refused(decision: &ExecutionDecision) -> Reason {
     Reason::new("policy", format!("the policy says {}: {}", decision.action, decision.reason))
 }
 
-/// No result of this command is remembered.
+/// No result of this command is cached.
 pub fn unknown() -> Reason {
-    Reason::new("unknown", "no result of this command is remembered")
+    Reason::new("unknown", "no result of this command is cached")
 }
 
 /// A result that is no longer available.

@@ -1,4 +1,4 @@
-//! A run with a remembered result: its changes are applied to the current files, in the same transaction that
+//! A run with a cached result: its changes are applied to the current files, in the same transaction that
 //! journals it. Nothing is mounted and no process is started.
 
 use std::time::Instant;
@@ -30,7 +30,7 @@ use crate::state::ProxyExecutionState as State;
 use crate::workspace_root::Places;
 use crate::workspace_service::WorkspaceService;
 
-/// The data of a remembered result that its run needs.
+/// The data of a cached result that its run needs.
 struct Recalled {
     memo: MemoRecord,
     before: Before,
@@ -39,7 +39,7 @@ struct Recalled {
 }
 
 impl ProxyRuntime<'_> {
-    /// Uses a remembered result for the run, if there is one. Otherwise records the reason and the base in the run.
+    /// Uses a cached result for the run, if there is one. Otherwise records the reason and the base in the run.
     pub(crate) fn recall(
         &self,
         state: &mut State,

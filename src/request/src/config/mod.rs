@@ -200,10 +200,10 @@ settings! {
         amount(COUNT), Tighten(is_lower);
     run_file_size "run.file_size": Setting<Limit> = Setting::default(Limit(None)),
         amount(SIZE), Tighten(is_lower);
-    /// Whether remembered results are used. A directory may not enable it: the results would come from its own vault.
+    /// Whether cached results are used. A directory may not enable it: the results would come from its own vault.
     run_cache "run.cache": Setting<CacheMode> = Setting::default(CacheMode::Off),
         one("off, read or write"), Tighten(|own, new| new.value <= own.value);
-    /// How long a result is remembered.
+    /// How long a result is cached.
     run_cache_expires "run.cache_expires": Setting<Span> = Setting::default(Span(30 * 24 * 60 * 60)),
         one("a duration such as 30d"), Choose;
     /// How long the fork of a run is kept for review.

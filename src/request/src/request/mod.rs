@@ -300,7 +300,7 @@ impl ExecutionRequest {
             streams: _,
             terminal: _,
             output: _,
-            // A remembered result is the result of running the same request.
+            // A cached result is the result of running the same request.
             cache: _,
             inputs: _,
             purity: _,
@@ -431,11 +431,11 @@ impl ExecutionRequest {
             approval: _,
             approved: _,
             named: _,
-            // Always none if results are remembered.
+            // Always none if results are cached.
             git_identity: _,
-            // A run with secret files is never remembered.
+            // A run with secret files is never cached.
             secret_files: _,
-            // Whether the result may be remembered.
+            // Whether the result may be cached.
             cache: _,
             purity: _,
         } = self;

@@ -262,7 +262,7 @@ pub fn net(spec: &RunSpec, config: &Config) -> NetMode {
     }
 }
 
-/// The variables that describe a CI job, if the caller is one. Not if a result is remembered: the result would be valid
+/// The variables that describe a CI job, if the caller is one. Not if a result is cached: the result would be valid
 /// for one job only.
 fn ci_variables(spec: &RunSpec, around: &Around<'_>) -> Vec<EnvChoice> {
     let is_ci = around.outside.environment.iter().any(|(name, value)| name == "CI" && value == "true");

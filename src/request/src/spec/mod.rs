@@ -109,12 +109,12 @@ pub struct RunSpec {
     [long, value_name = "WHEN", help_heading = "Changes"]
     pub checkpoint: Option<CheckpointMode> => "which versions are pinned",
 
-    /// Use remembered results. read: take a matching result instead of running the command; write: like read, and
-    /// remember new results. Standard input is empty in both modes. avfs cache explain shows why a result was found or
+    /// Use cached results. read: take a matching result instead of running the command; write: like read, and
+    /// cache new results. Standard input is empty in both modes. avfs cache explain shows why a result was found or
     /// not [default: off] [possible values: off, read, write]
     #[serde(rename = "cache_mode")]
     [long, value_name = "HOW", help_heading = "Cache"]
-    pub cache: Option<CacheMode> => "a remembered result of the same request",
+    pub cache: Option<CacheMode> => "a cached result of the same request",
     /// Ignored: cache directories come from the settings.
     #[serde(rename = "cache")]
     [skip]
@@ -124,10 +124,10 @@ pub struct RunSpec {
     #[serde(rename = "inputs")]
     [long, value_name = "PATH", help_heading = "Cache"]
     pub input: Vec<PathBuf> => "compared, but not visible to the command",
-    /// Remember the result even if the command may use the network or visible host paths; you assert that they do not
+    /// Cache the result even if the command may use the network or visible host paths; you assert that they do not
     /// affect the result
     [long, help_heading = "Cache"]
-    pub pure: bool => "whether a result is remembered",
+    pub pure: bool => "whether a result is cached",
 
     /// Also apply this policy profile. agent: network, secrets, --rw and reduced isolation require approval; ci: deny
     /// instead of asking for approval [possible values: agent, ci]
@@ -400,7 +400,7 @@ pub struct RequestObject {
     pub allow_userns: bool,
     /// Policy profiles that the request asks for.
     pub policy: Vec<&'static str>,
-    /// `off`, `read` or `write`: whether remembered results are used.
+    /// `off`, `read` or `write`: whether cached results are used.
     pub cache_mode: &'static str,
     /// Host paths that the result depends on.
     pub inputs: Vec<String>,

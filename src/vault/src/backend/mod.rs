@@ -162,9 +162,9 @@ pub trait Reader {
     fn batch_runs(&self, batch: &BatchId, after: (u64, i64), limit: usize) -> Result<Vec<(u64, RunRecord)>>;
     /// Runs of items that are not in the journal, as stored: batch, item, run.
     fn batch_runs_astray(&self, limit: usize) -> Result<Vec<(String, i64, String)>>;
-    /// `None` if no result is remembered under this key.
+    /// `None` if no result is cached under this key.
     fn memo(&self, key: &MemoKey) -> Result<Option<MemoRecord>>;
-    /// The remembered result of this run.
+    /// The cached result of this run.
     fn memo_of_run(&self, run: &RunId) -> Result<Option<MemoRecord>>;
     /// Results of one command, newest first.
     fn memos_of_command(&self, command: &PartDigest, limit: usize) -> Result<Vec<MemoRecord>>;

@@ -457,7 +457,7 @@ pub struct RecordingRecord {
     pub stopped_at: Option<Timestamp>,
 }
 
-/// The result of a run, remembered for reuse by an identical request.
+/// The result of a run, kept for reuse by an identical request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoRecord {
     /// Assigned by the store; a newer result has a higher number.

@@ -5,7 +5,7 @@
 //! again: objects that a new version has started to use are kept.
 //!
 //! The journal keeps nothing alive: a run's versions live as long as its fork leads to them, its row lives forever.
-//! A remembered result keeps the output of its command alive, not its versions; without them it is deleted.
+//! A cached result keeps the output of its command alive, not its versions; without them it is deleted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
@@ -34,7 +34,7 @@ pub struct Swept {
     pub trees: u64,
     /// Blobs that no page refers to.
     pub blobs: u64,
-    /// Remembered results that expired or lost a version.
+    /// Cached results that expired or lost a version.
     pub memos: u64,
 }
 
@@ -46,7 +46,7 @@ struct Live {
     /// The last row of the audit log when heads and checkpoints were read: each of their changes adds a row.
     looked_at: Option<i64>,
     versions: HashSet<VersionId>,
-    /// The newest remembered result that was read.
+    /// The newest cached result that was read.
     newest_memo: i64,
 }
 
@@ -73,7 +73,7 @@ impl Live {
         Ok(roots)
     }
 
-    /// The command output that remembered results keep, without those that an earlier call returned.
+    /// The command output that cached results keep, without those that an earlier call returned.
     fn new_outputs(&mut self, reader: &dyn Reader) -> Result<Vec<Root>> {
         let memos = memo::newer_than(reader, self.newest_memo)?;
         self.newest_memo = memos.first().map_or(self.newest_memo, |memo| memo.seq);

@@ -1,7 +1,7 @@
 //! The output of a run, kept for later readers.
 //!
-//! Kept outputs are rows in the table of remembered results, so gc and fsck know their blobs. They are found only
-//! by run, never by command, so that no run reuses one as its result. A run whose result is remembered needs no
+//! Kept outputs are rows in the table of cached results, so gc and fsck know their blobs. They are found only
+//! by run, never by command, so that no run reuses one as its result. A run whose result is cached needs no
 //! second row.
 
 use std::io::Read;
@@ -59,7 +59,7 @@ fn parts_of(run: &RunId) -> MemoParts {
     parts
 }
 
-/// Whether a row is the kept output of a run rather than a remembered result.
+/// Whether a row is the kept output of a run rather than a cached result.
 #[must_use]
 pub(crate) fn is_kept_output(memo: &MemoRecord) -> bool {
     memo.command == no_command()

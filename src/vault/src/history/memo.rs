@@ -1,4 +1,4 @@
-//! Remembered results: the result of a run, looked up by everything it depended on.
+//! Cached results: the result of a run, looked up by everything it depended on.
 //!
 //! A result keeps the command's output alive until it expires or is forgotten. It does not keep its versions: they
 //! live as long as a fork refers to them, and a result whose versions are gone is useless.
@@ -78,7 +78,7 @@ impl MemoParts {
     }
 }
 
-/// A result to be remembered together with its run.
+/// A result to be cached together with its run.
 #[derive(Clone, Debug)]
 pub struct Memo {
     parts: MemoParts,
@@ -107,7 +107,7 @@ impl Memo {
     }
 }
 
-/// Stores a result in the transaction that lands its run; returns false if it cannot be remembered.
+/// Stores a result in the transaction that lands its run; returns false if it cannot be cached.
 pub(crate) fn remember(transaction: &mut Transaction<'_>, memo: Memo, landed: &LandedRun) -> Result<bool> {
     // After a rebase, the difference between the versions includes changes made by others.
     if matches!(landed.landed, Landed::Rebased { .. }) {
@@ -150,7 +150,7 @@ fn audit_memo(
     transaction.record(&Event { action, subject: &memo.key.to_hex(), before, after, detail: &detail })
 }
 
-/// Why a remembered result can no longer be used.
+/// Why a cached result can no longer be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// It has expired.
@@ -194,7 +194,7 @@ pub fn lost(reader: &dyn Reader, memo: &MemoRecord, now: Timestamp) -> Result<Op
     Ok(None)
 }
 
-/// The remembered result of this run.
+/// The cached result of this run.
 pub fn of_run(reader: &dyn Reader, run: &RunId) -> Result<Option<MemoRecord>> {
     Ok(reader.memo_of_run(run)?.filter(|memo| !is_kept_output(memo)))
 }

@@ -82,7 +82,7 @@ pub struct RunLanding<'a> {
     pub checkpoint_after: Option<CheckpointName>,
     /// How many automatic checkpoints the fork keeps; the oldest are deleted.
     pub checkpoints_keep: KeepCount,
-    /// Its result, if it should be remembered.
+    /// Its result, if it should be cached.
     pub memo: Option<Memo>,
     /// Its output, if it should be kept.
     pub kept: Option<KeptOutput>,
@@ -162,7 +162,7 @@ pub struct LandedRun {
     pub checkpoint_before: Option<CheckpointName>,
     /// The checkpoint of the version that the run created; `None` if it was not saved.
     pub checkpoint_after: Option<CheckpointName>,
-    /// True if its result was remembered.
+    /// True if its result was cached.
     pub remembered: bool,
     /// When the fork created for the changes expires; `None` if no fork was created, or it does not expire.
     pub expires_at: Option<Timestamp>,
@@ -180,7 +180,7 @@ impl Vault {
             if let Some(memo) = memo {
                 landed.remembered = memo::remember(transaction, memo, &landed)?;
             }
-            // A remembered result already contains the output.
+            // A cached result already contains the output.
             if let (Some(kept), false) = (kept, landed.remembered) {
                 kept_output::keep(transaction, kept, &landed)?;
             }

@@ -17,9 +17,9 @@ use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Outcome, Tone};
 use crate::view::{first_line, local_time, plural};
 
-/// Explain, list and forget remembered results
+/// Explain, list and forget cached results
 ///
-/// With `avfs-run --cache write`, the output, exit code and changes of a run are remembered. Another run of
+/// With `avfs-run --cache write`, the output, exit code and changes of a run are cached. Another run of
 /// the same command on the same files, with the same variables, sandbox and system, reuses the result and
 /// executes nothing.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ struct ExplainArgs {
     words: Vec<OsString>,
 }
 
-/// List remembered results, newest first
+/// List cached results, newest first
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -157,7 +157,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     memos.truncate(args.limit);
     let results = memos.iter().map(|memo| object(&vault, memo)).collect::<Result<Vec<_>, _>>()?;
     if results.is_empty() && !more {
-        ctx.ui.note(format_args!("no remembered results"));
+        ctx.ui.note(format_args!("no cached results"));
     }
     if more {
         ctx.ui.note(format_args!("note: there are older results; show more with: --limit N"));

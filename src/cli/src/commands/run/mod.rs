@@ -1,4 +1,4 @@
-//! Verbs about runs: requests, policy, approvals, journal, remembered results.
+//! Verbs about runs: requests, policy, approvals, journal, cached results.
 
 pub mod approvals;
 pub mod cache;

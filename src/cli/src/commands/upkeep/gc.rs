@@ -60,7 +60,7 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
             plural(result.blobs, "blob", "blobs"),
         ))?;
         if result.results > 0 {
-            let results = plural(result.results, "remembered result", "remembered results");
+            let results = plural(result.results, "cached result", "cached results");
             out.line(format_args!("removed {results} that expired or lost their versions"))?;
         }
         let (before, after) =

@@ -1,4 +1,4 @@
-//! The rows and queries of remembered results.
+//! The rows and queries of cached results.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use super::read::{Session, limit};
 use super::schema;
 use crate::backend::{MemoRecord, Result};
 
-/// The table of remembered results.
+/// The table of cached results.
 pub(crate) const TABLE: &str = "
 CREATE TABLE memo (
     seq            INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -104,7 +104,7 @@ impl Session<'_> {
     }
 
     fn memos_where(&self, which: &str, params: impl Params) -> Result<Vec<MemoRecord>> {
-        // A file of an older format that could not be migrated has no remembered results.
+        // A file of an older format that could not be migrated has no cached results.
         if self.backend.format < schema::RECORDED {
             return Ok(Vec::new());
         }

@@ -27,7 +27,7 @@ pub const FORMAT: i64 = 6;
 const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
 /// The oldest format that can be read without migration, for files that cannot be written.
 pub(crate) const READABLE: i64 = 1;
-/// The first format with a journal; with approvals; with recordings, batches and remembered results; with
+/// The first format with a journal; with approvals; with recordings, batches and cached results; with
 /// applications.
 pub(crate) const JOURNALED: i64 = 2;
 pub(crate) const APPROVED: i64 = 3;
@@ -174,7 +174,7 @@ CREATE TABLE approval (
 CREATE INDEX approval_request ON approval (request_digest, seq);
 ";
 
-/// Recordings, batches and remembered results.
+/// Recordings, batches and cached results.
 const FORMAT_4: &[&str] = &[super::recordings::TABLE, super::batches::TABLES, super::memos::TABLE];
 
 /// Partial versions: no table changes, but an avfs that does not know their mark would treat them as full versions.

@@ -45,7 +45,7 @@ pub struct Report {
     pub audit_rows: u64,
     /// Number of runs of the journal checked.
     pub runs: u64,
-    /// Number of remembered results checked.
+    /// Number of cached results checked.
     pub memos: u64,
     /// The problems; empty for an intact vault.
     pub findings: Vec<Finding>,
@@ -172,7 +172,7 @@ impl Check<'_> {
             ("the journal", Self::runs),
             ("recordings", Self::recordings),
             ("batches", Self::batches),
-            ("remembered results", Self::memos),
+            ("cached results", Self::memos),
             ("the audit log", Self::audit),
         ];
         for (name, part) in parts {

@@ -1,4 +1,4 @@
-//! Checks the records beside the versions: the journal, recordings, batches, remembered results, the audit log.
+//! Checks the records beside the versions: the journal, recordings, batches, cached results, the audit log.
 
 use std::collections::{HashMap, HashSet};
 
@@ -54,7 +54,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that the key of each remembered result matches its parts, and that the command's output exists.
+    /// Checks that the key of each cached result matches its parts, and that the command's output exists.
     pub(super) fn memos(&mut self) -> Result<()> {
         for memo in memo::all(self.reader)? {
             self.report.memos += 1;
@@ -63,7 +63,7 @@ impl Check<'_> {
                 self.found("damaged", format!("the result of run {run} was edited: its key does not match"));
             }
             for (stream, id) in [("stdout", memo.stdout), ("stderr", memo.stderr)] {
-                let of = || format!("{stream} of the remembered run {run}");
+                let of = || format!("{stream} of the cached run {run}");
                 let is_list = self.reader.blob(&id)?.is_some_and(|blob| blob.codec == Codec::List);
                 let content = if is_list { FileContent::Chunked(id) } else { FileContent::Whole(id) };
                 self.blob(content, None, &of)?;

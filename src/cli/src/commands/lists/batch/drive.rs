@@ -253,7 +253,7 @@ impl Drive<'_> {
             request.cache = Some(mode);
         }
         if self.attempts.contains_key(&item) || self.tried.contains(&item) {
-            // The remembered result may be the cause of the failure.
+            // The cached result may be the cause of the failure.
             request.cache = Some(CacheMode::Off);
         }
         request.at = request.at.or_else(|| self.plan.list.header()?.at.clone().map(PathBuf::from));

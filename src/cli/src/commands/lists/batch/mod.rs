@@ -95,7 +95,7 @@ pub struct BatchArgs {
     /// List the batches of the vault
     #[arg(long, conflicts_with_all = ["list_file", "resume", "from", "fork"])]
     list: bool,
-    /// Reuse remembered results, or also remember new ones (avfs cache); a retry does not reuse any [possible
+    /// Reuse cached results, or also cache new ones (avfs cache); a retry does not reuse any [possible
     /// values: off, read, write]
     #[arg(long, value_name = "MODE")]
     cache: Option<CacheMode>,

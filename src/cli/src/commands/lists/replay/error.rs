@@ -13,7 +13,7 @@ pub enum ReplayError {
     UnknownBase { id: String, version: String, recorded_in: String },
     #[error("{id} starts at {version}, which this vault no longer has")]
     GoneBase { id: String, version: String },
-    #[error("a replay can only read remembered results")]
+    #[error("a replay can only read cached results")]
     OnlyReads,
 }
 

@@ -42,7 +42,7 @@ pub fn seen_of(vault: &Vault, ran: &Ran, left: Option<VersionId>) -> avfs_vault:
     Ok(seen)
 }
 
-/// The same, for a run whose result is remembered.
+/// The same, for a run whose result is cached.
 pub fn seen_by_cache(found: InspectionHit) -> Seen {
     Seen {
         exit_code: Some(found.exit_code),
@@ -74,7 +74,7 @@ pub fn changes(
     Ok(Some(changes))
 }
 
-/// The output of the recorded run, if it is remembered and not too long.
+/// The output of the recorded run, if it is cached and not too long.
 pub fn recorded_outputs(vault: &Vault, read: &ListItem) -> avfs_vault::Result<Streams> {
     let Some(id) = read.run.as_deref().and_then(|id| RunPrefix::parse(id).ok()) else {
         return Ok([None, None]);
@@ -86,7 +86,7 @@ pub fn recorded_outputs(vault: &Vault, read: &ListItem) -> avfs_vault::Result<St
     }
 }
 
-/// The output of a run, if it is remembered and not too long.
+/// The output of a run, if it is cached and not too long.
 pub fn remembered_outputs(vault: &Vault, run: &RunId) -> avfs_vault::Result<Streams> {
     let reader = vault.read()?;
     let Some(memo) = memo::of_run(&*reader, run)? else { return Ok([None, None]) };

@@ -63,7 +63,7 @@ pub struct ReplayArgs {
     /// stored
     #[arg(long, value_name = "PATTERN[=>TEXT]")]
     normalise: Vec<String>,
-    /// Compare a remembered result, if there is one, instead of running the command (avfs cache) [possible
+    /// Compare a cached result, if there is one, instead of running the command (avfs cache) [possible
     /// values: off, read]
     #[arg(long, value_name = "MODE", default_value = "off")]
     cache: CacheMode,
