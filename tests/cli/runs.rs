@@ -410,3 +410,13 @@ fn cache_explain_accepts_every_form_of_a_run() {
     assert!(asked.stderr.contains("interpreted as a command"), "{asked:?}");
     assert_ne!(env.run(&["cache", "explain", "--", "last"]).stdout, by_prefix);
 }
+
+#[test]
+fn a_run_without_changes_is_shown_without_a_fork() {
+    let env = TestEnv::with_project();
+    let fork = land(&env, 1, &Changes::default());
+    let list = env.ok(&["runs", "list"]);
+    assert!(list.contains("  -  (no changes)") && !list.contains(fork.as_str()), "{list}");
+    let shown = env.ok(&["runs", "show", &run_word(1)]);
+    assert!(shown.contains("no changes") && !shown.contains("fork "), "{shown}");
+}

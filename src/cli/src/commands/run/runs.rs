@@ -192,8 +192,16 @@ fn newest(
     }
 }
 
+/// The fork of a run; `None` for a run without changes, which created no fork.
+fn fork_of(run: &RunRecord) -> Option<&str> {
+    let has_none = run.state == RunState::Completed
+        && run.version_after.is_none()
+        && run.fork.as_str().strip_prefix("run-") == Some(run.id.as_str());
+    (!has_none).then_some(run.fork.as_str())
+}
+
 fn show_line(out: &mut Out, run: &RunRecord, state: Option<InDirectory>) -> Result<(), Failure> {
-    let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, &run.fork));
+    let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, fork_of(run).unwrap_or("-")));
     let cached = avfs_present::cache_use_of_run(run).is_some_and(|cache| cache.cached_from.is_some());
     let cached = if cached { "  (cached)" } else { "" };
     let marks = match (state, run.discarded_at, run.version_after) {
@@ -415,7 +423,9 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     let how = ended(run);
     let how = how.map(|how| format!(", {how}")).unwrap_or_default();
     out.line(format_args!("state      {}{how}", run.state.word()))?;
-    out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.fork)))?;
+    if let Some(fork) = fork_of(run) {
+        out.line(format_args!("fork       {}", out.paint(Tone::Name, fork)))?;
+    }
     if let Some(from) = avfs_present::cache_use_of_run(run).and_then(|cache| cache.cached_from) {
         out.line(format_args!("cached     from run {}", out.paint(Tone::Id, from)))?;
     }
