@@ -6,9 +6,10 @@ use serde_json::{Map, Value};
 
 use avfs_policy::{Action, Categories, Category, OnViolation};
 use avfs_request::spec::RunSpec;
-use avfs_request::{CacheMode, ExecutionRequest, ExecutionTimeout, Limits};
+use avfs_request::{CacheMode, ExecutionRequest, ExecutionTimeout, Limits, OutputRetention};
 use avfs_types::CommandLine;
-use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_types::ids::{BatchId, BatchItem};
+use avfs_vault::backend::sqlite::{FORMAT, OpenOptions};
 use avfs_vault::{Context, Vault};
 
 use super::*;
@@ -19,13 +20,14 @@ use crate::{ExecuteError, GroundError};
 /// One text per line, after the vault format and the kind of text. Lines of older formats have the fields that
 /// avfs wrote at the time; lines of the current format are written by `today`.
 const ROWS: &str = include_str!("../../../../tests/golden/journal.txt");
-const NOW: &str = "5";
+const NOW: &str = "6";
 
-const VAULTS: [(&str, &[u8]); 4] = [
+const VAULTS: [(&str, &[u8]); 5] = [
     ("2", include_bytes!("../../../../tests/golden/vault-format-2.db.zst")),
     ("3", include_bytes!("../../../../tests/golden/vault-format-3.db.zst")),
     ("4", include_bytes!("../../../../tests/golden/vault-format-4.db.zst")),
     ("5", include_bytes!("../../../../tests/golden/vault-format-5.db.zst")),
+    ("6", include_bytes!("../../../../tests/golden/vault-format-6.db.zst")),
 ];
 
 /// Parses a text and writes it again with its type.
@@ -86,13 +88,24 @@ fn today() -> Vec<(&'static str, String)> {
         not_remembered: vec![reason],
         remembered: false,
     };
+    let cached = result(&request, &ended, &phases, 4096, Some(&cache));
+    let mut of_item = ExecutionRequest::of(CommandLine::Argv(vec!["make".into(), "test".into()]));
+    of_item.item = Some(BatchItem { batch: BatchId::from_random([5; 5]), number: 3 });
+    of_item.output = OutputRetention::Kept;
+    let mut failed_item = Completion::of(Exit::Code(2));
+    failed_item.stdout = Some(Output::from(b"first\nlast\n".to_vec()));
+    failed_item.stderr = Some(Output::lacking(b"bad\n".to_vec(), Some(Omitted { offset: 4, bytes: 9 })));
+    let path = OutsideWrite { path: "/tmp/x".into(), size: Some(3) };
+    failed_item.outside_writes =
+        OutsideWrites { files: 2, dirs: 1, bytes: 7, paths: vec![path], left_off: 1, is_complete: false };
     let failed = ExecuteError::Ground(GroundError::BadPlace { path: "x".into() });
     let hint = Some("choose a path such as /srv/project".to_owned());
     vec![
         ("request", super::request(&request, None)),
         ("decision", decision(&judged, Some(&ApprovalId::from_random([3; 5])))),
         ("result", plain),
-        ("result", result(&request, &ended, &phases, 4096, Some(&cache))),
+        ("result", cached),
+        ("result", result(&of_item, &failed_item, &phases, 0, None)),
         ("failure", failure(ProxyExecutionState::Mounting, &failed, hint, &Secrets::default())),
         ("failure", interrupted(ProxyExecutionState::Executing)),
     ]
@@ -129,7 +142,9 @@ fn rows_are_written_unchanged_and_read_back_completely() {
 }
 
 #[test]
-fn journals_of_older_vaults_are_read() {
+fn journals_of_every_vault_format_are_read() {
+    let newest = FORMAT.to_string();
+    assert_eq!((NOW, VAULTS[VAULTS.len() - 1].0), (newest.as_str(), newest.as_str()));
     let dir = tempfile::tempdir().unwrap();
     for (format, packed) in VAULTS {
         let file = dir.path().join(format);
