@@ -41,10 +41,10 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
 /// Prints whether a cached result would be used.
 pub fn explain_cache(args: &Args) -> u8 {
     let mut asked = None;
-    let explained = Invocation::ask(args, &mut asked).and_then(|(station, request)| {
+    let explained = Invocation::ask(args, &mut asked).and_then(|(invocation, request)| {
         // The question is about the result, not about where this answer goes.
         let request = ExecutionRequest { streams: Streams::Captured { bytes_max: usize::MAX }, ..request };
-        Ok(avfs_present::cache_explained_of_look(&station.look(&request)?, &why_not_remembered(&request)))
+        Ok(avfs_present::cache_explained_of_look(&invocation.look(&request)?, &why_not_remembered(&request)))
     });
     let (explained, error) = match explained {
         Ok(explained) => (Some(explained), None),

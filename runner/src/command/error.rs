@@ -111,7 +111,7 @@ pub fn execute_code(error: &ExecuteError) -> u8 {
         }
         ExecuteError::CaptureFailed { .. } | ExecuteError::CaptureLost { .. } => exit_code::RUN_CAPTURE,
         ExecuteError::Request(_)
-        | ExecuteError::Ground(_)
+        | ExecuteError::WorkspaceRoot(_)
         | ExecuteError::Session(_)
         | ExecuteError::Vault(_)
         | ExecuteError::Memo(_)

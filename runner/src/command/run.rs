@@ -193,7 +193,7 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     };
     let policy = policy(&around, Some(&vault))?;
     let rehearsal = Rehearsal::of(&request, &policy, &vault, bound, &around, &around.cache_dir()?)
-        .map_err(ExecuteError::Ground)?;
+        .map_err(ExecuteError::WorkspaceRoot)?;
     Ok((request, rehearsal))
 }
 

@@ -46,12 +46,12 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
     if is_unheard(&answers).map_err(host("poll the streams"))? {
         return Ok(());
     }
-    let station = Invocation::open(args, surroundings()?)?;
-    let keeper = station.cache_keeper();
+    let invocation = Invocation::open(args, surroundings()?)?;
+    let keeper = invocation.cache_keeper();
     for line in BufReader::new(orders).lines() {
         let line = line.map_err(|source| RunError::Host { operation: "read an order", source })?;
         let mut out = BufWriter::with_capacity(1 << 16, &mut answers);
-        match answer(args, &station, &line) {
+        match answer(args, &invocation, &line) {
             Reply::Outcome(envelope) => serde_json::to_writer(&mut out, &envelope),
             Reply::Inspection(looked) => serde_json::to_writer(&mut out, &looked),
         }
@@ -93,9 +93,9 @@ enum Reply {
     Inspection(Inspection),
 }
 
-fn answer(args: &Args, station: &Invocation, line: &str) -> Reply {
+fn answer(args: &Args, invocation: &Invocation, line: &str) -> Reply {
     let mut asked = None;
-    match follow(args, station, line, &mut asked) {
+    match follow(args, invocation, line, &mut asked) {
         Ok(reply) => reply,
         Err(error) => Reply::Outcome(Box::new(match asked {
             Some(asked) => Asked::failed(asked, &error, &args.avfs()),
@@ -106,7 +106,7 @@ fn answer(args: &Args, station: &Invocation, line: &str) -> Reply {
 
 fn follow(
     args: &Args,
-    station: &Invocation,
+    invocation: &Invocation,
     line: &str,
     asked: &mut Option<Asked>,
 ) -> Result<Reply, RunError> {
@@ -122,12 +122,12 @@ fn follow(
         .map_err(|error| malformed(SpecError::Key { key: "batch", problem: error.to_string() }))?;
     let words = Args { serve: false, json: Some(JsonForm::Full), quiet: true, ..args.clone() };
     let words = over(words, Ok(order.request), path)?;
-    let request = ExecutionRequest { item, ..station.request(&words)? };
-    let asked = asked.insert(Asked::of(&request, station.vault.path()));
+    let request = ExecutionRequest { item, ..invocation.request(&words)? };
+    let asked = asked.insert(Asked::of(&request, invocation.vault.path()));
     if order.look {
-        return Ok(Reply::Inspection(avfs_present::inspection(&station.look(&request)?)));
+        return Ok(Reply::Inspection(avfs_present::inspection(&invocation.look(&request)?)));
     }
-    let executed = station.execute(&request)?;
+    let executed = invocation.execute(&request)?;
     let mut envelope = envelope_of(asked, &executed, &args.avfs());
     if let (Some(bytes), Some(result)) = (order.tail_bytes, &mut envelope.result) {
         result.keep_tails(bytes);

@@ -12,14 +12,14 @@ use avfs_vault::VaultError;
 use crate::launcher::{Exit, LaunchError};
 use crate::mount_session::SessionError;
 use crate::result_cache::MemoError;
-use crate::workspace_root::GroundError;
+use crate::workspace_root::WorkspaceRootError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error(transparent)]
-    Ground(#[from] GroundError),
+    WorkspaceRoot(#[from] WorkspaceRootError),
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub enum ExecuteError {
 impl From<MemoError> for ExecuteError {
     fn from(error: MemoError) -> Self {
         match error {
-            MemoError::Ground(error) => Self::Ground(error),
+            MemoError::WorkspaceRoot(error) => Self::WorkspaceRoot(error),
             MemoError::Vault(error) => Self::Vault(error),
             error @ (MemoError::Input { .. } | MemoError::OddInput { .. }) => Self::Memo(error),
         }
@@ -73,7 +73,7 @@ impl ExecuteError {
     pub fn is_of_no_run(&self) -> bool {
         match self {
             Self::Request(_)
-            | Self::Ground(_)
+            | Self::WorkspaceRoot(_)
             | Self::Session(_)
             | Self::Vault(_)
             | Self::Memo(_)
@@ -106,7 +106,7 @@ impl Diagnose for ExecuteError {
     fn code(&self) -> &'static str {
         match self {
             Self::Request(error) => error.code(),
-            Self::Ground(error) => error.code(),
+            Self::WorkspaceRoot(error) => error.code(),
             Self::Session(error) => error.code(),
             Self::Vault(error) => error.code(),
             Self::Memo(error) => error.code(),
@@ -122,7 +122,7 @@ impl Diagnose for ExecuteError {
         match self {
             Self::CaptureFailed { source, .. } | Self::CaptureLost { source, .. } => Some(source.code()),
             Self::Request(_)
-            | Self::Ground(_)
+            | Self::WorkspaceRoot(_)
             | Self::Session(_)
             | Self::Vault(_)
             | Self::Memo(_)

@@ -59,7 +59,7 @@ pub use launcher::{
 };
 pub use locate::{LocateError, Located, NewVault, Surroundings, VaultChoice, VaultSource, directory_config};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
-pub use orphans::{RunLife, Unsettled, bases_in_use};
+pub use orphans::{RunLife, UnfinishedRun, bases_in_use};
 pub use output::{Omitted, Output, OutputBuffer, OutputReader};
 pub use permission::approval_rule::{RememberError, RememberFor, Remembered};
 pub use permission::net_offer::offered_networks;
@@ -91,6 +91,6 @@ pub use workspace::binding::{
     WorkspaceError, bound_dir, cache_line, make_first_vault, make_vault, reference_counts_path,
     require_bound_dir, stat_cache_path,
 };
-pub use workspace::workspace_root::{GroundError, UNBOUND_PATH};
+pub use workspace::workspace_root::{UNBOUND_PATH, WorkspaceRootError};
 pub use workspace::workspace_service::{IMPORT_LARGE, WorkspaceService};
 use workspace::{host_look, workspace_root, workspace_service};

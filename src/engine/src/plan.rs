@@ -22,10 +22,10 @@ use crate::launcher::{Input, LaunchPlan, UpperPlace, UpperRoot, WorkspaceMount};
 use crate::mount_session::{MountSession, ScratchDir, SessionError};
 use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
-use crate::scratch_size::{Room, Scratch};
+use crate::scratch_size::{Scratch, ScratchSpace};
 use crate::view::{SecretFiles, ViewRequest, view};
-use crate::workspace_root::{GroundError, Names, Places, upper_root};
-use crate::workspace_service::Ground;
+use crate::workspace_root::{Names, Places, WorkspaceRootError, upper_root};
+use crate::workspace_service::RunBase;
 
 /// Number of earlier runs used to estimate how much the next one writes.
 const EARLIER_RUNS: usize = 3;
@@ -40,33 +40,33 @@ const GIT_WITHOUT_LOCKS: (&str, &str) = ("GIT_OPTIONAL_LOCKS", "0");
 
 impl ProxyRuntime<'_> {
     /// The place of the upper, based on the largest amount written by one of the last runs.
-    pub(super) fn room(&self, request: &ExecutionRequest) -> avfs_vault::Result<Scratch> {
+    pub(super) fn scratch_place(&self, request: &ExecutionRequest) -> avfs_vault::Result<Scratch> {
         let runs = self.site.vault.runs(i64::MAX, EARLIER_ROWS)?;
         // Denied runs wrote nothing and are ignored.
         let ran = runs.iter().filter(|run| run.state == RunState::Completed).take(EARLIER_RUNS);
         let written = ran.map(|run| journal::bytes_written(&run.result)).max().unwrap_or(0);
-        Ok(Room::look(&self.site.cache_dir, written).choose(request.scratch, &request.limits))
+        Ok(ScratchSpace::look(&self.site.cache_dir, written).choose(request.scratch, &request.limits))
     }
 
     pub(super) fn plan(
         &self,
         run: &Run,
         places: &Places,
-        ground: &Ground,
+        run_base: &RunBase,
         scratch: &ScratchDir,
         session: &MountSession,
-        room: Scratch,
+        scratch_place: Scratch,
     ) -> Step<LaunchPlan> {
         let (request, site) = (&run.request, self.site);
         let mountpoint = scratch.mountpoint()?;
-        let workspace = self.workspace(run, places, ground, session, room, &mountpoint)?;
+        let workspace = self.workspace(run, places, run_base, session, scratch_place, &mountpoint)?;
         let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
         if let Some(vault) = site.vault.path() {
             secret.extend(vault_files(vault, places));
         }
         let extras = extras(run)?;
         let aliases = aliases(&shown_dirs(request.profile, &extras), &secret)
-            .map_err(|source| GroundError::Io { path: "/proc/self/mountinfo".into(), source })?;
+            .map_err(|source| WorkspaceRootError::Io { path: "/proc/self/mountinfo".into(), source })?;
         secret.extend(aliases);
         let steps = view(ViewRequest {
             profile: request.profile,
@@ -133,25 +133,25 @@ impl ProxyRuntime<'_> {
         &self,
         run: &Run,
         places: &Places,
-        ground: &Ground,
+        run_base: &RunBase,
         session: &MountSession,
-        room: Scratch,
+        scratch_place: Scratch,
         empty: &Path,
     ) -> Step<WorkspaceMount> {
         let path = places.workspace.clone();
-        let (mut lowers, root) = match ground {
-            Ground::Live(dir) | Ground::Touched(dir) => {
+        let (mut lowers, root) = match run_base {
+            RunBase::Live(dir) | RunBase::Touched(dir) => {
                 let own = dir.join(VAULT_DIR).symlink_metadata().is_ok();
                 let whiteouts = if own { vec![VAULT_DIR.as_bytes().to_vec()] } else { Vec::new() };
                 (vec![dir.clone()], upper_root(dir, Names::Plain, whiteouts)?)
             }
-            Ground::Stacked { stack, .. } => {
+            RunBase::Stacked { stack, .. } => {
                 let top = stack.dirs.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
                 let is_host = stack.host_dir().is_some_and(|(dir, _)| dir == top);
                 let names = if is_host { Names::Plain } else { Names::Stored };
                 (stack.dirs.clone(), upper_root(top, names, Vec::new())?)
             }
-            Ground::Copied { root, .. } => {
+            RunBase::Copied { root, .. } => {
                 let options = ExportOptions {
                     overwrite: Overwrite::Refuse,
                     paths: &[],
@@ -176,16 +176,16 @@ impl ProxyRuntime<'_> {
             }
             return Ok(WorkspaceMount::ReadOnly { path, lowers });
         }
-        let upper = upper_place(session, room, root)?;
+        let upper = upper_place(session, scratch_place, root)?;
         Ok(WorkspaceMount::Overlay { path, lowers, upper })
     }
 }
 
 /// Additions to the profile: the repository of a linked worktree, then the extras of the request.
-fn extras(run: &Run) -> Result<Vec<Extra>, GroundError> {
+fn extras(run: &Run) -> Result<Vec<Extra>, WorkspaceRootError> {
     let common = run.common_dir.as_ref().map(|path| {
         let shown = HostPath::resolve(path.clone());
-        shown.map_err(|source| GroundError::Io { path: path.clone(), source })
+        shown.map_err(|source| WorkspaceRootError::Io { path: path.clone(), source })
     });
     let common = common.transpose()?.map(Extra::ReadOnly);
     Ok(common.into_iter().chain(run.request.extras.iter().cloned()).collect())
@@ -212,8 +212,12 @@ pub(super) fn hidden(request: &ExecutionRequest, places: &Places) -> Vec<TreePat
     below.filter_map(|below| TreePath::parse(below.as_os_str().as_encoded_bytes()).ok()).collect()
 }
 
-fn upper_place(session: &MountSession, room: Scratch, root: UpperRoot) -> Result<UpperPlace, SessionError> {
-    match room {
+fn upper_place(
+    session: &MountSession,
+    scratch_place: Scratch,
+    root: UpperRoot,
+) -> Result<UpperPlace, SessionError> {
+    match scratch_place {
         Scratch::Disk => session.disk_upper(&root),
         Scratch::Memory { size_bytes, inodes } => {
             Ok(UpperPlace::Memory { at: session.dir().to_owned(), size_bytes, inodes, root })

@@ -39,7 +39,7 @@ use crate::proxy::{Ended, ProxyRuntime, Step};
 use crate::result::{Backend, BaseUsed, Enforcement};
 use crate::run::Run;
 use crate::scratch_size::Scratch;
-use crate::workspace_service::Ground;
+use crate::workspace_service::RunBase;
 
 /// Maximum versions to search for the last sync of the fork; beyond that no note is printed.
 const SYNC_VERSIONS_MAX: usize = 64;
@@ -110,13 +110,13 @@ impl ProxyRuntime<'_> {
         before: &Before,
         edits: &Edits,
     ) -> avfs_vault::Result<()> {
-        let (dir, tree) = match ended.ground {
-            Ground::Live(dir) | Ground::Touched(dir) => (dir.as_path(), &before.root.tree),
-            Ground::Stacked { stack, .. } => match stack.host_dir() {
+        let (dir, tree) = match ended.run_base {
+            RunBase::Live(dir) | RunBase::Touched(dir) => (dir.as_path(), &before.root.tree),
+            RunBase::Stacked { stack, .. } => match stack.host_dir() {
                 Some(host) => host,
                 None => return Ok(()),
             },
-            Ground::Copied { .. } => return Ok(()),
+            RunBase::Copied { .. } => return Ok(()),
         };
         let is_changed = ended.scan_met_change || {
             let pages = FreshPages::new(self.site.vault);
@@ -186,7 +186,7 @@ impl ProxyRuntime<'_> {
         size: Footprint,
         links: &WrittenLinks,
     ) -> avfs_vault::Result<()> {
-        let (Ground::Stacked { stack, .. }, Landed::Advanced { version }) = (ended.ground, &landed.landed)
+        let (RunBase::Stacked { stack, .. }, Landed::Advanced { version }) = (ended.run_base, &landed.landed)
         else {
             return Ok(());
         };
@@ -210,7 +210,7 @@ impl ProxyRuntime<'_> {
     /// Notes that the scratch is full: the command only sees "no space left on device".
     pub(super) fn note_room(&self, run: &mut Run, ended: &Ended<'_>) {
         let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
-        match (&ended.completion.memory, ended.room) {
+        match (&ended.completion.memory, ended.scratch_place) {
             (Some(memory), Scratch::Memory { size_bytes, .. }) => {
                 let Ok(fs) = rustix::fs::fstatvfs(memory) else { return };
                 let limits = run.request.limits;
@@ -317,11 +317,16 @@ impl ProxyRuntime<'_> {
     }
 }
 
-pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion: &Completion) -> Enforcement {
-    let (backend, base) = match ground {
-        Ground::Live(_) => (Backend::Overlay, BaseUsed::Live),
-        Ground::Touched(_) => (Backend::Overlay, BaseUsed::Touched),
-        Ground::Stacked { stack, .. } => (
+pub(super) fn enforcement(
+    run: &Run,
+    run_base: &RunBase,
+    scratch_place: Scratch,
+    completion: &Completion,
+) -> Enforcement {
+    let (backend, base) = match run_base {
+        RunBase::Live(_) => (Backend::Overlay, BaseUsed::Live),
+        RunBase::Touched(_) => (Backend::Overlay, BaseUsed::Touched),
+        RunBase::Stacked { stack, .. } => (
             Backend::Overlay,
             match stack.made {
                 Made::Reused => BaseUsed::Reused,
@@ -330,7 +335,7 @@ pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion:
                 Made::OverHost => BaseUsed::Live,
             },
         ),
-        Ground::Copied { .. } => (Backend::Copy, BaseUsed::Materialized),
+        RunBase::Copied { .. } => (Backend::Copy, BaseUsed::Materialized),
     };
     Enforcement {
         backend,
@@ -339,7 +344,7 @@ pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion:
         base,
         net: run.request.net.clone(),
         clock: clock_held(&run.request),
-        scratch: room,
+        scratch: scratch_place,
         degraded: run.degraded.clone(),
     }
 }

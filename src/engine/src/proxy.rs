@@ -45,7 +45,7 @@ use crate::session_record::SessionRecord;
 use crate::state::ProxyExecutionState as State;
 use crate::view::{ShownAs, hidden_nowhere};
 use crate::workspace_root::{Files, Places};
-use crate::workspace_service::{Ground, WorkspaceService, stand_on_import, wait_for_import};
+use crate::workspace_service::{RunBase, WorkspaceService, stand_on_import, wait_for_import};
 
 /// Minimum grace period, however short the allowed time: programs need time to shut down.
 const GRACE_KEPT: Duration = Duration::from_secs(5);
@@ -294,8 +294,8 @@ impl ProxyRuntime<'_> {
                 continue;
             }
             if let ExecuteError::Launch(launch) = &error {
-                let room = self.room(&run.request)?;
-                if detour(&mut run, launch.refused, room) {
+                let scratch_place = self.scratch_place(&run.request)?;
+                if detour(&mut run, launch.refused, scratch_place) {
                     tracing::debug!(error = %launch, "falling back to an alternative");
                     continue;
                 }
@@ -322,7 +322,7 @@ impl ProxyRuntime<'_> {
         let mut session = scratch.prepare(&run.id)?;
         let hidden = hidden(&run.request, places);
         let prepared = self.prepare(state, &mut run, places, &scratch, &session, &hidden);
-        let (ground, room, plan) = match prepared {
+        let (run_base, scratch_place, plan) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 session.discard()?;
@@ -339,7 +339,7 @@ impl ProxyRuntime<'_> {
             let mut ended = Some(ended);
             let mut started = || {
                 enter(state, State::Executing, &session);
-                if let (Ground::Live(dir), true) = (&ground, wants_version) {
+                if let (RunBase::Live(dir), true) = (&run_base, wants_version) {
                     let thread = std::thread::Builder::new();
                     let ended = ended.take();
                     let thread = thread.spawn_scoped(scope, || {
@@ -380,9 +380,17 @@ impl ProxyRuntime<'_> {
         run.phases.mount = completion.mounting;
         run.phases.execute = completion.executing;
         let scan_met_change = false;
-        let ground = &ground;
-        let ended =
-            Ended { completion, launched_at, room, hidden, ground, imported, scan_met_change, identity };
+        let run_base = &run_base;
+        let ended = Ended {
+            completion,
+            launched_at,
+            scratch_place,
+            hidden,
+            run_base,
+            imported,
+            scan_met_change,
+            identity,
+        };
         let result = self.conclude(run, session, ended)?;
         drop(dirs);
         state.become_next(State::Completed);
@@ -398,7 +406,7 @@ impl ProxyRuntime<'_> {
         scratch: &ScratchDir,
         session: &MountSession,
         hidden: &[TreePath],
-    ) -> Step<(Ground, Scratch, super::launcher::LaunchPlan)> {
+    ) -> Step<(RunBase, Scratch, super::launcher::LaunchPlan)> {
         self.session_record(run, hidden).write(session)?;
         enter(state, State::Checkpointing, session);
         run.notes.extend(sweep::<ExecuteError>(
@@ -410,14 +418,14 @@ impl ProxyRuntime<'_> {
         if wants_version(&run.request) && run.request.base != BaseChoice::Touched {
             workspaces.announce_first_import(places, run)?;
         }
-        let ground = workspaces.ground::<ExecuteError>(places, run, session);
+        let run_base = workspaces.run_base::<ExecuteError>(places, run, session);
         if let Some(signal) = self.site.meter.stopped_by() {
             return Err(ExecuteError::Interrupted { signal });
         }
-        let ground = ground?;
-        match &ground {
-            Ground::Live(_) | Ground::Touched(_) => {}
-            Ground::Stacked { version, .. } | Ground::Copied { version, .. } => {
+        let run_base = run_base?;
+        match &run_base {
+            RunBase::Live(_) | RunBase::Touched(_) => {}
+            RunBase::Stacked { version, .. } | RunBase::Copied { version, .. } => {
                 session.note_base(&version.id)?
             }
         }
@@ -425,9 +433,9 @@ impl ProxyRuntime<'_> {
         workspaces.expire_forks(run);
         enter(state, State::Mounting, session);
         run.common_dir = places.bound.as_deref().and_then(repository::common_dir);
-        let room = self.room(&run.request)?;
-        let plan = self.plan(run, places, &ground, scratch, session, room)?;
-        Ok((ground, room, plan))
+        let scratch_place = self.scratch_place(&run.request)?;
+        let plan = self.plan(run, places, &run_base, scratch, session, scratch_place)?;
+        Ok((run_base, scratch_place, plan))
     }
 
     /// The record with which another process can finish the run.
@@ -509,11 +517,11 @@ fn enter(state: &mut State, next: State, session: &MountSession) {
 }
 
 /// Switches to an alternative for a refused feature; false if no alternative exists.
-fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
+fn detour(run: &mut Run, refused: Refused, scratch_place: Scratch) -> bool {
     let request = &mut run.request;
     match refused {
         Refused::Overlay | Refused::Memory if request.scratch == ScratchChoice::Auto => {
-            request.scratch = match room {
+            request.scratch = match scratch_place {
                 Scratch::Memory { .. } => ScratchChoice::Disk,
                 Scratch::Disk => ScratchChoice::Memory,
             };
@@ -570,9 +578,9 @@ pub(super) struct Ended<'g> {
     pub completion: Completion,
     /// By the clock of file times; the command did not run before.
     pub launched_at: FileTime,
-    pub room: Scratch,
+    pub scratch_place: Scratch,
     pub hidden: Vec<TreePath>,
-    pub ground: &'g Ground,
+    pub run_base: &'g RunBase,
     /// The import that ran in parallel to the command.
     pub imported: Option<avfs_vault::Result<Imported>>,
     /// True if that import found a file that changed after the launch.

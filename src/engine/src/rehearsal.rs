@@ -9,8 +9,8 @@ use avfs_request::{BackendChoice, Confined, ExecutionRequest};
 use crate::locate::Surroundings;
 use crate::permission::decide;
 use crate::result::{Backend, BaseUsed, Enforcement};
-use crate::scratch_size::Room;
-use crate::workspace_root::{Beneath, Files, GroundError, Places};
+use crate::scratch_size::ScratchSpace;
+use crate::workspace_root::{Beneath, Files, Places, WorkspaceRootError};
 
 /// The places and settings of a run that was not executed.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Rehearsal {
         bound: Option<PathBuf>,
         around: &Surroundings,
         cache_dir: &Path,
-    ) -> Result<Self, GroundError> {
+    ) -> Result<Self, WorkspaceRootError> {
         let places = Places::find(request, bound, &around.cwd)?;
         let decision = decide(policy, request, &places, around.home.as_deref());
         // Only an import knows whether files cannot be mapped.
@@ -44,7 +44,7 @@ impl Rehearsal {
             BackendChoice::Copy => Backend::Copy,
             BackendChoice::Auto | BackendChoice::Overlay => Backend::Overlay,
         };
-        let scratch = Room::look(cache_dir, 0).choose(request.scratch, &request.limits);
+        let scratch = ScratchSpace::look(cache_dir, 0).choose(request.scratch, &request.limits);
         let enforcement = Enforcement {
             backend,
             confined: Confined {

@@ -19,7 +19,7 @@ use avfs_wire::{
 
 /// The limits of a compact envelope.
 #[derive(Clone, Copy)]
-struct Room {
+struct Budget {
     /// Bytes of each stream.
     output_bytes: usize,
     /// Entries of each list.
@@ -28,7 +28,7 @@ struct Room {
     text_chars: usize,
 }
 
-const ROOM: Room = Room { output_bytes: 5 << 10, entries: FOLDED_CHANGES_MAX, text_chars: 300 };
+const BUDGET: Budget = Budget { output_bytes: 5 << 10, entries: FOLDED_CHANGES_MAX, text_chars: 300 };
 
 /// A compact envelope as one line of JSON, which is never longer than [`COMPACT_BYTES_MAX`]. `ran` is the run
 /// with its folded changes, if there was one.
@@ -36,30 +36,30 @@ pub fn compact_line(
     envelope: &ExecutionEnvelope,
     ran: Option<(&ExecutionResult, &FoldedChanges)>,
 ) -> io::Result<Vec<u8>> {
-    let mut room = ROOM;
+    let mut budget = BUDGET;
     loop {
-        let line = json_line(&compact(envelope, ran, room))?;
+        let line = json_line(&compact(envelope, ran, budget))?;
         // Measure the escaped line, because escaping makes text longer.
-        if line.len() <= COMPACT_BYTES_MAX || room.text_chars == 0 {
+        if line.len() <= COMPACT_BYTES_MAX || budget.text_chars == 0 {
             return Ok(line);
         }
-        room = Room {
-            output_bytes: room.output_bytes / 2,
-            entries: room.entries.div_ceil(2).min(room.entries.saturating_sub(1)),
-            text_chars: room.text_chars / 2,
+        budget = Budget {
+            output_bytes: budget.output_bytes / 2,
+            entries: budget.entries.div_ceil(2).min(budget.entries.saturating_sub(1)),
+            text_chars: budget.text_chars / 2,
         };
     }
 }
 
 /// Truncated lists, and the number of omitted entries.
 struct Lists {
-    room: Room,
+    budget: Budget,
     left_off: u64,
 }
 
 impl Lists {
     fn text(&self, text: &str) -> String {
-        let mut cut: String = text.chars().take(self.room.text_chars).collect();
+        let mut cut: String = text.chars().take(self.budget.text_chars).collect();
         if cut.len() < text.len() {
             cut.push('…');
         }
@@ -67,7 +67,7 @@ impl Lists {
     }
 
     fn list<T, U>(&mut self, all: &[T], show: impl Fn(&Self, &T) -> U) -> Vec<U> {
-        let shown = all.len().min(self.room.entries);
+        let shown = all.len().min(self.budget.entries);
         self.left_off += (all.len() - shown) as u64;
         all[..shown].iter().map(|one| show(self, one)).collect()
     }
@@ -76,12 +76,12 @@ impl Lists {
 fn compact(
     envelope: &ExecutionEnvelope,
     ran: Option<(&ExecutionResult, &FoldedChanges)>,
-    room: Room,
+    budget: Budget,
 ) -> CompactEnvelope {
-    let mut lists = Lists { room, left_off: 0 };
+    let mut lists = Lists { budget, left_off: 0 };
     let said = envelope.result.as_ref();
-    let (stdout, stdout_omitted) = stream(ran.and_then(|(run, _)| run.stdout.as_ref()), room);
-    let (stderr, stderr_omitted) = stream(ran.and_then(|(run, _)| run.stderr.as_ref()), room);
+    let (stdout, stdout_omitted) = stream(ran.and_then(|(run, _)| run.stdout.as_ref()), budget);
+    let (stderr, stderr_omitted) = stream(ran.and_then(|(run, _)| run.stderr.as_ref()), budget);
     let refused: Vec<String> = ran.map(|(run, _)| refused(run)).unwrap_or_default();
     CompactEnvelope {
         schema_version: SCHEMA_VERSION,
@@ -153,8 +153,8 @@ fn refused(run: &ExecutionResult) -> Vec<String> {
 }
 
 /// A stream as text, with a line in place of omitted bytes.
-fn stream(output: Option<&Output>, room: Room) -> (String, Option<OmittedObject>) {
-    let Some(output) = output.map(|output| output.shortened(room.output_bytes)) else {
+fn stream(output: Option<&Output>, budget: Budget) -> (String, Option<OmittedObject>) {
+    let Some(output) = output.map(|output| output.shortened(budget.output_bytes)) else {
         return (String::new(), None);
     };
     let Some(Omitted { offset, bytes }) = output.omitted else {
@@ -182,7 +182,7 @@ fn changes(lists: &mut Lists, run: &ExecutionResult, folded: &FoldedChanges) -> 
     if counts.is_empty() {
         return None;
     }
-    let shown = folded.others.len().min(lists.room.entries);
+    let shown = folded.others.len().min(lists.budget.entries);
     let paths = folded.others[..shown].iter().map(|change| lists.text(&one_change(change))).collect();
     let dirs = match folded.others_count > shown as u64 {
         // The directories count the changes that are not listed.

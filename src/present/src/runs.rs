@@ -1,7 +1,7 @@
 //! Runs as wire types: shown, undone, applied.
 
 use avfs_changes::{Applied, Conflict, RunsOnHost, Subject};
-use avfs_engine::Unsettled;
+use avfs_engine::UnfinishedRun;
 use avfs_engine::journal::journal_value;
 use avfs_request::{BaseChoice, Explanation};
 use avfs_types::clock::{Timestamp, time_text};
@@ -17,7 +17,7 @@ use avfs_wire::{
 };
 
 #[must_use]
-pub fn unsettled_run(run: &Unsettled) -> UnsettledRun {
+pub fn unsettled_run(run: &UnfinishedRun) -> UnsettledRun {
     UnsettledRun {
         id: run.record.run.clone(),
         fork: run.record.fork.clone(),

@@ -41,7 +41,7 @@ use crate::recover::leftover;
 use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
 use crate::session_record::SessionOutcome;
-use crate::workspace_service::Ground;
+use crate::workspace_service::RunBase;
 
 /// The version that a run's changes are relative to.
 pub(super) struct Before {
@@ -117,7 +117,7 @@ impl ProxyRuntime<'_> {
             cache.remembered = remembered;
         }
         let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
-        let enforcement = enforcement(&run, ended.ground, ended.room, &ended.completion);
+        let enforcement = enforcement(&run, ended.run_base, ended.scratch_place, &ended.completion);
         let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
         let Completion { stopped_by, connections, refused_calls, outside_writes, .. } = ended.completion;
         Ok(ExecutionResult {
@@ -161,11 +161,11 @@ impl ProxyRuntime<'_> {
         ended: &Ended<'_>,
         imported: Option<avfs_vault::Result<Imported>>,
     ) -> avfs_vault::Result<Option<Before>> {
-        match (ended.ground, imported) {
-            (Ground::Touched(_), _) if !wants_version(&run.request) => Ok(None),
-            (Ground::Touched(dir), _) => self.before_touched(run, session, ended, dir),
-            (Ground::Live(_), None) => Ok(None),
-            (Ground::Live(_), Some(imported)) => {
+        match (ended.run_base, imported) {
+            (RunBase::Touched(_), _) if !wants_version(&run.request) => Ok(None),
+            (RunBase::Touched(dir), _) => self.before_touched(run, session, ended, dir),
+            (RunBase::Live(_), None) => Ok(None),
+            (RunBase::Live(_), Some(imported)) => {
                 let imported = imported?;
                 run.note_import(&imported.scanned);
                 if imported.scanned.foreign.is_any() && run.request.base == BaseChoice::Auto {
@@ -175,7 +175,7 @@ impl ProxyRuntime<'_> {
                 let root = full_root_of(&*self.site.vault.read()?, &version)?;
                 Ok(Some(Before { version: version.id, root }))
             }
-            (Ground::Stacked { version, root, .. } | Ground::Copied { version, root }, _) => {
+            (RunBase::Stacked { version, root, .. } | RunBase::Copied { version, root }, _) => {
                 Ok(Some(Before { version: version.id, root: *root }))
             }
         }
@@ -236,9 +236,9 @@ impl ProxyRuntime<'_> {
                         .map_err(as_input)?;
                 }
                 let options = CaptureOptions {
-                    kind: match ended.ground {
-                        Ground::Copied { .. } => UpperKind::Whole,
-                        Ground::Live(_) | Ground::Touched(_) | Ground::Stacked { .. } => UpperKind::Layer,
+                    kind: match ended.run_base {
+                        RunBase::Copied { .. } => UpperKind::Whole,
+                        RunBase::Live(_) | RunBase::Touched(_) | RunBase::Stacked { .. } => UpperKind::Layer,
                     },
                     exclude: &self.site.exclude,
                     hidden: &ended.hidden,
@@ -342,9 +342,9 @@ impl ProxyRuntime<'_> {
     }
 
     fn open_upper(&self, session: &MountSession, ended: &Ended<'_>) -> avfs_vault::Result<OwnedFd> {
-        let opened = match ended.ground {
-            Ground::Copied { .. } => session.open_copy(),
-            Ground::Live(_) | Ground::Touched(_) | Ground::Stacked { .. } => {
+        let opened = match ended.run_base {
+            RunBase::Copied { .. } => session.open_copy(),
+            RunBase::Live(_) | RunBase::Touched(_) | RunBase::Stacked { .. } => {
                 session.open_upper(ended.completion.memory.as_ref())
             }
         };
@@ -392,10 +392,10 @@ impl ProxyRuntime<'_> {
             Exit::Code(code) => (Some(i32::from(code)), None),
             Exit::Signal(signal) => (None, Some(signal)),
         };
-        let version_before = match ended.ground {
+        let version_before = match ended.run_base {
             // The partial version is recorded only if the run creates a version.
-            Ground::Touched(_) => None,
-            Ground::Live(_) | Ground::Stacked { .. } | Ground::Copied { .. } => {
+            RunBase::Touched(_) => None,
+            RunBase::Live(_) | RunBase::Stacked { .. } | RunBase::Copied { .. } => {
                 before.map(|before| before.version)
             }
         };

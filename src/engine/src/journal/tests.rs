@@ -15,7 +15,7 @@ use avfs_vault::{Context, Vault};
 use super::*;
 use crate::launcher::{ConnectionVerdict, Exit, Usage};
 use crate::output::Omitted;
-use crate::{ExecuteError, GroundError};
+use crate::{ExecuteError, WorkspaceRootError};
 
 /// One text per line, after the vault format and the kind of text. Lines of older formats have the fields that
 /// avfs wrote at the time; lines of the current format are written by `today`.
@@ -98,7 +98,7 @@ fn today() -> Vec<(&'static str, String)> {
     let path = OutsideWrite { path: "/tmp/x".into(), size: Some(3) };
     failed_item.outside_writes =
         OutsideWrites { files: 2, dirs: 1, bytes: 7, paths: vec![path], left_off: 1, is_complete: false };
-    let failed = ExecuteError::Ground(GroundError::BadPlace { path: "x".into() });
+    let failed = ExecuteError::WorkspaceRoot(WorkspaceRootError::BadPlace { path: "x".into() });
     let hint = Some("choose a path such as /srv/project".to_owned());
     vec![
         ("request", super::request(&request, None)),

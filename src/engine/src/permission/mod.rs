@@ -24,7 +24,7 @@ use crate::journal::journal_value;
 use crate::locate::Surroundings;
 use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
-use crate::workspace_root::{GroundError, Places, UNBOUND_PATH};
+use crate::workspace_root::{Places, UNBOUND_PATH, WorkspaceRootError};
 
 /// Interval between two checks of a pending approval.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -213,7 +213,7 @@ pub fn explain(
     request: &ExecutionRequest,
     bound: PathBuf,
     around: &Surroundings,
-) -> Result<Explanation, GroundError> {
+) -> Result<Explanation, WorkspaceRootError> {
     let places = Places::find(request, Some(bound), &around.cwd)?;
     Ok(put(policy, request, &places, around.home.as_deref(), Policy::explain))
 }

@@ -28,7 +28,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{MemoKey, RunId};
 use avfs_vault::VaultError;
 
-use crate::workspace_root::GroundError;
+use crate::workspace_root::WorkspaceRootError;
 
 pub use look::{CachedResult, Look, look};
 pub use machine::Machine;
@@ -77,7 +77,7 @@ pub enum MemoError {
     #[error("the input {} is not a file, a directory or a symlink", path.display())]
     OddInput { path: PathBuf },
     #[error(transparent)]
-    Ground(#[from] GroundError),
+    WorkspaceRoot(#[from] WorkspaceRootError),
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
@@ -87,7 +87,7 @@ impl Diagnose for MemoError {
         match self {
             Self::Input { .. } => "cache.input_unreadable",
             Self::OddInput { .. } => "cache.input_odd",
-            Self::Ground(error) => error.code(),
+            Self::WorkspaceRoot(error) => error.code(),
             Self::Vault(error) => error.code(),
         }
     }

@@ -13,7 +13,7 @@ use crate::state::ProxyExecutionState;
 
 /// A run that has a scratch.
 #[derive(Clone, Debug)]
-pub struct Unsettled {
+pub struct UnfinishedRun {
     pub record: SessionRecord,
     /// Its last state.
     pub stands: ProxyExecutionState,
@@ -51,7 +51,7 @@ impl RunLife {
     }
 }
 
-impl Unsettled {
+impl UnfinishedRun {
     /// The runs of one vault, by id.
     pub fn find(scratch: &ScratchDir, vault_id: &str) -> Result<Vec<Self>, SessionError> {
         let mut found = Vec::new();

@@ -28,7 +28,7 @@ pub enum Scratch {
 
 /// The inputs of the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct ScratchSpace {
     /// Free memory: of the machine, and within the limits of the cgroups.
     pub free_bytes: u64,
     pub kernel: (u32, u32),
@@ -38,7 +38,7 @@ pub struct Room {
     pub written_before: u64,
 }
 
-impl Room {
+impl ScratchSpace {
     /// Reads the state of the machine.
     #[must_use]
     pub fn look(cache_dir: &Path, written_before: u64) -> Self {
@@ -98,28 +98,28 @@ fn cgroup_room() -> Option<u64> {
 mod tests {
     use super::*;
 
-    const AMPLE: Room =
-        Room { free_bytes: 16 << 30, kernel: (6, 18), cache_on_overlay: false, written_before: 0 };
+    const AMPLE: ScratchSpace =
+        ScratchSpace { free_bytes: 16 << 30, kernel: (6, 18), cache_on_overlay: false, written_before: 0 };
 
     #[test]
     fn memory_is_used_if_there_is_enough() {
         let memory = Scratch::Memory { size_bytes: 4 << 30, inodes: 1 << 20 };
         assert_eq!(AMPLE.choose(ScratchChoice::Auto, &Limits::default()), memory);
-        let little = Room { free_bytes: 1 << 30, ..AMPLE };
+        let little = ScratchSpace { free_bytes: 1 << 30, ..AMPLE };
         assert_eq!(little.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Disk);
-        let old = Room { kernel: (6, 5), ..AMPLE };
+        let old = ScratchSpace { kernel: (6, 5), ..AMPLE };
         assert_eq!(old.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Disk);
-        let much = Room { written_before: 2 << 30, ..AMPLE };
+        let much = ScratchSpace { written_before: 2 << 30, ..AMPLE };
         assert_eq!(much.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Disk);
         // Overlayfs cannot hold an upper, so there is no choice.
-        let container = Room { cache_on_overlay: true, ..little };
+        let container = ScratchSpace { cache_on_overlay: true, ..little };
         assert!(matches!(container.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Memory { .. }));
     }
 
     #[test]
     fn explicit_choice_is_followed() {
         assert_eq!(AMPLE.choose(ScratchChoice::Disk, &Limits::default()), Scratch::Disk);
-        let little = Room { free_bytes: 0, ..AMPLE };
+        let little = ScratchSpace { free_bytes: 0, ..AMPLE };
         let Scratch::Memory { size_bytes, .. } = little.choose(ScratchChoice::Memory, &Limits::default())
         else {
             panic!()
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn state_of_the_machine_can_be_read() {
-        let room = Room::look(Path::new("/"), 0);
+        let room = ScratchSpace::look(Path::new("/"), 0);
         assert!(room.free_bytes > 0 && room.kernel > (5, 0));
     }
 }

@@ -15,7 +15,7 @@ use crate::launcher::UpperRoot;
 pub const UNBOUND_PATH: &str = "/workspace";
 
 #[derive(Debug, thiserror::Error)]
-pub enum GroundError {
+pub enum WorkspaceRootError {
     #[error("the workspace cannot be mounted at {}: it is not an absolute path below /", path.display())]
     BadPlace { path: PathBuf },
     #[error("the working directory {} is not inside the workspace {}", cwd.display(), workspace.display())]
@@ -32,7 +32,7 @@ pub enum GroundError {
     },
 }
 
-impl Diagnose for GroundError {
+impl Diagnose for WorkspaceRootError {
     fn code(&self) -> &'static str {
         match self {
             Self::BadPlace { .. } => "request.bad_place",
@@ -59,7 +59,7 @@ impl Places {
         request: &ExecutionRequest,
         bound: Option<PathBuf>,
         cwd_outside: &Path,
-    ) -> Result<Self, GroundError> {
+    ) -> Result<Self, WorkspaceRootError> {
         let workspace = match (&request.at, &bound) {
             (Some(at), _) => at.clone(),
             (None, Some(bound)) => bound.clone(),
@@ -68,7 +68,7 @@ impl Places {
         let plain =
             |path: &Path| path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
         if !plain(&workspace) || workspace == Path::new("/") {
-            return Err(GroundError::BadPlace { path: workspace });
+            return Err(WorkspaceRootError::BadPlace { path: workspace });
         }
         let cwd = match &request.cwd {
             Some(cwd) => workspace.join(cwd),
@@ -79,7 +79,7 @@ impl Places {
         };
         let cwd: PathBuf = cwd.components().collect();
         if !plain(&cwd) || !cwd.starts_with(&workspace) {
-            return Err(GroundError::CwdOutside { cwd, workspace });
+            return Err(WorkspaceRootError::CwdOutside { cwd, workspace });
         }
         Ok(Self { bound, workspace, cwd })
     }
@@ -118,7 +118,7 @@ impl Beneath {
         places: &Places,
         cache_dir: &Path,
         files: Files,
-    ) -> Result<Self, GroundError> {
+    ) -> Result<Self, WorkspaceRootError> {
         let found_as: Option<fn(PathBuf) -> Self> = match request.fork {
             ForkChoice::Ephemeral { from: None } => Some(Self::Live),
             ForkChoice::Persistent { .. } => Some(Self::UnderFork),
@@ -131,26 +131,26 @@ impl Beneath {
                     && request.backend != BackendChoice::Copy
                     && request.cache == CacheMode::Off
             });
-            let dir = dir.ok_or(GroundError::NothingLive)?;
+            let dir = dir.ok_or(WorkspaceRootError::NothingLive)?;
             return match why_not_live(dir, cache_dir)? {
                 None => Ok(Self::Touched(dir.clone())),
-                Some(why) => Err(GroundError::NotLive { dir: dir.clone(), why }),
+                Some(why) => Err(WorkspaceRootError::NotLive { dir: dir.clone(), why }),
             };
         }
         if request.cache != CacheMode::Off {
             // The cache key contains the base version, so there must be one.
             return match (request.base, dir) {
                 (BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched, _) => Ok(Self::Cached),
-                (BaseChoice::Live, None) => Err(GroundError::NothingLive),
+                (BaseChoice::Live, None) => Err(WorkspaceRootError::NothingLive),
                 (BaseChoice::Live, Some((dir, _))) => {
                     let why = "with --cache a run needs a version as its base".to_owned();
-                    Err(GroundError::NotLive { dir: dir.clone(), why })
+                    Err(WorkspaceRootError::NotLive { dir: dir.clone(), why })
                 }
             };
         }
         match (request.base, dir) {
             (BaseChoice::Cached | BaseChoice::Touched, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
-            (BaseChoice::Live, None) => Err(GroundError::NothingLive),
+            (BaseChoice::Live, None) => Err(WorkspaceRootError::NothingLive),
             // An explicit `--base live` is accepted: only writing to those files fails.
             (BaseChoice::Auto, Some(_)) if files == Files::Foreign => {
                 tracing::debug!("files have owners or ACLs that cannot be mapped");
@@ -159,7 +159,9 @@ impl Beneath {
             (BaseChoice::Auto | BaseChoice::Live, Some((dir, found_as))) => {
                 match (why_not_live(dir, cache_dir)?, request.base) {
                     (None, _) => Ok(found_as(dir.clone())),
-                    (Some(why), BaseChoice::Live) => Err(GroundError::NotLive { dir: dir.clone(), why }),
+                    (Some(why), BaseChoice::Live) => {
+                        Err(WorkspaceRootError::NotLive { dir: dir.clone(), why })
+                    }
                     (Some(why), BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched) => {
                         tracing::debug!(%why, "the directory cannot be a lower layer");
                         Ok(Self::Cached)
@@ -171,8 +173,8 @@ impl Beneath {
 }
 
 /// Why a directory cannot be a lower layer.
-fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, GroundError> {
-    let io = |source| GroundError::Io { path: dir.to_owned(), source };
+fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, WorkspaceRootError> {
+    let io = |source| WorkspaceRootError::Io { path: dir.to_owned(), source };
     let uid = rustix::process::geteuid();
     let meta = std::fs::metadata(dir).map_err(io)?;
     let owner = std::os::unix::fs::MetadataExt::uid(&meta);
@@ -233,8 +235,12 @@ pub enum Names {
 }
 
 /// The metadata of the root of an upper over `dir`.
-pub fn upper_root(dir: &Path, names: Names, whiteouts: Vec<Vec<u8>>) -> Result<UpperRoot, GroundError> {
-    let io = |source| GroundError::Io { path: dir.to_owned(), source };
+pub fn upper_root(
+    dir: &Path,
+    names: Names,
+    whiteouts: Vec<Vec<u8>>,
+) -> Result<UpperRoot, WorkspaceRootError> {
+    let io = |source| WorkspaceRootError::Io { path: dir.to_owned(), source };
     let fd = beneath::open_root(dir).map_err(io)?;
     let fd = std::os::fd::AsFd::as_fd(&fd);
     let HostStat { mode, mtime, .. } = beneath::fstat(fd).map_err(io)?;

@@ -19,7 +19,7 @@ use crate::first_import::first_look;
 use crate::mount_session::MountSession;
 use crate::proxy::Site;
 use crate::run::Run;
-use crate::workspace_root::{Beneath, Files, GroundError, Places};
+use crate::workspace_root::{Beneath, Files, Places, WorkspaceRootError};
 
 /// Maximum forks listed in the note about expired forks.
 const NAMED_MAX: usize = 5;
@@ -31,7 +31,7 @@ const ENTRIES_ON_HOST_MIN: u64 = 1000;
 pub const IMPORT_LARGE: &str = "import.large";
 
 /// The base of a run.
-pub(crate) enum Ground {
+pub(crate) enum RunBase {
     /// The directory itself; its version is created while the command runs.
     Live(PathBuf),
     /// The directory itself; the paths that the command touched are imported after the command has ended.
@@ -56,12 +56,12 @@ pub struct WorkspaceService<'a> {
 
 impl WorkspaceService<'_> {
     /// The base of the command.
-    pub(crate) fn ground<E: From<GroundError> + From<VaultError>>(
+    pub(crate) fn run_base<E: From<WorkspaceRootError> + From<VaultError>>(
         &self,
         places: &Places,
         run: &mut Run,
         session: &MountSession,
-    ) -> Result<Ground, E> {
+    ) -> Result<RunBase, E> {
         let site = self.site;
         let request = run.request.clone();
         let request = &request;
@@ -75,8 +75,8 @@ impl WorkspaceService<'_> {
             run.files = Files::Foreign;
         }
         let under_fork = match Beneath::choose(request, places, &site.cache_dir, run.files)? {
-            Beneath::Live(dir) => return Ok(Ground::Live(dir)),
-            Beneath::Touched(dir) => return Ok(Ground::Touched(dir)),
+            Beneath::Live(dir) => return Ok(RunBase::Live(dir)),
+            Beneath::Touched(dir) => return Ok(RunBase::Touched(dir)),
             Beneath::UnderFork(dir) => Some(dir),
             Beneath::Cached => None,
         };
@@ -89,7 +89,7 @@ impl WorkspaceService<'_> {
             full_root_of(&*reader, &version)?
         };
         if request.backend == BackendChoice::Copy {
-            return Ok(Ground::Copied { version, root });
+            return Ok(RunBase::Copied { version, root });
         }
         site.meter.restart();
         let over_host = || match &under_fork {
@@ -107,12 +107,12 @@ impl WorkspaceService<'_> {
             let why =
                 "its version is not near to the fork's, or it has files that cannot be kept or changed in place"
                     .to_owned();
-            return Err(GroundError::NotLive { dir, why }.into());
+            return Err(WorkspaceRootError::NotLive { dir, why }.into());
         };
         if matches!(stack.made, Made::Materialized | Made::OverHost) {
             CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
         }
-        Ok(Ground::Stacked { stack, version, root })
+        Ok(RunBase::Stacked { stack, version, root })
     }
 
     /// The directory itself as the lower layer of a run on a fork, if its version is near to the version of the fork.

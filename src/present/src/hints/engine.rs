@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use avfs_engine::{
-    CacheCareError, ExecuteError, GroundError, LaunchError, LocateError, MemoError, RecoverError,
-    RememberError, SessionError, TrustError, UnreadableFile, Unsafe, WorkspaceError,
+    CacheCareError, ExecuteError, LaunchError, LocateError, MemoError, RecoverError, RememberError,
+    SessionError, TrustError, UnreadableFile, Unsafe, WorkspaceError, WorkspaceRootError,
 };
 use avfs_types::diagnose::shell_word;
 
@@ -67,7 +67,7 @@ hint!(ExecuteError, |error, avfs| {
     };
     match error {
         Self::Request(error) => error.hint(avfs),
-        Self::Ground(error) => error.hint(avfs),
+        Self::WorkspaceRoot(error) => error.hint(avfs),
         Self::Session(error) => error.hint(avfs),
         Self::Vault(error) => error.hint(avfs),
         Self::Memo(error) => error.hint(avfs),
@@ -86,7 +86,7 @@ hint!(ExecuteError, |error, avfs| {
 
 hint!(LaunchError, |error, _| error.remedy.clone());
 
-hint!(GroundError, |error, _| match error {
+hint!(WorkspaceRootError, |error, _| match error {
     Self::BadPlace { .. } => Some("choose a path such as /srv/project".into()),
     Self::CwdOutside { .. } => Some("name a directory of the workspace: --cwd src".into()),
     Self::NotLive { .. } | Self::NothingLive => Some("omit --base live".into()),
@@ -108,7 +108,7 @@ hint!(MemoError, |error, avfs| match error {
     Self::Input { .. } | Self::OddInput { .. } => {
         Some("name readable files with --input, or omit --cache".into())
     }
-    Self::Ground(error) => error.hint(avfs),
+    Self::WorkspaceRoot(error) => error.hint(avfs),
     Self::Vault(error) => error.hint(avfs),
 });
 

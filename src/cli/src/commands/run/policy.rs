@@ -274,12 +274,12 @@ fn tone(action: Action) -> Tone {
 }
 
 /// The vault and the bound directory for a command in the working directory.
-struct Ground {
+struct PolicySite {
     vault: Option<PathBuf>,
     bound: Option<PathBuf>,
 }
 
-impl Ground {
+impl PolicySite {
     /// Without a vault both are `None`, which is not an error here.
     fn find(ctx: &CommandContext) -> Result<Self, Failure> {
         match ctx.around.locate(ctx.vault_option.as_deref()) {
@@ -292,9 +292,9 @@ impl Ground {
 
 /// Evaluates the policies as a run with these options would.
 fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts), Failure> {
-    let ground = Ground::find(ctx)?;
-    let texts = PolicyTexts::read(&ctx.around, ground.vault.as_deref())?;
-    let (config, _) = ConfigTexts::read(&ctx.around, ground.bound.as_deref())?.for_a_run()?;
+    let site = PolicySite::find(ctx)?;
+    let texts = PolicyTexts::read(&ctx.around, site.vault.as_deref())?;
+    let (config, _) = ConfigTexts::read(&ctx.around, site.bound.as_deref())?.for_a_run()?;
     let mut variables = ctx.around.variables.clone();
     // Treat secrets as set: nothing is run.
     for word in &args.spec.secret {
@@ -312,7 +312,7 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         },
     };
     let request = ExecutionRequest::resolve(&args.spec, &outside, &config)?;
-    let bound = ground.bound.unwrap_or_else(|| ctx.around.cwd.clone());
+    let bound = site.bound.unwrap_or_else(|| ctx.around.cwd.clone());
     Ok((avfs_engine::explain(&texts.policy()?, &request, bound, &ctx.around)?, texts))
 }
 
@@ -324,7 +324,7 @@ fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
             vec![FileText { path: file, text: Some(text) }]
         }
         None => {
-            let texts = PolicyTexts::read(&ctx.around, Ground::find(ctx)?.vault.as_deref())?;
+            let texts = PolicyTexts::read(&ctx.around, PolicySite::find(ctx)?.vault.as_deref())?;
             texts.files().map(|(_, file)| file.clone()).collect()
         }
     };

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use avfs_changes::{ChangeSummary, GitIgnored, Shown};
 use avfs_engine::journal::journal_value;
-use avfs_engine::{LocateError, RunLife, ScratchDir, Unsettled};
+use avfs_engine::{LocateError, RunLife, ScratchDir, UnfinishedRun};
 use avfs_present::in_directory;
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::shell_word;
@@ -93,12 +93,12 @@ pub fn run(ctx: &CommandContext, args: &RunsArgs) -> Outcome {
 
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let mut unsettled = unsettled(ctx, &vault)?;
+    let mut unsettled = unfinished(ctx, &vault)?;
     unsettled.retain(|run| args.fork.as_ref().is_none_or(|fork| run.record.fork == fork.as_str()));
     let (mut out, mut runs) = (ctx.ui.out(), Vec::new());
     if ctx.ui.format == Format::Human && !unsettled.is_empty() {
         out.line(format_args!("unfinished:"))?;
-        unsettled.iter().try_for_each(|run| show_unsettled(&mut out, run))?;
+        unsettled.iter().try_for_each(|run| show_unfinished(&mut out, run))?;
     }
     let mut headed = unsettled.is_empty();
     let mut shown = 0;
@@ -140,15 +140,15 @@ pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
 }
 
 /// Runs whose state is not in the journal yet. Empty if there is no cache directory.
-fn unsettled(ctx: &CommandContext, vault: &Vault) -> Result<Vec<Unsettled>, Failure> {
+fn unfinished(ctx: &CommandContext, vault: &Vault) -> Result<Vec<UnfinishedRun>, Failure> {
     match ctx.around.cache_dir() {
-        Ok(cache_dir) => Ok(Unsettled::find(&ScratchDir::new(&cache_dir), &vault.id()?)?),
+        Ok(cache_dir) => Ok(UnfinishedRun::find(&ScratchDir::new(&cache_dir), &vault.id()?)?),
         Err(LocateError::NoHome { .. }) => Ok(Vec::new()),
         Err(other) => Err(other.into()),
     }
 }
 
-fn show_unsettled(out: &mut Out, run: &Unsettled) -> Result<(), Failure> {
+fn show_unfinished(out: &mut Out, run: &UnfinishedRun) -> Result<(), Failure> {
     let (id, fork) = (out.paint(Tone::Id, &run.record.run), out.paint(Tone::Name, &run.record.fork));
     let (at, stands) = (local_time(run.record.started_at()), stands(run));
     let command = command_of(&journal_value(&run.record.request));
@@ -156,7 +156,7 @@ fn show_unsettled(out: &mut Out, run: &Unsettled) -> Result<(), Failure> {
 }
 
 /// The state of a run, or its last state before its process died.
-fn stands(run: &Unsettled) -> String {
+fn stands(run: &UnfinishedRun) -> String {
     match run.life {
         RunLife::Running => run.stands.to_string(),
         RunLife::Dead => format!("died {}", run.stands),
@@ -397,7 +397,7 @@ fn show_result(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), Failur
 
 /// Shows a run that is not in the journal yet.
 fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Outcome {
-    let found = unsettled(ctx, vault)?.into_iter().find(|run| run.record.run.starts_with(id.as_str()));
+    let found = unfinished(ctx, vault)?.into_iter().find(|run| run.record.run.starts_with(id.as_str()));
     let run = found.ok_or_else(|| VaultError::NoRun { id: id.clone() })?;
     let result = avfs_present::unsettled_run(&run);
     ctx.ui.answer(&result, |out| {
