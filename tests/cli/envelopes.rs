@@ -135,7 +135,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
             max_rss_bytes: 4096,
         },
         phases: Phases { resolve: Duration::from_millis(1), ..Phases::default() },
-        notes: vec![Note { code: "env.missing", text: "A is not set".to_owned() }],
+        notes: vec![Note::new("env.missing", "A is not set".to_owned())],
         enforcement: Some(Enforcement {
             backend: Backend::Overlay,
             confined: Confined {

@@ -18,6 +18,7 @@ use crate::command::render;
 /// The user at the controlling terminal, even if the standard streams are redirected.
 pub struct AtTerminal<'a> {
     pub place: RememberFor<'a>,
+    pub avfs: &'a Avfs,
     /// Whether stderr reports that a run waits.
     pub reports: bool,
 }
@@ -33,9 +34,9 @@ enum Word {
 impl Approver for AtTerminal<'_> {
     fn waits(&self, approval: &ApprovalRecord) {
         if self.reports {
-            let id = &approval.id;
+            let (id, avfs) = (&approval.id, self.avfs);
             render::say([format!(
-                "avfs-run: waiting for an approval; answer with: avfs approvals approve {id}, or deny {id}"
+                "avfs-run: waiting for an approval; answer with: {avfs} approvals approve {id}, or deny {id}"
             )]);
         }
     }
@@ -69,7 +70,7 @@ impl Approver for AtTerminal<'_> {
                     Err(error) => {
                         // The user asked for a permanent approval. If it cannot be saved, let the user decide again.
                         let _ = terminal
-                            .write_all(render::printed(render::failure(&error, &Avfs::default())).as_bytes());
+                            .write_all(render::printed(render::failure(&error, self.avfs)).as_bytes());
                         None
                     }
                 }

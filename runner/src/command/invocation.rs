@@ -49,6 +49,8 @@ pub struct Invocation {
     machine: Machine,
     /// The audience for progress during an import.
     audience: Audience,
+    /// The `avfs` command in notes and questions.
+    avfs: Avfs,
 }
 
 impl Invocation {
@@ -72,6 +74,7 @@ impl Invocation {
             .map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
         let (vault_id, cache_dir) = (vault.id()?, around.cache_dir()?);
         Ok(Self {
+            avfs: args.avfs(),
             around,
             vault,
             named,
@@ -173,7 +176,7 @@ impl Invocation {
         let runtime = ProxyRuntime {
             site: &site,
             policy: &policy,
-            approver: &AtTerminal { place, reports: self.audience != Audience::Nobody },
+            approver: &AtTerminal { place, avfs: &self.avfs, reports: self.audience != Audience::Nobody },
             launcher: &SandboxLauncher::new(self.umask),
             hint: |error| error.hint(&Avfs::default()),
         };
@@ -197,14 +200,14 @@ impl Invocation {
         }
         let noted = home.join("git-clean-noted");
         match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&noted) {
-            Ok(_) => Some(Note {
-                code: "vault.git_clean",
-                text: format!(
+            Ok(_) => {
+                let text = format!(
                     "git clean -x would delete {}, including every run that is not applied; \
                      vault.place = \"data\" in your avfs.toml stores new vaults elsewhere",
                     home.display()
-                ),
-            }),
+                );
+                Some(Note::new("vault.git_clean", text))
+            }
             Err(error) => {
                 if error.kind() != std::io::ErrorKind::AlreadyExists {
                     tracing::debug!(%error, "cannot record that the note about git clean was shown");
@@ -299,11 +302,11 @@ pub fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Confi
     let texts = ConfigTexts::read(around, bound)?;
     let (config, refused) = texts.for_a_run()?;
     let unknown = Config::unknown_variables(&texts.variables);
-    let unknown = unknown.iter().map(|it| Note { code: "config.unknown_variable", text: it.to_string() });
+    let unknown = unknown.iter().map(|it| Note::new("config.unknown_variable", it.to_string()));
     let file = texts.directory.map(|file| file.path.display().to_string()).unwrap_or_default();
-    let note = |key: &str| Note {
-        code: "config.not_trusted",
-        text: format!("ignored {key} in {file}: a directory cannot weaken its own sandbox"),
+    let note = |key: &str| {
+        let text = format!("ignored {key} in {file}: a directory cannot weaken its own sandbox");
+        Note::new("config.not_trusted", text)
     };
     Ok((config, refused.into_iter().map(note).chain(unknown).collect()))
 }

@@ -13,7 +13,7 @@ use avfs_engine::{
     ConnectionVerdict, ExecutionResult, IMPORT_LARGE, Output, OutsideWrites, Rehearsal, Scratch,
 };
 use avfs_hostfs::size_limit;
-use avfs_present::{Avfs, Hint};
+use avfs_present::{Avfs, Hint, note_text};
 use avfs_request::{ExecutionRequest, ForkChoice, NetMode};
 use avfs_types::ids::ForkName;
 use avfs_types::printable::text_of;
@@ -34,7 +34,7 @@ const RUNS_ON_HOST_SHOWN: usize = 10;
 pub fn summary(result: &ExecutionResult, first: &[(Change, bool)], avfs: &Avfs) -> Vec<String> {
     // Already printed before the command started.
     let notes = result.notes.iter().filter(|note| note.code != IMPORT_LARGE);
-    let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note.text)).collect();
+    let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note_text(note, avfs))).collect();
     if result.timed_out {
         lines.push("the command timed out and was stopped (--timeout)".to_owned());
     }

@@ -70,7 +70,7 @@ pub use recover::{
     Doubt, HalfCaptured, RecoverError, RecoverOptions, Recoverable, Recovered, Recovery, sweep,
 };
 pub use rehearsal::Rehearsal;
-pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases};
+pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases, Remedy};
 pub use result_cache::Machine;
 pub use result_cache::{CacheUse, MemoError, MemoSite, look};
 pub use result_cache::{CachedResult, Look};

@@ -36,7 +36,7 @@ use crate::host_look::HostLook;
 use crate::launcher::{Completion, Exit};
 use crate::mount_session::MountSession;
 use crate::proxy::{Ended, ProxyRuntime, Step};
-use crate::result::{Backend, BaseUsed, Enforcement};
+use crate::result::{Backend, BaseUsed, Enforcement, Note};
 use crate::run::Run;
 use crate::scratch_size::Scratch;
 use crate::workspace_service::RunBase;
@@ -167,11 +167,9 @@ impl ProxyRuntime<'_> {
             differs
         };
         if is_behind {
-            let text = format!(
-                "the directory changed since fork {name} was created or last synced; \
-                 merge its changes with: avfs sync {name}"
-            );
-            run.note("fork.behind", text);
+            let text = format!("the directory changed since fork {name} was created or last synced");
+            let remedy = format!("sync {name}");
+            run.notes.push(Note::new("fork.behind", text).with_remedy("merge its changes with", remedy));
         }
         Ok(())
     }
@@ -304,10 +302,9 @@ impl ProxyRuntime<'_> {
             );
         }
         for file in &applied.stripped {
-            run.note(
-                "apply.set_ids_stripped",
-                format!("{file} was applied without its setuid and setgid bits; keep them with: avfs apply --keep-setid"),
-            );
+            let text = format!("{file} was applied without its setuid and setgid bits");
+            let remedy = format!("apply --keep-setid run:{}", run.id);
+            run.notes.push(Note::new("apply.set_ids_stripped", text).with_remedy("keep them with", remedy));
         }
         let mut counted = 0_u64;
         for change in &applied.changes {

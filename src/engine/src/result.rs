@@ -55,6 +55,29 @@ pub struct Note {
     /// Stable: part of the JSON contract.
     pub code: &'static str,
     pub text: String,
+    pub remedy: Option<Remedy>,
+}
+
+impl Note {
+    #[must_use]
+    pub fn new(code: &'static str, text: String) -> Self {
+        Self { code, text, remedy: None }
+    }
+
+    /// Names the `avfs` command that resolves the noted condition.
+    #[must_use]
+    pub fn with_remedy(self, purpose: &'static str, arguments: String) -> Self {
+        Self { remedy: Some(Remedy { purpose, arguments }), ..self }
+    }
+}
+
+/// An `avfs` command at the end of a note. It needs `--vault` if the user gave it, which only the edge knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// The words before the command: "merge its changes with".
+    pub purpose: &'static str,
+    /// The words after `avfs`.
+    pub arguments: String,
 }
 
 /// The isolation that was actually enforced.

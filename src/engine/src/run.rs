@@ -55,7 +55,7 @@ pub struct Run {
 
 impl Run {
     pub fn note(&mut self, code: &'static str, text: String) {
-        self.notes.push(Note { code, text });
+        self.notes.push(Note::new(code, text));
     }
 
     /// Notes the files that an import could not keep.
@@ -65,12 +65,10 @@ impl Run {
         }
         if scanned.mended > 0 {
             let blobs = scanned.mended;
-            self.note(
-                "import.mended",
-                format!(
-                    "{blobs} damaged blobs in the vault were stored again; check for other damage with: avfs fsck"
-                ),
-            );
+            let text = format!("{blobs} damaged blobs in the vault were stored again");
+            let note = Note::new("import.mended", text)
+                .with_remedy("check for other damage with", "fsck".to_owned());
+            self.notes.push(note);
         }
     }
 

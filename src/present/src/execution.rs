@@ -77,7 +77,7 @@ pub fn execution(request: RequestObject, executed: &Executed, avfs: &Avfs) -> Ex
         Ok(Outcome::Ran(result)) => ExecutionEnvelope {
             success: result.exit == Exit::Code(0) && !result.timed_out && result.stopped_by.is_none(),
             state: StateName::Completed,
-            result: Some(crate::result(result)),
+            result: Some(crate::result(result, avfs)),
             enforcement: result.enforcement.as_ref().map(crate::enforcement),
             ..envelope
         },

@@ -47,7 +47,7 @@ pub use policy::{
 pub use recordings::recording;
 pub use records::{audit_line, audit_row, checkpoint, fork, run, run_state, version};
 pub use replay::difference;
-pub use result::{change_report, connection, phases, result, runs_on_host, stream};
+pub use result::{change_report, connection, note_text, phases, result, runs_on_host, stream};
 pub use results::{diff_tree_line, edited, file_stat, fork_use, import, left_out, trouble};
 pub use runs::{
     applied, apply, apply_refused, base_kind_of_run, conflicts, denial, discard, in_directory, path_texts,

@@ -4,7 +4,9 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use avfs_changes::{ChangeReport, RunsOnHost};
-use avfs_engine::{Connection, ExecutionResult, Exit, Output, OutsideWrite, OutsideWrites, Phases};
+use avfs_engine::{
+    Connection, ExecutionResult, Exit, Note, Output, OutsideWrite, OutsideWrites, Phases, Remedy,
+};
 use avfs_request::LimitKind;
 use avfs_types::base64::base64;
 use avfs_types::clock::{millis, time_text};
@@ -16,6 +18,8 @@ use avfs_wire::{
     OutsideWriteObject, OutsideWritesObject, PathText, PhasesObject, RefusedCallObject, ResultObject,
     RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
 };
+
+use crate::Avfs;
 
 /// The output of a stream, and its encoding.
 #[must_use]
@@ -115,6 +119,15 @@ pub fn connection(connection: &Connection) -> ConnectionObject {
     }
 }
 
+/// The text of a note, with the command that resolves it.
+#[must_use]
+pub fn note_text(note: &Note, avfs: &Avfs) -> String {
+    match &note.remedy {
+        Some(Remedy { purpose, arguments }) => format!("{}; {purpose}: {avfs} {arguments}", note.text),
+        None => note.text.clone(),
+    }
+}
+
 #[must_use]
 pub fn change_report(report: &ChangeReport) -> ChangeReportObject {
     ChangeReportObject {
@@ -126,7 +139,7 @@ pub fn change_report(report: &ChangeReport) -> ChangeReportObject {
 }
 
 #[must_use]
-pub fn result(result: &ExecutionResult) -> ResultObject {
+pub fn result(result: &ExecutionResult, avfs: &Avfs) -> ResultObject {
     let (stdout, stdout_encoding) = stream(result.stdout.as_ref());
     let (stderr, stderr_encoding) = stream(result.stderr.as_ref());
     let (exit_code, signal) = match result.exit {
@@ -199,7 +212,22 @@ pub fn result(result: &ExecutionResult) -> ResultObject {
         notes: result
             .notes
             .iter()
-            .map(|note| NoteObject { code: note.code.to_owned(), text: note.text.clone() })
+            .map(|note| NoteObject { code: note.code.to_owned(), text: note_text(note, avfs) })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_note_names_the_vault() {
+        let plain = Note::new("env.missing", "A is not set".to_owned());
+        let note =
+            Note::new("fork.behind", "it changed".to_owned()).with_remedy("merge with", "sync f".to_owned());
+        let named = Avfs::on(Some("my vault".as_ref()));
+        assert_eq!(note_text(&plain, &named), "A is not set");
+        assert_eq!(note_text(&note, &named), "it changed; merge with: avfs --vault 'my vault' sync f");
     }
 }

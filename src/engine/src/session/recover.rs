@@ -394,7 +394,7 @@ pub fn sweep<E: From<SessionError> + From<VaultError>>(
                     "run {name} left changes in {}, but they cannot be recovered: {error}",
                     session.dir().display()
                 );
-                notes.push(Note { code: "scratch.unreadable", text });
+                notes.push(Note::new("scratch.unreadable", text));
                 continue;
             }
         };
@@ -439,8 +439,8 @@ fn half_way(
     half_captured: HalfCaptured<'_>,
 ) -> Note {
     let wait = |why: &str| {
-        let text = format!("run {name} was never captured{why}; finish it with: avfs recover {name}");
-        Note { code: "run.recoverable", text }
+        let text = format!("run {name} was never captured{why}");
+        Note::new("run.recoverable", text).with_remedy("finish it with", format!("recover {name}"))
     };
     let HalfCaptured::Finish { boot_id } = half_captured else { return wait("") };
     let tried = session.dir().join(TRIED);
@@ -470,7 +470,7 @@ fn half_way(
                 None => "there were none".to_owned(),
             };
             let text = format!("recovered the changes of run {name}; {kept}");
-            Note { code: "run.recovered", text }
+            Note::new("run.recovered", text)
         }
         Err(error) => {
             // Try only once: otherwise every run would read changes that cannot be captured. If the mark cannot
@@ -485,5 +485,5 @@ fn half_way(
 pub(crate) fn leftover(name: &str, cleared: Result<(), SessionError>) -> Option<Note> {
     let error = cleared.err()?;
     let text = format!("cannot remove the scratch of run {name}: {error}");
-    Some(Note { code: "scratch.leftover", text })
+    Some(Note::new("scratch.leftover", text))
 }

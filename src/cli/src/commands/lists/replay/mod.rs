@@ -161,13 +161,18 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
     ctx.ui.answer_no(replay, &why, human)
 }
 
-/// What to do about a replay that failed: an approval, if a run needs one.
+/// What to do about a replay that failed: an approval if a run needs one, else about the first run in error.
 fn hint(ctx: &CommandContext, replay: &Replay) -> String {
-    match replay.others.iter().find_map(|other| other.approval_id.as_ref()) {
-        Some(approval) => {
-            let avfs = &ctx.ui.avfs;
-            format!("approve a run with: {avfs} approvals approve {approval}, then replay again")
+    let avfs = &ctx.ui.avfs;
+    if let Some(approval) = replay.others.iter().find_map(|other| other.approval_id.as_ref()) {
+        return format!("approve a run with: {avfs} approvals approve {approval}, then replay again");
+    }
+    match replay.others.iter().find_map(|other| Some((other.code.as_deref()?, other.run_id.as_deref()))) {
+        Some(("version.partial", _)) => {
+            "only a run with a full base can be replayed: record it without --base touched".to_owned()
         }
+        Some((_, Some(run))) => format!("show the failed run with: {avfs} runs show {run}"),
+        Some((_, None)) => "remove the cause, then replay again".to_owned(),
         None => "declare expected differences as noise with: --ignore GLOB, --normalise PATTERN".to_owned(),
     }
 }
