@@ -117,3 +117,15 @@ fn a_run_with_changes_scans_the_directory_once() {
     // Each directory of the host, plus two directories of the upper: its root and `many`.
     assert_eq!(looks, dirs + 2);
 }
+
+#[test]
+fn a_change_just_before_the_run_is_not_noted() {
+    let env = TestEnv::with_project();
+    // The kernel gives precise times to files whose time was read before.
+    for round in 0..10 {
+        std::fs::metadata(env.project().join("README.md")).unwrap();
+        env.put("README.md", format!("{round}\n").as_bytes());
+        let envelope = env.json(&[], "echo mine > README.md");
+        assert!(!is_noted(&envelope), "round {round}: {envelope}");
+    }
+}

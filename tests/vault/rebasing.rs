@@ -82,7 +82,9 @@ proptest! {
             all.into_iter().filter(|at| start.get(*at) != after.get(*at)).cloned().collect()
         };
         let (their_paths, my_paths) = (touched(&after_theirs), touched(&after_mine));
-        let clash: Vec<String> = their_paths.intersection(&my_paths).cloned().collect();
+        // Removed by both is the same change.
+        let both = their_paths.intersection(&my_paths).filter(|at| after_theirs.get(*at) != after_mine.get(*at));
+        let clash: Vec<String> = both.cloned().collect();
         let landed = land(&my_changes, 2);
         match landed {
             Landed::Diverted { fork, paths, .. } => {
@@ -106,6 +108,28 @@ proptest! {
         }
         support::assert_clean(&vault);
     }
+}
+
+#[test]
+fn equal_changes_of_both_sides_are_no_clash() {
+    let vault = support::memory_vault();
+    support::write(&vault, "gone", b"old");
+    support::write(&vault, "q/kept", b"old");
+    let base = head(&vault, &main_fork());
+    let land = |changes: &Changes, n| {
+        let landing = Landing::Fork { name: &main_fork(), base };
+        changes.land(&vault, landing, record(n, &main_fork())).unwrap().landed
+    };
+    let same = || Changes::default().put("q/a", "same\n").remove("gone");
+    land(&same().put("q/theirs", "1"), 1);
+    let landed = land(&same().put("q/mine", "2"), 2);
+    assert!(matches!(landed, Landed::Rebased { .. }), "{landed:?}");
+    let expected = ["q/a", "q/kept", "q/mine", "q/theirs"];
+    assert_eq!(files(&vault, "main").into_keys().collect::<Vec<_>>(), expected);
+    // The same name with other content is a clash.
+    let landed = land(&Changes::default().put("q/a", "other\n"), 3);
+    assert!(matches!(&landed, Landed::Diverted { paths, .. } if paths.len() == 1), "{landed:?}");
+    support::assert_clean(&vault);
 }
 
 pub const POOL: &[&str] = &["a/one", "a/two", "b/one", "b/deep/two", "top", "a/new", "b/new", "new"];

@@ -339,6 +339,12 @@ impl VaultAt {
                         (Vault::open(&path, OpenOptions::default(), context())?, None)
                     }
                 };
+                if let Some(rollback) = vault.older_copy() {
+                    // Also with --quiet and --json, and if the command is not run: the vault reports it only once.
+                    render::say([format!(
+                        "avfs-run: warning: the vault was replaced by an older copy: it lacks {rollback}"
+                    )]);
+                }
                 Ok(Self::There { vault, named, source })
             }
             Err(LocateError::NoneNear { .. }) if !args.explain_cache => {

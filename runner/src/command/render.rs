@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use avfs_changes::{ChangeCounts, ChangeReport, file_sizes, is_dir};
 use avfs_egress::{Host, place as place_of};
 use avfs_engine::{
-    ConnectionVerdict, ExecutionResult, IMPORT_LARGE, Output, OutsideWrites, Rehearsal, Scratch,
+    ConnectionVerdict, ExecutionResult, IMPORT_LARGE, OLDER_COPY, Output, OutsideWrites, Rehearsal, Scratch,
 };
 use avfs_hostfs::size_limit;
 use avfs_present::{Avfs, Hint, note_text};
@@ -32,8 +32,8 @@ const RUNS_ON_HOST_SHOWN: usize = 10;
 ///
 /// `first` has the indexes of the changes to list, and whether git ignores them.
 pub fn summary(result: &ExecutionResult, first: &[(Change, bool)], avfs: &Avfs) -> Vec<String> {
-    // Already printed before the command started.
-    let notes = result.notes.iter().filter(|note| note.code != IMPORT_LARGE);
+    // The others were printed before the command started.
+    let notes = result.notes.iter().filter(|note| ![IMPORT_LARGE, OLDER_COPY].contains(&note.code));
     let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note_text(note, avfs))).collect();
     if result.timed_out {
         lines.push("the command timed out and was stopped (--timeout)".to_owned());

@@ -19,7 +19,7 @@ use avfs_vault::materialize::BaseCache;
 use avfs_vault::{Context, Vault};
 
 use crate::error::EdgeError;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Ui, error_line};
 
 pub struct CommandContext {
     pub ui: Ui,
@@ -70,7 +70,8 @@ impl CommandContext {
         tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
         let vault = Vault::open(&located.path, options, self.actor.clone())?;
         if let Some(rollback) = vault.older_copy() {
-            self.ui.note(format_args!("note: the vault is an older copy of itself: it lacks {rollback}"));
+            // Also in JSON format: the vault reports it only once.
+            error_line(format_args!("warning: the vault was replaced by an older copy: it lacks {rollback}"));
         }
         Ok(vault)
     }

@@ -65,7 +65,7 @@ pub use permission::approval_rule::{RememberError, RememberFor, Remembered};
 pub use permission::net_offer::offered_networks;
 pub use permission::{Approver, Denial, explain};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyTexts, REGO_FILE};
-pub use proxy::{Executed, Outcome, ProxyRuntime, Site};
+pub use proxy::{Executed, OLDER_COPY, Outcome, ProxyRuntime, Site};
 pub use recover::{
     Doubt, HalfCaptured, RecoverError, RecoverOptions, Recoverable, Recovered, Recovery, sweep,
 };

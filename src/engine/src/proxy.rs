@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use avfs_hostfs::random;
-use avfs_hostfs::stat::file_clock;
 use avfs_policy::{ExecutionDecision, OnViolation, Policy, variables_of};
 use avfs_request::{
     BackendChoice, BaseChoice, CacheMode, Degradation, ExecutionRequest, FixedClock, ForkChoice, ProcMode,
     Retention, ScratchChoice, SecretsInFiles, Writing,
 };
 use avfs_types::clock::FileTime;
+use avfs_types::command_line::shown_word;
 use avfs_types::ids::{ApprovalId, ForkName, RunId, to_hex};
 use avfs_types::path::TreePath;
 use avfs_types::redact::is_credential_name;
@@ -47,6 +47,8 @@ use crate::view::{ShownAs, hidden_nowhere};
 use crate::workspace_root::{Files, Places};
 use crate::workspace_service::{RunBase, WorkspaceService, stand_on_import, wait_for_import};
 
+/// The note about a vault that was replaced by an older copy. On stderr it is printed when the vault is opened.
+pub const OLDER_COPY: &str = "vault.older_copy";
 /// Minimum grace period, however short the allowed time: programs need time to shut down.
 const GRACE_KEPT: Duration = Duration::from_secs(5);
 
@@ -174,8 +176,7 @@ impl ProxyRuntime<'_> {
         decision: ExecutionDecision,
         begun: Instant,
     ) -> Run {
-        let secrets = request.secrets();
-        let shown = secrets.scrub_text(request.command.shown());
+        let shown = request.shown_command();
         let mut run = Run {
             fork: match &request.fork {
                 ForkChoice::Ephemeral { .. } => ForkName::of_run(&id),
@@ -202,10 +203,7 @@ impl ProxyRuntime<'_> {
             files: Files::Mapped,
         };
         if let Some(rollback) = self.site.vault.older_copy() {
-            run.note(
-                "vault.older_copy",
-                format!("the vault was replaced by an older copy: it lacks {rollback}"),
-            );
+            run.note(OLDER_COPY, format!("the vault was replaced by an older copy: it lacks {rollback}"));
         }
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed", name.to_string_lossy()));
@@ -226,7 +224,7 @@ impl ProxyRuntime<'_> {
                         choose a later time with --clock-fixed=TIME";
             run.note("clock.skew", text.to_owned());
         }
-        for name in secrets.not_searched() {
+        for name in request.secrets().not_searched() {
             run.note("secret.short", format!("{name} is too short to search for in files"));
         }
         run
@@ -331,7 +329,7 @@ impl ProxyRuntime<'_> {
         };
         run.phases.resolve = run.begun.elapsed();
         session.mounted()?;
-        let launched_at = file_clock();
+        let launched_at = session.file_time();
         let wants_version = wants_version(&run.request);
         let (launched, imported) = std::thread::scope(|scope| {
             let mut import = None;
@@ -600,8 +598,13 @@ fn withheld_variables(request: &ExecutionRequest) -> Vec<String> {
 
 /// The words of a command, or of a shell command line.
 pub(super) fn words_of(command: &CommandLine) -> impl Iterator<Item = String> {
-    let shown = command.shown();
-    let words: Vec<String> =
-        shown.split(|c: char| c.is_whitespace() || ";|&()".contains(c)).map(str::to_owned).collect();
-    words.into_iter()
+    let texts = match command {
+        CommandLine::Argv(words) => words.as_slice(),
+        CommandLine::Shell(line) => std::slice::from_ref(line),
+    };
+    let is_between = |c: char| c.is_whitespace() || ";|&()".contains(c);
+    texts.iter().flat_map(move |text| {
+        let words: Vec<String> = shown_word(text).split(is_between).map(str::to_owned).collect();
+        words
+    })
 }

@@ -5,7 +5,7 @@ use rustix::fs::{FileType, Stat, Timespec};
 use avfs_types::clock::FileTime;
 
 /// The coarse clock that the kernel uses for file times. It moves in steps: files written from now on have this
-/// time or a later one, and files written before have this time or an earlier one.
+/// time or a later one. Before Linux 6.13, files written before have this time or an earlier one.
 #[must_use]
 pub fn file_clock() -> FileTime {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);

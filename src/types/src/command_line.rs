@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::diagnose::shell_word;
 use crate::printable::text_of;
 
 /// The command to run.
@@ -24,15 +25,20 @@ impl CommandLine {
         }
     }
 
-    /// The command on one line, for people and messages.
+    /// The command on one line, quoted for a shell, for people and messages.
     #[must_use]
     pub fn shown(&self) -> String {
+        self.shown_with(|word| word)
+    }
+
+    /// The same, with `scrub` applied to each word: quotes could hide the value of a secret.
+    pub fn shown_with(&self, scrub: impl Fn(String) -> String) -> String {
         match self {
             Self::Argv(words) => {
-                let words: Vec<String> = words.iter().map(|word| shown_word(word)).collect();
-                words.join(" ")
+                let words = words.iter().map(|word| shell_word(OsStr::new(&scrub(shown_word(word)))));
+                words.collect::<Vec<_>>().join(" ")
             }
-            Self::Shell(line) => shown_word(line),
+            Self::Shell(line) => scrub(shown_word(line)),
         }
     }
 }
@@ -51,6 +57,14 @@ mod tests {
     fn bytes_that_are_not_utf8_are_shown_escaped() {
         assert_eq!(shown_word(OsStr::from_bytes(b"a\xff\xfe b\xc3\xa9")), "a\\xff\\xfe b\u{e9}");
         let line = CommandLine::Argv(vec!["ls".into(), OsStr::from_bytes(b"\xff").into()]);
-        assert_eq!(line.shown(), "ls \\xff");
+        assert_eq!(line.shown(), "ls '\\xff'");
+    }
+
+    #[test]
+    fn a_command_is_quoted_after_secrets_are_removed() {
+        let line = CommandLine::Argv(vec!["sh".into(), "-c".into(), "echo 'x y' > c".into()]);
+        assert_eq!(line.shown(), r"sh -c 'echo '\''x y'\'' > c'");
+        assert_eq!(line.shown_with(|word| word.replace("'x y'", "***")), "sh -c 'echo *** > c'");
+        assert_eq!(CommandLine::Shell("echo 'x y'".into()).shown(), "echo 'x y'");
     }
 }

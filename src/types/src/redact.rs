@@ -88,12 +88,16 @@ const TOKENS: [Token; 32] = [
 /// A variable with one of these in its name counts as a credential, regardless of its value.
 const CREDENTIAL_NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
 
+/// The same, only as a whole word of the name: PATH is not a personal access token.
+const CREDENTIAL_WORDS: [&str; 7] = ["PWD", "PAT", "JWT", "BEARER", "OTP", "WEBHOOK", "DSN"];
+
 /// True if a variable of this name is likely to hold a credential.
 #[must_use]
 pub fn is_credential_name(name: &str) -> bool {
-    // The author of something is not a secret.
+    // The author of something is not a secret, and PWD alone is the working directory.
     let name = name.to_ascii_uppercase().replace("AUTHOR_", "");
     CREDENTIAL_NAMES.iter().any(|part| name.contains(part))
+        || (name != "PWD" && name.split('_').any(|word| CREDENTIAL_WORDS.contains(&word)))
 }
 
 /// The number of bytes of the body by which a token is recognized.
@@ -354,6 +358,18 @@ fn starts_with_word(text: &[u8], word: &str) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn names_of_credentials_are_recognized() {
+        for name in
+            ["MYSQL_PWD", "GITHUB_PAT", "APP_JWT", "X_BEARER", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "Api_Key"]
+        {
+            assert!(is_credential_name(name), "{name}");
+        }
+        for name in ["PWD", "OLDPWD", "PATH", "MYSQL_HOST", "GIT_AUTHOR_NAME", "PATTERN", "OTPIONS"] {
+            assert!(!is_credential_name(name), "{name}");
+        }
+    }
 
     /// Digits of all kinds. Test credentials are composed at run time, so that secret scanners do not report this file.
     fn body(length: usize) -> String {

@@ -18,11 +18,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode as FileMode, OFlags};
+use rustix::fs::{Mode as FileMode, OFlags, Timespec, Timestamps, UTIME_NOW};
 
 use avfs_hostfs::lock::{FileLock, Mode};
 use avfs_hostfs::remove::remove_tree;
+use avfs_hostfs::stat::file_clock;
 use avfs_hostfs::{beneath, copy, make, overlay, xattr};
+use avfs_types::clock::FileTime;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{DIGEST_BYTES, RunId, VersionId};
 use avfs_types::pause;
@@ -338,6 +340,19 @@ impl MountSession {
         let Some(file) = &self.record else { return Ok(()) };
         let line = state_line(word);
         file.write_all_at(line.as_bytes(), 0).map_err(SessionError::host("write", &self.dir.join(RECORD)))
+    }
+
+    /// The present in the clock of file times: files changed before this call have this ctime or an earlier one.
+    ///
+    /// Since Linux 6.13 file times can be ahead of `file_clock`, so the time is taken from a file that is changed now.
+    #[must_use]
+    pub fn file_time(&self) -> FileTime {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let touched = self.record.as_ref().and_then(|file| {
+            rustix::fs::futimens(file, &Timestamps { last_access: now, last_modification: now }).ok()?;
+            beneath::fstat(file.as_fd()).ok()
+        });
+        touched.map_or_else(file_clock, |stat| stat.ctime)
     }
 
     /// Records how the command ended: from here on the upper is complete and can be recovered.

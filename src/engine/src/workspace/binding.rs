@@ -143,7 +143,9 @@ pub fn bound_dir(vault: &Vault) -> Result<Option<PathBuf>, VaultError> {
     if bound != BOUND_ABOVE {
         return Ok(Some(PathBuf::from(OsString::from_vec(bound))));
     }
-    let path = vault.path().and_then(|path| std::fs::canonicalize(path).ok());
+    let canonical =
+        |path: &Path| std::fs::canonicalize(path).map_err(|error| BackendError::io("find", path, error));
+    let path = vault.path().map(canonical).transpose()?;
     // A copy elsewhere is not bound: the directory above it is unrelated.
     let home = path.as_deref().and_then(Path::parent).filter(|home| home.ends_with(VAULT_DIR));
     Ok(home.and_then(Path::parent).map(Path::to_owned))

@@ -491,7 +491,8 @@ impl ExecutionRequest {
     /// The command on one line, without the values of secrets.
     #[must_use]
     pub fn shown_command(&self) -> String {
-        self.secrets().scrub_text(self.command.shown())
+        let secrets = self.secrets();
+        self.command.shown_with(|word| secrets.scrub_text(word))
     }
 }
 

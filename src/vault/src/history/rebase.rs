@@ -9,7 +9,7 @@ use avfs_types::path::TreePath;
 use crate::diff::{Change, ChangeKind, Side, collect};
 use crate::edit::{Edit, Edits};
 use crate::expansion::Expansion;
-use crate::page::{DirMeta, DirRef, Node};
+use crate::page::{DirMeta, DirRef, FileNode, Node, SymlinkNode};
 use crate::tree::Pages;
 use crate::{Result, tree};
 
@@ -48,14 +48,39 @@ pub(crate) fn rebase(pages: &dyn Pages, base: &DirRef, head: &DirRef, edits: &Ed
                 let mtime = theirs.mtime.max(mine.mtime);
                 merged.insert(change.path.clone(), Edit::Dir(DirMeta { mtime, ..(*mine).clone() }));
             }
-            _ if edited.touches(&change.path) => {
-                clashes.insert(change.path.clone());
-            }
+            _ if edited.touches(&change.path) => match agreed(&change, edits.get(&change.path)) {
+                Some(Edit::Remove) => drop(merged.remove(&change.path)),
+                Some(same) => drop(merged.insert(change.path.clone(), same)),
+                None => drop(clashes.insert(change.path.clone())),
+            },
             _ => {}
         },
     };
     collect(pages, base, head, &mut Expansion::default(), &mut compare)?;
     Ok(if clashes.is_empty() { Rebase::Onto(merged) } else { Rebase::Clash(clashes.into_iter().collect()) })
+}
+
+/// The edit with the effect of both sides, if both made the same file or link there, with the later time, or both
+/// removed one.
+fn agreed(change: &Change, edit: Option<&Edit>) -> Option<Edit> {
+    let is_dir = |side: &Option<Side>| matches!(side, Some(Side { node: Node::Dir(_), .. }));
+    if is_dir(&change.before) {
+        return None;
+    }
+    match (change.after.as_ref().map(|side| &side.node), edit?) {
+        (None, Edit::Remove) => Some(Edit::Remove),
+        (Some(Node::File(theirs)), Edit::Put(Node::File(mine))) => {
+            let mtime = theirs.mtime.max(mine.mtime);
+            let [theirs, mine] = [theirs, mine].map(|file| FileNode { mtime, ..file.clone() });
+            (theirs == mine).then_some(Edit::Put(Node::File(mine)))
+        }
+        (Some(Node::Symlink(theirs)), Edit::Put(Node::Symlink(mine))) => {
+            let mtime = theirs.mtime.max(mine.mtime);
+            let [theirs, mine] = [theirs, mine].map(|link| SymlinkNode { mtime, ..link.clone() });
+            (theirs == mine).then_some(Edit::Put(Node::Symlink(mine)))
+        }
+        (Some(_) | None, Edit::Put(_) | Edit::Remove | Edit::Dir(_)) => None,
+    }
 }
 
 /// The two sides of a change to a directory's own metadata, not to its entries.
