@@ -99,8 +99,9 @@ pub fn for_namespaces() -> String {
         return "allow user namespaces: sudo sysctl -w user.max_user_namespaces=10000".to_owned();
     }
     if sysctl("kernel.apparmor_restrict_unprivileged_userns") == Some(1) {
-        return "this host's AppArmor restricts user namespaces: install the profile scripts/apparmor/avfs-run, \
-                or: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+        return "this host's AppArmor restricts user namespaces: install the .deb or the .rpm, or the AppArmor \
+                profile of the archive (apparmor.d/avfs-run) or of the sources (scripts/apparmor/avfs-run) as its \
+                first lines describe; or: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
             .to_owned();
     }
     "inside a container, allow the calls: in Docker run it with --security-opt seccomp=unconfined \
