@@ -211,7 +211,7 @@ fn new_entries_inherit_the_default_acl_of_their_directory() {
 fn new_entries_inherit_the_group_of_a_setgid_directory() {
     let test = "cli::apply_owner::new_entries_inherit_the_group_of_a_setgid_directory";
     if !support::is_root() {
-        return support::skip(test, "only root takes on groups");
+        return support::skip(test, "only root can join groups");
     }
     let (user, group) = (USER.to_string(), OTHER_GROUP.to_string());
     let of_user = ["setpriv", "--reuid", &user, "--regid", &user];

@@ -476,7 +476,7 @@ fn cargo_is_not_affected() {
     const NAME: &str = "cargo_is_not_affected";
     let tools = Path::new(env!("CARGO")).parent().unwrap();
     if File::open(env!("CARGO")).is_err() || !tools.join("rustc").exists() {
-        return support::skip(NAME, "this user may not run cargo");
+        return support::skip(NAME, "this user cannot run cargo");
     }
     let env = TestEnv::with_project();
     env.put(

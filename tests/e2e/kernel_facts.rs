@@ -449,7 +449,7 @@ fn groups_of_the_caller_stay_effective_inside() {
     const NAME: &str = "groups_of_the_caller_stay_effective_inside";
     let env = TestEnv::with_project();
     if !support::is_root() {
-        return support::skip(NAME, "only root takes on groups");
+        return support::skip(NAME, "only root can join groups");
     }
     let (user, group) = (54_321, 54_322);
     let shown = env.at("shown");

@@ -387,7 +387,7 @@ fn a_crate_is_built_as_in_a_plain_directory() {
     let cargo = Path::new(env!("CARGO"));
     let tools = cargo.parent().unwrap();
     if std::fs::File::open(cargo).is_err() || !tools.join("rustc").exists() {
-        return crate::support::skip(NAME, "this user may not run cargo");
+        return crate::support::skip(NAME, "this user cannot run cargo");
     }
     let fixture = |env: &TestEnv| {
         env.put("Cargo.toml", b"[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
