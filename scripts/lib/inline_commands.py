@@ -19,7 +19,7 @@ def findings(text):
     """Pairs of the number of a line and an error."""
     prose = CODE.sub(lambda block: "\n" * block[0].count("\n"), text)
     for match in COMMAND.finditer(prose):
-        # Of a pipeline the first command; what follows `--` is the sandboxed one.
+        # Only the first command of a pipeline, without the sandboxed command after `--`.
         command = re.split(r" && | \| | -- ", match[1].replace("\\|", "|").replace("\n", " "))[0]
         line = prose.count("\n", 0, match.start())
         errors = errors_of(command.split()) if command.startswith("avfs") else script_errors(command)
@@ -31,7 +31,7 @@ def errors_of(words):
     while words[0] == "avfs" and len(verbs) < len(words) and help_of(*verbs, words[len(verbs)]):
         verbs.append(words[len(verbs)])
     if verbs == ["avfs"] and re.match(r"[a-z]", words[1]):
-        yield f"there is no verb {words[1]}"
+        yield f"no such verb: {words[1]}"
     for word in words[len(verbs):]:
         option = re.match(r"\[?(--[a-z-]+)", word)
         if option and option[1] not in HIDDEN and not re.search(rf"{option[1]}(?![\w-])", help_of(*verbs)):

@@ -1,7 +1,7 @@
 """Commands of documents that examples do not run: scripts of the repository, cargo, installations.
 
-They take minutes, need the network or change the machine. Their names and options are checked instead. A command that
-is not one of these has to be run.
+They take minutes, need the network or change the machine. Their names and options are checked instead. Every other
+command must be run.
 """
 import os
 import re
@@ -9,7 +9,7 @@ import shlex
 
 from sessions import ROOT
 
-# How a command begins, and why it is not run.
+# The first words of commands that are not run, and the reason.
 EXCLUDED = {
     "cargo build": "scripts/test builds the same",
     "cargo test": "scripts/test runs the same tests",
@@ -21,12 +21,12 @@ EXCLUDED = {
     "sudo install avfs-run-*/avfs": "changes the machine; scripts/test-packages runs the programs of the archive",
     "sudo sysctl": "changes the machine",
 }
-# How a command begins that installs avfs. scripts/test-packages takes it from README.md by these words, and runs it.
+# The first words of commands that install avfs. scripts/test-packages finds them in README.md and runs them.
 INSTALLATIONS = ["sudo apt install", "tar -xzf", "cargo install"]
 
 
 def short_form(command):
-    """A command that does the part of avfs alone, in less time. `None` if it does not exist."""
+    """A shorter command that runs only the part of avfs, or `None`."""
     words = shlex.split(command, comments=True)
     if words[:2] == ["cargo", "run"] and "avfs-run" in words:
         return shlex.join(["avfs-run", *words[words.index("--") + 1:]])
@@ -36,7 +36,7 @@ def short_form(command):
 
 
 def judge(command):
-    """The reason why the command is not run, and its errors. `None` if it has to be run."""
+    """The reason why the command is not run, and its errors. `None` if it must be run."""
     words = shlex.split(command, comments=True)
     variables = [word.split("=")[0] for word in words if re.match(r"[A-Z_]+=", word)]
     words = words[len(variables):]
@@ -69,7 +69,7 @@ def script_findings(words, variables):
     for word in words:
         place = ROOT / "tests" / word.replace("::", "/")
         if "::" in word and not place.is_dir() and not place.with_suffix(".rs").is_file():
-            yield f"there are no tests {word}"
+            yield f"no such tests: {word}"
 
 
 def cargo_findings(words):
@@ -78,4 +78,4 @@ def cargo_findings(words):
     known = {name for text in manifests for name in re.findall(r'^name = "(.+)"', text, re.MULTILINE)}
     for option, name in zip(words, words[1:]):
         if option in ("-p", "--test") and name not in known:
-            yield f"there is no {name} for {option}"
+            yield f"{option} names no package or test: {name}"

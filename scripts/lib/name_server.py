@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A name server on 127.0.0.1 that has the address 10.9.8.7 for every name that begins with `known.`, and no others.
+"""A name server on 127.0.0.1: names that begin with `known.` have the address 10.9.8.7, others do not exist.
 
-  name_server.py READY    creates the file READY when it answers
+  name_server.py READY    creates the file READY when it accepts queries
 """
 import pathlib
 import socket

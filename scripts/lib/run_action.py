@@ -31,7 +31,7 @@ class Runner:
         self.path = os.environ["PATH"]
 
     def value(self, name):
-        """Expressions are names only; an unknown one is a mistake, not an empty text as on GitHub."""
+        """Every expression is a name. An unknown name is an error; GitHub uses an empty string."""
         if re.match(r"steps\.[\w-]+\.outputs\.", name):
             return self.values.get(name, "")
         return self.values[name]
@@ -47,7 +47,7 @@ class Runner:
         if "if" in step and not self.holds(step["if"]):
             return 0
         if step["shell"] != "bash":
-            sys.exit(f"{step['name']}: this runner knows bash only")
+            sys.exit(f"{step['name']}: only bash is supported")
         files = {name: self.temp / f"{name}-{number}" for name in ("GITHUB_OUTPUT", "GITHUB_PATH")}
         for file in files.values():
             file.touch()

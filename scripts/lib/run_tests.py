@@ -25,8 +25,8 @@ TEST_SECONDS_MAX = 600
 LONG_TEST_SECONDS_MAX = 3600
 # The soft limit on open files.
 FILES_SOFT = 1024
-# The directory of copied executables. Everything beside a directory `bin` would be a toolchain to avfs, and each test
-# would change the toolchain of the others.
+# The directory of copied executables. If it were `bin`, avfs would treat its parent directory as a toolchain, which
+# other tests modify meanwhile.
 PROGRAMS = "programs"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -69,7 +69,7 @@ class Place:
         os.makedirs(self.tmp)
         source, binaries = os.getcwd(), os.path.join(options.target, "debug")
         if self.drop:
-            # A checkout in a home of root is not accessible.
+            # This user cannot read a checkout in the home of root.
             source, binaries = os.path.join(work, "source"), os.path.join(work, PROGRAMS)
         self.source, self.binaries = source, binaries
         self.environment = {
@@ -143,7 +143,7 @@ def select(options, users):
                 continue
             if options.timing and not begins_with_any(full, options.timing_test):
                 continue
-            # A test that does not depend on the user runs as the last one, which has fewer privileges.
+            # A test that does not depend on the user runs as the last user, which has fewer privileges.
             of_users = users[-1:] if begins_with_any(full, options.once) else users
             tests += [Test(suite, executable, name, user) for user in of_users]
     return tests

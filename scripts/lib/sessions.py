@@ -1,7 +1,7 @@
 """Runs shell sessions with the real avfs and avfs-run, for the pictures and examples of documents.
 
 A session is a list of command lines that share one shell, in an empty directory `demo` with its own home. Every
-command reads from /dev/null; its output and its exit status are kept apart from those of the others.
+command reads from /dev/null; its output and its exit status are recorded separately.
 """
 import os
 import pathlib
@@ -13,7 +13,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
-# What differs from one recording to the next: ids, times, durations, places. Longer patterns first.
+# Text that differs between recordings: ids, times, durations, sizes. Longer patterns first.
 NORMALISED = [
     (re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b"), "<digest>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
@@ -50,7 +50,7 @@ def run(commands):
             place.mkdir()
         lines = ["set +e", f"cd {shlex.quote(str(demo))}"]
         for number, command in enumerate(commands):
-            # In braces, so that cd, export and variables last; the status is written even if the command fails.
+            # In braces, so that cd, export and variables affect later commands. The status is always written.
             lines.append(f"{{ {command}\n}} </dev/null >{out}/{number} 2>&1; echo $? >{out}/{number}.status")
         script = base / "session.sh"
         script.write_text("\n".join(lines) + "\n")
