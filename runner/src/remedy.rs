@@ -48,7 +48,8 @@ impl Piece {
             Self::Memory => "use --scratch disk",
             Self::Proc => {
                 "the container's /proc is masked: in Docker run it with --security-opt systempaths=unconfined, \
-                 in Kubernetes set procMount: Unmasked; or run without it: --allow-degraded"
+                 in Podman with --security-opt unmask=ALL, in Kubernetes set procMount: Unmasked; or run without \
+                 it: --allow-degraded"
             }
             Self::Net => "use --net host",
             Self::Userns => "use a seccomp profile, which also forbids them, or --allow-userns",
