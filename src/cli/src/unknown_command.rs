@@ -1,4 +1,4 @@
-//! Words in the place of a command that name none: which command was probably meant.
+//! Words that are no command where one is expected: which command was probably meant.
 
 use clap::Command;
 
