@@ -232,6 +232,28 @@ fn consecutive_runs_reuse_kept_uppers() {
 }
 
 #[test]
+fn each_version_of_a_chain_gets_a_layer_with_its_own_changes() {
+    let bench = Bench::new(TREE);
+    let mut stack = bench.stack();
+    let mut heights = Vec::new();
+    for n in 0..LAYERS_MAX + 3 {
+        bench.change(&format!("echo {n} > new{n}; echo {n} >> d/one"));
+        bench.vault.stack_over(&stack, &bench.head(), &bench.cache, &Meter::default()).unwrap();
+        stack = bench.stack();
+        assert_eq!(stack.made, Made::Reused);
+        bench.assert_shows_head(&stack);
+        let top = snapshot::take(&stack.dirs[0]).facts;
+        let files = top.values().filter(|fact| matches!(fact.kind, snapshot::Kind::File { .. })).count();
+        // One layer for all of them, after the maximum number.
+        let expected = if n == LAYERS_MAX { n + 2 } else { 2 };
+        assert_eq!(files, expected, "{n}: {:?}", top.keys());
+        heights.push(stack.dirs.len());
+    }
+    let expected: Vec<usize> = (2..2 + LAYERS_MAX).chain(2..5).collect();
+    assert_eq!(heights, expected);
+}
+
+#[test]
 fn change_without_a_run_makes_a_layer_or_a_base() {
     if !overlay::works("change_without_a_run_makes_a_layer_or_a_base") {
         return;

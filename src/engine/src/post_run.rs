@@ -201,7 +201,7 @@ impl ProxyRuntime<'_> {
             // The next run scans the directory, and writes the layer if it can use the directory again.
             Some(_) if stack.host_dir().is_some() => Ok(()),
             // Memory is freed with the run: the layer is written from the content in the vault.
-            Some(_) => site.vault.stack(&root, &site.layers, site.meter).map(drop),
+            Some(_) => site.vault.stack_over(stack, &root, &site.layers, site.meter),
         }
     }
 

@@ -146,6 +146,20 @@ impl Vault {
         Ok(Stack::of_base(base.root, made, root.tree, base.lease))
     }
 
+    /// Writes the stack for a version that is derived from the version of `below`: a layer with the difference
+    /// between the two. If `below` has [`LAYERS_MAX`] layers already, the stack has one layer for all of them.
+    pub fn stack_over(&self, below: &Stack, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<()> {
+        let pin = self.backend().pin()?;
+        if below.layers.len() >= LAYERS_MAX || cache.ready_stack(root)?.is_some() {
+            drop(pin);
+            return self.stack(root, cache, meter).map(drop);
+        }
+        let pages = FreshPages::new(self);
+        let shown = pages::reference(&pages, &below.tree)?;
+        let difference = Difference::between(&pages, &shown, root)?;
+        self.publish_difference(&difference, below, root, cache, meter).map(drop)
+    }
+
     /// Writes a layer over the most similar base, if that is cheaper than a new base.
     fn stack_on_near_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Option<Stack>> {
         let pages = FreshPages::new(self);
@@ -189,6 +203,21 @@ impl Vault {
         cache: &BaseCache,
         meter: &Meter,
     ) -> Result<()> {
+        let (name, lease) = self.publish_difference(difference, stack, root, cache, meter)?;
+        stack.put(cache.layers.place(&name).join("root"), name, lease);
+        stack.tree = root.tree;
+        Ok(())
+    }
+
+    /// Writes a difference as a layer over `below`, with the record of a stack that shows `root`.
+    fn publish_difference(
+        &self,
+        difference: &Difference,
+        below: &Stack,
+        root: &DirRef,
+        cache: &BaseCache,
+        meter: &Meter,
+    ) -> Result<(String, FileLock)> {
         let _note = cache.layers.note()?;
         let draft = cache.begin_layer()?;
         if let Err(error) = self.fill_layer(root, difference, &draft, meter) {
@@ -196,10 +225,7 @@ impl Vault {
             let _ = remove_tree(&draft.path);
             return Err(error);
         }
-        let (name, lease) = cache.publish_layer(draft, stack, &root.tree, difference.size)?;
-        stack.put(cache.layers.place(&name).join("root"), name, lease);
-        stack.tree = root.tree;
-        Ok(())
+        cache.publish_layer(draft, below, &root.tree, difference.size)
     }
 
     fn fill_layer(&self, root: &DirRef, difference: &Difference, at: &Draft, meter: &Meter) -> Result<()> {
