@@ -18,10 +18,10 @@ use super::needs::Needs;
 
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
-/// Maximum items of a list: item numbers, and the numbers of their needs, are stored in four bytes.
-const ITEMS_MAX: u32 = 50_000_000;
+/// Maximum items of a list: an endless one is refused before its index takes much memory.
+const ITEMS_MAX: u32 = 2_000_000;
 /// Maximum lines of a list, including empty lines and comments.
-const LINES_MAX: u32 = 100_000_000;
+const LINES_MAX: u32 = 10_000_000;
 
 /// The position of an item, with a seal to detect changes made after the check.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl ListFile {
     }
 
     /// Checks each line before copying it, so that endless input is rejected at its first invalid line.
-    fn spooled(path: &Path, lines: &mut impl BufRead, dir: &Path) -> Result<Self, ListError> {
+    pub(super) fn spooled(path: &Path, lines: &mut impl BufRead, dir: &Path) -> Result<Self, ListError> {
         let failed = |source| ListError::Spool { file: path.to_owned(), dir: dir.to_owned(), source };
         let mut copy = BufWriter::with_capacity(1 << 16, without_a_name(dir).map_err(failed)?);
         let mut reading = Reading::new(path);

@@ -208,6 +208,21 @@ fn input_that_cannot_be_read_twice_is_copied_to_an_unnamed_file() {
 }
 
 #[test]
+fn endless_list_of_valid_items_is_refused() {
+    let listed = Listed::new(b"");
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let endless = std::thread::spawn(move || {
+        let lines = b"true\n".repeat(1 << 12);
+        while writer.write_all(&lines).is_ok() {}
+    });
+    let mut lines = std::io::BufReader::new(reader);
+    let error = ListFile::spooled(Path::new("-"), &mut lines, listed.dir.path()).unwrap_err();
+    assert_eq!(error.code(), "list.too_long", "{error}");
+    drop(lines);
+    endless.join().unwrap();
+}
+
+#[test]
 fn equal_lists_have_equal_digests() {
     let (one, two) = (open(b"true\n").unwrap(), open(b"true \n").unwrap());
     assert_eq!(one.digest(), open(b"true\n").unwrap().digest());
