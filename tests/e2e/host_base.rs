@@ -139,6 +139,15 @@ fn small_directories_are_used_as_lower_layer_only_on_request() {
 }
 
 #[test]
+fn a_directory_with_few_large_files_is_used_as_lower_layer() {
+    let env = TestEnv::with_project();
+    env.put("large", &vec![7; 33 << 20]);
+    for run in 0..20 {
+        assert_eq!(base(&env.json(&["--fork", &format!("f{run}")], "true")), "live", "run {run}");
+    }
+}
+
+#[test]
 fn deleting_a_vault_removes_its_layers() {
     let env = project();
     env.ok(&["--fork", "f", "--scratch", "disk"], "echo 1 > made");

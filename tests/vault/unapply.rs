@@ -3,13 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use avfs_changes::{Applied, ApplyError, Filter, Standing, unapply};
+use avfs_changes::{Applied, ApplyError, ApplyOptions, Filter, Standing, Subject, apply, unapply};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::discard::ChangesOf;
+use avfs_vault::fork::Deletion;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
+use avfs_vault::set_ids::SetIds;
 
 use crate::apply::{Stand, apply_with, change_everything, everything, put};
 use crate::apply_runs::land_run;
@@ -51,6 +53,25 @@ fn every_kind_of_change_is_unapplied_exactly() {
     take_back(&stand).unwrap();
     assert_same(&original, &stand.host());
     assert_eq!(take_back(&stand).unwrap_err().code(), "unapply.nothing");
+}
+
+#[test]
+fn an_expired_apply_is_named_as_the_reason() {
+    let stand = Stand::new(everything, change_everything);
+    let subject = Subject::of(&stand.vault, &"side".parse().unwrap()).unwrap();
+    let (filter, meter) = (Filter::default(), Meter::default());
+    let options = ApplyOptions {
+        filter: &filter,
+        keep_seconds: 0,
+        set_ids: SetIds::Kept,
+        trial: Trial::Real,
+        meter: &meter,
+    };
+    apply(&stand.vault, &subject, &stand.host(), &options).unwrap();
+    stand.vault.delete_fork(&fork("side"), Deletion::Forced).unwrap();
+    stand.vault.gc(&|_| {}).unwrap();
+    assert_eq!(take_back(&stand).unwrap_err().code(), "unapply.expired");
+    assert_same(&stand.copy(), &stand.host());
 }
 
 #[test]

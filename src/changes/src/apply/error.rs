@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use avfs_hostfs::cause::Cause;
 use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::ForkName;
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
 
@@ -34,6 +35,10 @@ pub enum ApplyError {
     Unreadable,
     #[error("no changes of any run are applied to the directory")]
     NothingApplied,
+    #[error(
+        "the changes of fork {fork} can no longer be reverted: the versions were deleted after the apply expired"
+    )]
+    Expired { fork: ForkName },
     #[error("no permission to change {path}; nothing was written")]
     NoPermission { path: TreePath },
     #[error("cannot preserve the {what} of {path}; nothing was written")]
@@ -84,6 +89,7 @@ impl Diagnose for ApplyError {
             Self::Conflict { .. } => "apply.conflict",
             Self::ChangedSince { .. } => "unapply.conflict",
             Self::NotApplied { .. } | Self::NothingApplied => "unapply.nothing",
+            Self::Expired { .. } => "unapply.expired",
             Self::Unreadable => "unapply.unreadable",
             Self::NoPermission { .. } => "apply.no_permission",
             Self::Owner { .. } => "apply.owner",

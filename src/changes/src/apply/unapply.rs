@@ -106,7 +106,12 @@ pub fn unapply(
     let pages = FreshPages::new(vault);
     let reader = vault.read()?;
     let newest = &standing.applications[0];
-    let version = |id| require_version(&*reader, id);
+    let version = |id| match require_version(&*reader, id) {
+        Err(VaultError::MissingObject { .. }) if newest.expires_at <= vault.now() => {
+            Err(ApplyError::Expired { fork: newest.fork.clone() })
+        }
+        other => other.map_err(ApplyError::from),
+    };
     let [before, after] = roots_to_compare(&*reader, &version(&newest.before)?, &version(&newest.after)?)?;
     let forward = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
     let mut written = PathDigests::default();

@@ -11,7 +11,7 @@ use avfs_vault::VaultError;
 use avfs_vault::backend::{Life, VersionRecord};
 use avfs_vault::import::{Foreign, ImportOptions, Imported, OnTrouble};
 use avfs_vault::layers::{Distance, HostBase, Made, STANDS_ON_HOST_MAX, Stack};
-use avfs_vault::page::DirRef;
+use avfs_vault::page::{DirRef, Totals};
 use avfs_vault::version::full_root_of;
 
 use crate::cache_care::CacheOwners;
@@ -26,6 +26,9 @@ const NAMED_MAX: usize = 5;
 
 /// Writing a smaller tree to the cache takes less time than the scans of the runs on its fork.
 const ENTRIES_ON_HOST_MIN: u64 = 1000;
+const BYTES_ON_HOST_MIN: u64 = 32 << 20;
+/// Writing this many bytes to the cache takes about as long as scanning an entry of the directory 16 times.
+const BYTES_PER_ENTRY: u64 = 64 << 10;
 
 /// The note of a run that starts with the first import of a large directory. On stderr it is printed immediately.
 pub const IMPORT_LARGE: &str = "import.large";
@@ -125,7 +128,8 @@ impl WorkspaceService<'_> {
     ) -> avfs_vault::Result<Option<Stack>> {
         let site = self.site;
         let wanted = run.request.base == BaseChoice::Live;
-        if !wanted && root.totals.entries < ENTRIES_ON_HOST_MIN {
+        let Totals { entries, bytes, .. } = root.totals;
+        if !wanted && entries < ENTRIES_ON_HOST_MIN && bytes < BYTES_ON_HOST_MIN {
             return Ok(None);
         }
         let found = match &run.found {
@@ -136,7 +140,8 @@ impl WorkspaceService<'_> {
             }
         };
         let Some(found) = found else { return Ok(None) };
-        if site.layers.count_host_use(&found)? > STANDS_ON_HOST_MAX && !wanted {
+        let uses_max = STANDS_ON_HOST_MAX.saturating_mul(1 + bytes / entries.max(1) / BYTES_PER_ENTRY);
+        if site.layers.count_host_use(&found)? > uses_max && !wanted {
             return Ok(None);
         }
         let distance = if wanted { Distance::Any } else { Distance::Near };

@@ -19,6 +19,10 @@ hint!(ApplyError, |error, avfs| Some(match error {
     Self::NotApplied { .. } | Self::NothingApplied => {
         format!("list applied runs with: {avfs} runs list")
     }
+    Self::Expired { .. } => {
+        "revert the files by hand; fork.expires in the settings decides how long an apply can be reverted"
+            .into()
+    }
     Self::NoPermission { .. } => {
         "change the permissions, or leave it out with: --exclude PATH".into()
     }
