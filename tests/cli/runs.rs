@@ -420,3 +420,25 @@ fn a_run_without_changes_is_shown_without_a_fork() {
     let shown = env.ok(&["runs", "show", &run_word(1)]);
     assert!(shown.contains("no changes") && !shown.contains("fork "), "{shown}");
 }
+
+#[test]
+fn an_undone_run_is_not_marked_as_applied() {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "work", "--from", "main"]);
+    let vault = support::open_vault(&env.vault_file());
+    for (n, path) in [(1, "one"), (2, "two")] {
+        let base = vault.fork(&fork("work")).unwrap().head;
+        let landing = Landing::Fork { name: &fork("work"), base };
+        Changes::default().put(path, "new\n").land(&vault, landing, record(n, &fork("work"))).unwrap();
+    }
+    drop(vault);
+    let state = |n| env.result(&["runs", "show", &run_word(n)])["in_directory"].take();
+    env.ok(&["undo", "work"]);
+    env.ok(&["apply", "work"]);
+    assert_eq!((read(&env, "one").is_some(), read(&env, "two").is_some()), (true, false));
+    assert_eq!((state(1), state(2)), (json!("applied"), Value::Null));
+    env.ok(&["redo", "work"]);
+    env.ok(&["apply", "work"]);
+    assert!(read(&env, "two").is_some());
+    assert_eq!(state(2), json!("applied"));
+}

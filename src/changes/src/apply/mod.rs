@@ -34,6 +34,7 @@ use avfs_vault::page::Node;
 use avfs_vault::run::{Runs, find_run};
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::sync::{LastSync, last_sync};
+use avfs_vault::undo::versions_in_effect;
 use avfs_vault::version::{History, roots_to_compare};
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
@@ -127,7 +128,9 @@ impl Subject {
         }
         let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
         let doubt = made.last().and_then(|(oldest, _)| doubt(oldest, &before));
-        let runs = made.into_iter().map(|(run, _)| run.id).collect();
+        let in_effect = versions_in_effect(reader, &fork)?;
+        let runs = made.into_iter().filter(|(_, after)| in_effect.contains(after));
+        let runs = runs.map(|(run, _)| run.id).collect();
         Ok(Self { fork: fork.name, runs, before, after, doubt })
     }
 }

@@ -5,7 +5,7 @@
 //! and no undo goes back before the start of a fork.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use avfs_types::ids::{ForkName, VersionId};
 
@@ -57,6 +57,18 @@ impl Vault {
             Ok(Redone { committed, redone })
         })
     }
+}
+
+/// The versions that the state of a fork consists of: those since its start that were not undone, or were redone.
+pub fn versions_in_effect(reader: &dyn Reader, fork: &ForkRecord) -> Result<HashSet<VersionId>> {
+    let line = Line::of(reader, fork);
+    let mut found = HashSet::new();
+    let mut next = Some(line.stands_at(&fork.head)?);
+    while let Some(version) = next {
+        next = line.before(&version)?;
+        found.insert(version.id);
+    }
+    Ok(found)
 }
 
 fn message(verb: &str, version: &VersionRecord) -> String {
