@@ -442,3 +442,33 @@ fn an_undone_run_is_not_marked_as_applied() {
     assert!(read(&env, "two").is_some());
     assert_eq!(state(2), json!("applied"));
 }
+
+#[test]
+fn content_of_an_earlier_partial_apply_is_no_conflict() {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "work", "--from", "main"]);
+    let land_on_work = |n, changes: Changes| {
+        let vault = support::open_vault(&env.vault_file());
+        let base = vault.fork(&fork("work")).unwrap().head;
+        let landing = Landing::Fork { name: &fork("work"), base };
+        let row =
+            RunRecord { started_at: vault.now(), ended_at: Some(vault.now()), ..record(n, &fork("work")) };
+        changes.land(&vault, landing, row).unwrap();
+    };
+    let original = read(&env, "src/main.rs");
+    land_on_work(1, Changes::default().put("src/main.rs", "one\n").put("x", "x\n"));
+    env.ok(&["apply", "work", "--exclude", "x"]);
+    assert_eq!(read(&env, "src/main.rs").as_deref(), Some("one\n"));
+    land_on_work(2, Changes::default().put("src/main.rs", "two\n"));
+    // A change of the user is a conflict as ever.
+    env.put("src/main.rs", b"mine\n");
+    env.refused(&["apply", "work"], 1, "apply.conflict");
+    env.put("src/main.rs", b"one\n");
+    env.ok(&["apply", "work"]);
+    assert_eq!(
+        (read(&env, "src/main.rs").as_deref(), read(&env, "x").as_deref()),
+        (Some("two\n"), Some("x\n"))
+    );
+    env.ok(&["unapply", "work"]);
+    assert_eq!((read(&env, "src/main.rs"), read(&env, "x")), (original, None));
+}

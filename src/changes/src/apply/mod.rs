@@ -30,12 +30,12 @@ use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
 use avfs_vault::own::is_in_own_dir;
-use avfs_vault::page::Node;
+use avfs_vault::page::{DirRef, Node};
 use avfs_vault::run::{Runs, find_run};
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::undo::versions_in_effect;
-use avfs_vault::version::{History, roots_to_compare};
+use avfs_vault::version::{History, root_of_either, roots_to_compare};
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
 
@@ -135,6 +135,9 @@ impl Subject {
     }
 }
 
+/// Earlier applies whose content is recognised in the directory.
+const APPLIES_COMPARED_MAX: usize = 8;
+
 pub struct ApplyOptions<'a> {
     pub filter: &'a Filter,
     /// How long the apply can be reverted.
@@ -178,7 +181,8 @@ pub fn apply(
     let host = host::Host::open(dir, &out)?;
     let mut wanted = PathDigests::default();
     wanted.extend(paths(&changes))?;
-    let plan = plan::make(&host, &pages, (&changes, &wanted), subject.doubt.as_ref())?;
+    let applied = applied_before(&*vault.read()?, subject)?;
+    let plan = plan::make(&host, &pages, (&changes, &wanted), subject.doubt.as_ref(), &applied)?;
     let mut stripped = Vec::new();
     for change in &changes {
         let change = change?;
@@ -210,6 +214,21 @@ pub fn apply(
     let detail = format!("paths={} left_out={left_out}", changes.len());
     vault.end_application(&record, runs, &detail)?;
     Ok(Applied { already, stripped, left_out, changes, kept_dirs })
+}
+
+/// The states of which standing applies of the fork wrote parts, newest first.
+fn applied_before(reader: &dyn Reader, subject: &Subject) -> Result<Vec<DirRef>, VaultError> {
+    let mut roots = Vec::new();
+    let all = reader.applications_of_fork(&subject.fork)?;
+    for of in all.iter().filter(|of| of.stands()).take(APPLIES_COMPARED_MAX) {
+        match require_version(reader, &of.after).and_then(|version| root_of_either(&version)) {
+            Ok(root) => roots.push(root),
+            // It has expired.
+            Err(VaultError::MissingObject { .. } | VaultError::Pruned { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(roots)
 }
 
 /// The changes that an apply would write, according to the vault alone: the directory is not read.

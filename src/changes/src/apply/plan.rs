@@ -56,6 +56,8 @@ struct Maker<'a> {
     there: Vec<TreePath>,
     /// Whether each directory was moved to its place in the period of doubt.
     moved: HashMap<TreePath, bool>,
+    /// States of which earlier applies wrote parts to the directory.
+    applied: &'a [DirRef],
 }
 
 /// Decides every change, or rejects all of them. A change on the host during `doubt` may have been made by
@@ -65,6 +67,7 @@ pub fn make<'c>(
     pages: &dyn Pages,
     (changes, asked): (&'c Changes, &PathDigests),
     doubt: Option<&RangeInclusive<Timestamp>>,
+    applied: &[DirRef],
 ) -> Result<Plan<'c>> {
     let mut maker = Maker {
         host,
@@ -78,6 +81,7 @@ pub fn make<'c>(
         already: 0,
         there: Vec::new(),
         moved: HashMap::new(),
+        applied,
     };
     let (mut conflicts, mut reported) = (Vec::new(), HashSet::new());
     for change in changes {
@@ -90,6 +94,9 @@ pub fn make<'c>(
         let goes_with_dir = change.path.ancestors().any(|above| maker.swapped.contains(&above));
         let look = maker.look(&change.path)?;
         let mut verdict = maker.judge(change, look)?;
+        if let Step::Conflict(reason) = verdict {
+            verdict = maker.judge_applied(change, look)?.unwrap_or(Step::Conflict(reason));
+        }
         if let (Step::Do(_), Some(doubt)) = (&verdict, doubt)
             && let Some(reason) = maker.doubtful(&change.path, look, doubt)?
         {
@@ -194,6 +201,24 @@ impl Maker<'_> {
             (None, None, None, Some(new)) => self.comes(&change.path, look, &new.node),
             (None, None, None, None) => Ok(Step::Already),
         }
+    }
+
+    /// The step for a file that has the content of an earlier apply; `None` if it has not.
+    fn judge_applied(&mut self, change: &Change, look: Look) -> Result<Option<Step>> {
+        for root in self.applied {
+            let node = tree::lookup(self.pages, root, &change.path)?;
+            if node.as_ref() == change.before.as_ref().map(|side| &side.node)
+                || matches!(node, Some(Node::Dir(_)))
+            {
+                continue;
+            }
+            let before = node.map(|node| Side { node, dir_meta: None });
+            let step = self.judge(&Change { before, ..change.clone() }, look)?;
+            if !matches!(step, Step::Conflict(_)) {
+                return Ok(Some(step));
+            }
+        }
+        Ok(None)
     }
 
     fn own_metadata(&self, change: &Change, look: Look, old: &DirRef, new: &DirRef) -> Result<Step> {

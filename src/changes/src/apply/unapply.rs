@@ -129,7 +129,7 @@ pub fn unapply(
     let set_ids = Choice::read(&newest.choice)?.set_ids();
     let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
     let host = host::Host::open(dir, &out)?;
-    let plan = plan::make(&host, &pages, (&changes, &written), None).map_err(since)?;
+    let plan = plan::make(&host, &pages, (&changes, &written), None, &[]).map_err(since)?;
     let (already, mut kept_dirs) = (plan.already, Vec::new());
     if trial == Trial::Real {
         kept_dirs = write::carry_out(&host, &out, dir, &plan, &written).map_err(since)?;
