@@ -333,6 +333,27 @@ fn undo_without_a_fork_reverts_the_newest_run() {
 }
 
 #[test]
+fn undo_of_a_run_undoes_the_newest_one_only() {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "work", "--from", "main"]);
+    let vault = support::open_vault(&env.vault_file());
+    for (n, path) in [(1, "one"), (2, "two")] {
+        let base = vault.fork(&fork("work")).unwrap().head;
+        let landing = Landing::Fork { name: &fork("work"), base };
+        Changes::default().put(path, "new\n").land(&vault, landing, record(n, &fork("work"))).unwrap();
+    }
+    drop(vault);
+    env.refused(&["undo", &run_word(1)], 1, "undo.not_newest");
+    env.ok(&["undo", "last"]);
+    env.refused(&["cat", "work", "two"], 1, "path.not_found");
+    // It is undone: now the run before it is the newest.
+    env.refused(&["undo", "last"], 1, "undo.not_newest");
+    let undone = env.run(&["undo"]);
+    assert!(undone.code == 0 && undone.stderr.contains(run_id(1).as_str()), "{undone:?}");
+    env.refused(&["cat", "work", "one"], 1, "path.not_found");
+}
+
+#[test]
 fn control_characters_in_the_journal_are_escaped() {
     let env = TestEnv::with_project();
     let vault = support::open_vault(&env.vault_file());
@@ -460,7 +481,7 @@ fn content_of_an_earlier_partial_apply_is_no_conflict() {
     env.ok(&["apply", "work", "--exclude", "x"]);
     assert_eq!(read(&env, "src/main.rs").as_deref(), Some("one\n"));
     land_on_work(2, Changes::default().put("src/main.rs", "two\n"));
-    // A change of the user is a conflict as ever.
+    // A change of the user is a conflict still.
     env.put("src/main.rs", b"mine\n");
     env.refused(&["apply", "work"], 1, "apply.conflict");
     env.put("src/main.rs", b"one\n");

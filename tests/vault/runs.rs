@@ -224,7 +224,7 @@ fn directory_created_by_two_runs_is_merged() {
     }
     // The later of both times, and the common mode.
     assert_eq!(dir_mode(&vault, "main", "q"), (0o755, 50));
-    // A file of the same name with other content, another mode, and a file in place of the directory are still conflicts.
+    // A file of the same name with other content, another mode, and a file in place of the directory are conflicts.
     let clashes: [(u8, Changes, &str); 3] = [
         (3, of("one", 60).put("q/deep/one", "other"), "q/deep/one"),
         (4, Changes::default().dir("q", 0o700, 60).put("q/three", "3"), "q"),

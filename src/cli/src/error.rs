@@ -23,6 +23,8 @@ pub enum EdgeError {
     NoNewVault { reason: String, hint: Option<String> },
     #[error("run {run} is neither on a named fork nor applied; it is only kept for review")]
     NotKept { run: RunId },
+    #[error("run {run} is not the newest change in effect on fork {fork}")]
+    NotNewest { run: RunId, fork: ForkName },
     #[error("fork {fork} and the directory changed the same paths; nothing was merged: {}", list(paths))]
     SyncConflict { fork: ForkName, paths: Vec<TreePath> },
     #[error("the output of run {run} was not kept or has expired")]
@@ -145,6 +147,7 @@ impl Diagnose for EdgeError {
             Self::NotConfirmed { .. } => "vault.not_confirmed",
             Self::NoNewVault { .. } => "policy.denied",
             Self::NotKept { .. } => "undo.not_kept",
+            Self::NotNewest { .. } => "undo.not_newest",
             Self::SyncConflict { .. } => "sync.conflict",
             Self::NoOutput { .. } => "output.not_kept",
             Self::BadPattern { .. } => "grep.bad_pattern",
@@ -187,6 +190,11 @@ hint!(EdgeError, |error, avfs| {
         }
         Self::NothingChanged => return Some(format!("list all runs with: {avfs} runs list")),
         Self::NoNewVault { hint, .. } => return hint.clone(),
+        Self::NotNewest { fork, .. } => {
+            return Some(format!(
+                "undo the newer changes first with: {avfs} undo {fork}; list them with: {avfs} log {fork}"
+            ));
+        }
         Self::NotKept { run } => return Some(format!("discard it with: {avfs} discard {run}")),
         Self::SyncConflict { fork, .. } => {
             return Some(format!(

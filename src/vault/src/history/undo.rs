@@ -59,6 +59,11 @@ impl Vault {
     }
 }
 
+/// The newest version in effect on a fork: the one that an undo reverts.
+pub fn newest_in_effect(reader: &dyn Reader, fork: &ForkRecord) -> Result<VersionRecord> {
+    Line::of(reader, fork).stands_at(&fork.head)
+}
+
 /// The versions that the state of a fork consists of: those since its start that were not undone, or were redone.
 pub fn versions_in_effect(reader: &dyn Reader, fork: &ForkRecord) -> Result<HashSet<VersionId>> {
     let line = Line::of(reader, fork);

@@ -7,9 +7,9 @@ use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::backend::{ApplicationRecord, Life, RunRecord};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::run::last_change;
+use avfs_vault::undo::newest_in_effect;
 use avfs_vault::{Vault, VaultError};
 
-use crate::commands::runs::command_text;
 use crate::commands::{edited, unapply};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
@@ -23,39 +23,50 @@ use crate::view::first_line;
 /// forward again, until a run, an import or an edit adds another version. With FORK, the files in the bound
 /// directory do not change: `avfs unapply FORK` removes applied changes of the fork.
 ///
-/// Without FORK, revert the newest run that changed files: on a named fork go back one step; if the changes
+/// Without FORK, revert the newest run that changed files: on a persistent fork go back one step; if the changes
 /// were applied, remove them from the bound directory, like `avfs unapply`; `avfs apply` writes them again.
+/// Changes that are only kept for review need no undo: `avfs discard` drops them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs undo
   avfs undo experiment
+  avfs undo last
   avfs undo experiment && avfs redo experiment")]
 pub struct UndoArgs {
-    /// The fork to move one step back [default: the fork of the newest run, else main]
-    #[arg(value_name = "FORK")]
-    fork: Option<ForkName>,
+    /// The fork to move one step back, or the newest run on it [default: the newest run that changed files, else main]
+    #[arg(value_name = "FORK|RUN")]
+    what: Option<ChangesOf>,
 }
 
 pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let fork = match &args.fork {
-        Some(fork) => fork.clone(),
+    let what = match &args.what {
+        Some(what) => what.meant(&*vault.read()?)?,
         None => match last_change(&*vault.read()?)? {
-            None => ForkName::main(),
-            Some(run) => match meant(&vault, &run)? {
-                Meant::Fork(fork) => {
-                    ctx.ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
-                    fork
-                }
-                Meant::Directory => {
-                    let what = ChangesOf::Run(RunPrefix::from(&run.id));
-                    return unapply::take_back(ctx, &ctx.ui.of_kind("unapply"), Some(&what), false);
-                }
-            },
+            Some(run) => ChangesOf::Run(RunPrefix::from(&run.id)),
+            None => ChangesOf::Fork(ForkName::main()),
         },
     };
+    let fork = match what {
+        ChangesOf::Fork(fork) => fork,
+        ChangesOf::Run(prefix) => {
+            let run = vault.run(&prefix)?;
+            match meant(&vault, &run)? {
+                // The default names a fork by its newest run, which may be undone already.
+                Meant::Fork(fork) if args.what.is_none() => fork,
+                Meant::Fork(fork) => newest_on(&vault, fork, run)?,
+                Meant::Directory => {
+                    let what = ChangesOf::Run(prefix);
+                    return unapply::take_back(ctx, &ctx.ui.of_kind("unapply"), Some(&what), false);
+                }
+            }
+        }
+    };
     let undone = vault.undo(&fork).map_err(EdgeError::of_old_fork)?;
+    if let (None, Some(run)) = (&args.what, &undone.undone.run) {
+        ctx.ui.note(format_args!("run {run}: {}", first_line(&undone.undone.message)));
+    }
     let result = avfs_present::undo(&fork, &undone);
     edited::note_directory(ctx, &vault, &fork, &undone.committed)?;
     note_applied(ctx, &vault, &fork)?;
@@ -72,6 +83,17 @@ fn note_applied(ctx: &CommandContext, vault: &Vault, fork: &ForkName) -> Result<
         ));
     }
     Ok(())
+}
+
+/// The fork, if the run is the newest change in effect on it: an undo reverts no other.
+fn newest_on(vault: &Vault, fork: ForkName, run: RunRecord) -> Result<ForkName, Failure> {
+    let reader = vault.read()?;
+    let newest = newest_in_effect(&*reader, &vault.fork(&fork)?)?;
+    if newest.run.as_deref() == Some(run.id.as_str()) {
+        Ok(fork)
+    } else {
+        Err(EdgeError::NotNewest { run: run.id, fork }.into())
+    }
 }
 
 /// Where to revert the newest run.
