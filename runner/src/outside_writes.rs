@@ -56,7 +56,10 @@ pub fn private_dirs(view: &[ViewStep]) -> Vec<&Path> {
 /// The files in these directories that the view did not create.
 pub fn look(dirs: &[(&Path, OwnedFd)], view: &[ViewStep]) -> OutsideWrites {
     let mut looking = Looking { made: made(view), found: OutsideWrites::default(), entries: 0 };
-    for (path, dir) in dirs {
+    // Files in the home, such as .bashrc, must not be hidden by many files in a directory for temporary ones.
+    let is_temporary = |path: &Path| ["/tmp", "/var/tmp"].iter().any(|tmp| path == Path::new(tmp));
+    let (temporary, others): (Vec<_>, Vec<_>) = dirs.iter().partition(|(path, _)| is_temporary(path));
+    for (path, dir) in others.into_iter().chain(temporary) {
         looking.walk(path, dir.as_fd());
     }
     looking.found
@@ -255,6 +258,20 @@ mod tests {
         let listed: Vec<_> = found.paths.iter().map(|one| (one.path.clone(), one.size)).collect();
         let expected = [(".bashrc", 1), (".gitconfig", 7), (".cargo/credentials", 3)];
         assert_eq!(listed, expected.map(|(name, size)| (home.join(name), Some(size))));
+    }
+
+    #[test]
+    fn files_in_tmp_do_not_hide_those_in_the_home() {
+        let (home, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(home.path().join(".bashrc"), "x").unwrap();
+        for number in 0..2 * PATHS_MAX {
+            std::fs::write(tmp.path().join(number.to_string()), "").unwrap();
+        }
+        let open = |dir: &tempfile::TempDir| OwnedFd::from(std::fs::File::open(dir.path()).unwrap());
+        let (at_tmp, at_home) = (Path::new("/tmp"), Path::new("/a/deep/home"));
+        let found = look(&[(at_tmp, open(&tmp)), (at_home, open(&home))], &[tmpfs(at_tmp), tmpfs(at_home)]);
+        assert_eq!(found.paths[0].path, at_home.join(".bashrc"));
+        assert_eq!(found.left_off as usize, PATHS_MAX + 1);
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
     let least = if seen.is_whole { "" } else { "at least " };
     let size = show_bytes_size(seen.bytes);
     let mut lines = vec![
-        format!("{} has {least}{} files, {least}{size}:", dir.display(), seen.files),
+        format!("{} has {least}{} files, {least}{size}", dir.display(), seen.files),
         "  the first import reads all of it and stores it in the vault; later ones read only changed files"
             .to_owned(),
     ];
@@ -92,8 +92,7 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
     );
     lines.push("  discard the changes of a run:  avfs-run --discard …".to_owned());
     lines.push(
-        "  do not wait for the import:  --base live (without --fork and --cache), which imports during the run"
-            .to_owned(),
+        "  do not wait for the import:  leave out --fork and --cache; then the import runs beside the command".to_owned(),
     );
     lines
 }
