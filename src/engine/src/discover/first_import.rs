@@ -92,7 +92,8 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
     );
     lines.push("  discard the changes of a run:  avfs-run --discard …".to_owned());
     lines.push(
-        "  do not wait for the import:  leave out --fork and --cache; then the import runs beside the command".to_owned(),
+        "  do not wait for the import:  --base live (without --fork and --cache), which imports during the run"
+            .to_owned(),
     );
     lines
 }
