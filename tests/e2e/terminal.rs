@@ -211,3 +211,67 @@ fn a_command_that_changes_terminal_modes_does_not_affect_the_callers_terminal() 
         assert!(answer.text().contains("modes as before"), "{line}: {answer:?}");
     }
 }
+
+/// Types lines into an interactive bash, in which `sh "$JOB"` starts the command.
+#[track_caller]
+fn with_bash(env: &TestEnv, script: &str, program: &str) -> String {
+    let job = format!("exec '{}' -q -- python3 -uc \"$PROGRAM\"\n", runner().display());
+    std::fs::write(env.at("job"), job).unwrap();
+    let shell = "os.execvp('bash', ['bash', '--norc', '--noprofile', '-i'])";
+    let mut command = env.clean(Path::new("python3"));
+    command.args(["-c", &PERSON.replace("os.execv(words[0], words)", shell), script]);
+    command.envs([("TERM", "dumb"), ("PS1", "shell$ "), ("HISTFILE", "/dev/null")]);
+    command.env("JOB", env.at("job")).env("PROGRAM", program);
+    env.answer(&mut command).expect(0).text()
+}
+
+#[test]
+fn a_command_started_in_the_background_reads_the_terminal_once_it_is_in_the_foreground() {
+    let env = TestEnv::with_project();
+    let script = r#"
+send(b'sh "$JOB" &\n')
+wait_for(b'ready')
+resize(33, 77)
+send(b'fg\n')
+send(b'typed\n')
+wait_for(b'got typed')
+# The command reads everything until it ends.
+seen = seen[seen.index(b'got typed'):]
+wait_for(b'shell$')
+send(b'exit\n')
+"#;
+    let program = "import os\nprint('rea' + 'dy')\nprint('got', input(), os.get_terminal_size().lines)";
+    let text = with_bash(&env, script, program);
+    assert!(text.contains("got typed 33\r\n"), "{text}");
+    assert!(text.contains("modes as before, code 0\n"), "{text}");
+}
+
+#[test]
+fn a_command_resumed_in_the_background_reads_the_terminal_once_it_is_in_the_foreground() {
+    let env = TestEnv::with_project();
+    let script = r#"
+send(b'sh "$JOB"\n')
+wait_for(b'ready')
+send(b'\x1a')
+wait_for(b'Stopped')
+send(b'bg\n')
+wait_for(b'continued')
+send(b'fg\n')
+send(b'typed\n')
+wait_for(b'got typed')
+# The command reads everything until it ends.
+seen = seen[seen.index(b'got typed'):]
+wait_for(b'shell$')
+send(b'exit\n')
+"#;
+    let program = r#"
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+print('ready')
+signal.sigwait({signal.SIGCONT})
+print('continued')
+print('got', input())
+"#;
+    let text = with_bash(&env, script, program);
+    assert!(text.contains("modes as before, code 0\n"), "{text}");
+}

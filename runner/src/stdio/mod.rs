@@ -9,6 +9,7 @@
 mod input_file;
 mod pump;
 mod screen;
+mod typing;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ use avfs_request::MergedOutput;
 pub use self::input_file::InputFile;
 use self::input_file::InputPipe;
 use self::pump::{KeptOutput, drain, feed, keep};
-use self::screen::{Screen, is_foreground};
+use self::screen::Screen;
+use self::typing::is_foreground;
 use crate::init::{Stdio, Stream};
 use crate::sys::Result;
 
@@ -418,9 +420,6 @@ impl Flow {
         self.stop = None;
         for feeder in self.feeders.drain(..) {
             let _ = feeder.join();
-        }
-        if let Some(screen) = &mut self.screen {
-            screen.stop_typing();
         }
         let [stdout, stderr] = self.kept;
         let [stdout, stderr, merged] = [stdout, stderr, self.merged].map(|thread| {

@@ -1,43 +1,30 @@
 //! The terminal of the host while the command uses a pseudo terminal instead.
 
 use std::os::fd::OwnedFd;
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::termios::{
-    OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
-};
 
 use avfs_engine::OutputBuffer;
 
-use super::pump::{drain, feed, keep};
+use super::pump::{drain, keep};
+use super::typing::{Typing, resize};
 use super::{Flow, thread};
 use crate::sys::Result;
 
-/// Whether we are in the foreground: in the background, the terminal belongs to another process group.
-pub fn is_foreground(terminal: &OwnedFd) -> bool {
-    tcgetpgrp(terminal).is_ok_and(|group| group == rustix::process::getpgrp())
-}
-
 /// How long the pseudo terminal must be idle before the real one is restored.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// The interval for checking whether the thread that reads from the terminal has ended.
-const STOPPING: Duration = Duration::from_millis(5);
 /// The maximum number of checks: a command that is not stopped could write forever.
 const QUIET_TRIES_MAX: usize = 100;
 
-/// The real terminal, in raw mode while the command uses a pseudo terminal.
+/// The real terminal while the command uses a pseudo terminal.
 pub struct Screen {
     main: OwnedFd,
     host: OwnedFd,
     /// The terminal for input, if it is our stdin.
     stdin: Option<OwnedFd>,
-    before: Option<Termios>,
-    /// The thread that copies the input; closing the descriptor stops it.
-    typing: Option<(OwnedFd, JoinHandle<()>)>,
+    /// Dropped to restore the terminal.
+    typing: Option<Typing>,
 }
 
 fn clone(fd: &OwnedFd) -> Result<OwnedFd> {
@@ -68,31 +55,18 @@ impl Screen {
             }
             (Some(_), None, None) | (None, _, _) => flow.drains.push(thread(move || drain(from, into))?),
         }
-        let mut screen = Self { main, host, stdin, before: None, typing: None };
+        let mut screen = Self { main, host, stdin, typing: None };
         screen.resize();
         screen.type_on()?;
         Ok(screen)
     }
 
-    /// Sets the terminal to raw mode and copies its input, if we are in the foreground.
+    /// Copies the input of the terminal, whenever we are in the foreground.
     fn type_on(&mut self) -> Result<()> {
-        let Some(stdin) = self.stdin.as_ref().filter(|stdin| self.typing.is_none() && is_foreground(stdin))
-        else {
-            return Ok(());
-        };
-        let (from, into) = (clone(stdin)?, clone(&self.main)?);
-        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
-        self.make_raw(&clone(stdin)?);
-        self.typing = Some((stop, thread(move || feed(from, into, &stopped))?));
-        Ok(())
-    }
-
-    /// Waits until our thread no longer reads from the terminal.
-    pub fn stop_typing(&mut self) {
-        if let Some((stop, typing)) = self.typing.take() {
-            drop(stop);
-            let _ = typing.join();
+        if let (None, Some(stdin)) = (&self.typing, &self.stdin) {
+            self.typing = Some(Typing::start(clone(stdin)?, clone(&self.main)?, clone(&self.host)?)?);
         }
+        Ok(())
     }
 
     /// Restores the terminal once all output is written to it.
@@ -104,18 +78,7 @@ impl Screen {
                 Ok(_) | Err(_) => std::thread::yield_now(),
             }
         }
-        if let Some((stop, typing)) = self.typing.take() {
-            drop(stop);
-            // Two readers would take input from each other. A thread that is blocked by a command that does not read
-            // is left alone.
-            for _ in 0..QUIET_TRIES_MAX {
-                if typing.is_finished() {
-                    break;
-                }
-                std::thread::sleep(STOPPING);
-            }
-        }
-        self.restore();
+        self.typing = None;
     }
 
     /// Takes the terminal again.
@@ -126,30 +89,7 @@ impl Screen {
         }
     }
 
-    fn restore(&mut self) {
-        if let (Some(before), Some(stdin)) = (self.before.take(), &self.stdin) {
-            let _ = tcsetattr(stdin, OptionalActions::Drain, &before);
-        }
-    }
-
-    fn make_raw(&mut self, terminal: &OwnedFd) {
-        let Ok(before) = tcgetattr(terminal) else { return };
-        let mut raw = before.clone();
-        raw.make_raw();
-        if tcsetattr(terminal, OptionalActions::Drain, &raw).is_ok() {
-            self.before = Some(before);
-        }
-    }
-
     pub fn resize(&self) {
-        if let Ok(size) = tcgetwinsize(&self.host) {
-            let _ = tcsetwinsize(&self.main, size);
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        self.restore();
+        resize(&self.host, &self.main);
     }
 }
