@@ -275,3 +275,123 @@ print('got', input())
     let text = with_bash(&env, script, program);
     assert!(text.contains("modes as before, code 0\n"), "{text}");
 }
+
+/// Runs a shell line on the terminal, in which `run` is `avfs-run` with a directory that the test sees as `$S`.
+#[track_caller]
+fn with_pipe(env: &TestEnv, script: &str, line: &str, program: &str) -> String {
+    let shared = Shared::new(env);
+    let run = r#"run() { "$RUN" -q --rw "$S" --env "S=$S" "$@"; };"#;
+    let shell = "os.execvp('sh', ['sh', '-c', words[0]])";
+    let mut command = env.clean(Path::new("python3"));
+    command.args(["-c", &PERSON.replace("os.execv(words[0], words)", shell), script]);
+    command.arg(format!("{run} {line}")).env("RUN", runner()).env("S", shared.text()).env("PROGRAM", program);
+    env.answer(command.env("TERM", "xterm")).expect(0).text()
+}
+
+/// A program that reads stdout, and takes keys from the terminal until that ends.
+const PAGER: &str = r#"
+import os, sys, termios
+terminal = os.open('/dev/tty', os.O_RDWR)
+lines = open(0)
+print('first line', lines.readline(), end='', flush=True)
+before = termios.tcgetattr(terminal)
+keys = termios.tcgetattr(terminal)
+keys[3] &= ~(termios.ICANON | termios.ECHO)
+termios.tcsetattr(terminal, termios.TCSADRAIN, keys)
+keys = termios.tcgetattr(terminal)
+print('pager ready', flush=True)
+for key in 'kq':
+    print('key', os.read(terminal, 1).decode(), termios.tcgetattr(terminal) == keys, flush=True)
+open(os.environ['S'] + '/go', 'w').close()
+print('last line', lines.read(), end='')
+print('kept', termios.tcgetattr(terminal) == keys, flush=True)
+termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+"#;
+
+#[test]
+fn a_pager_at_the_end_of_the_pipe_has_the_terminal() {
+    let env = TestEnv::with_project();
+    let script = "wait_for(b'pager ready'); send(b'k'); wait_for(b'key k'); send(b'q'); wait_for(b'key q')";
+    let command = "echo one; while ! test -e $S/go; do sleep 0.01; done; echo two";
+    let line = format!("run --shell '{command}' | python3 -c \"$PROGRAM\"");
+    let text = with_pipe(&env, script, &line, PAGER).replace('\r', "");
+    let wanted = "first line one\npager ready\nkey k True\nkey q True\nlast line two\nkept True\n\nmodes as before, code 0\n";
+    assert_eq!(text, wanted);
+}
+
+#[test]
+fn lines_are_typed_in_the_modes_of_the_terminal_if_stdout_is_a_pipe() {
+    let env = TestEnv::with_project();
+    let script = r#"
+wait_for(b'ready')
+send(b'one\n')
+wait_for(b'got one')
+assert termios.tcgetattr(terminal) == before
+send(b'tow\x7f\x7fwo\n')
+wait_for(b'got two')
+# The end of a line without a newline, and of the input.
+send(b'three\x04')
+wait_for(b'got three')
+send(b'\x04')
+"#;
+    let program = r#"
+import os, sys
+print('ready', file=sys.stderr)
+while data := os.read(0, 100): print('got', data.decode().strip(), flush=True)
+print('end of input')
+"#;
+    let text = with_pipe(&env, script, "run -- python3 -c \"$PROGRAM\" | cat", program);
+    // Each line is echoed once.
+    let wanted = "ready\r\none\r\ngot one\r\ntow\u{8} \u{8}\u{8} \u{8}wo\r\ngot two\r\nthreegot three\r\nend of input\r\n";
+    assert_eq!(text.replacen("\r\r", "\r", 1), format!("{wanted}\nmodes as before, code 0\n"));
+}
+
+#[test]
+fn keys_and_passwords_reach_the_command_if_stdout_is_a_pipe() {
+    let env = TestEnv::with_project();
+    let script = r#"
+import time
+def wait_until(condition):
+    while not condition(): time.sleep(0.01)
+def echoes(): return termios.tcgetattr(terminal)[3] & termios.ECHO
+wait_for(b'secret?')
+wait_until(lambda: not echoes())
+send(b'hidden\n')
+wait_for(b'6 letters')
+wait_until(lambda: termios.tcgetattr(terminal) == before)
+send(b'\n')
+wait_for(b'key?')
+wait_until(lambda: not echoes())
+send(b'K')
+wait_for(b'got K')
+"#;
+    let command = "stty -echo; echo secret? >&2; read x; stty echo; echo ${#x} letters; read x; \
+                   stty -icanon -echo; echo key? >&2; echo got $(dd bs=1 count=1 2> /dev/null)";
+    let text = with_pipe(&env, script, &format!("run --shell '{command}' | cat"), "");
+    assert!(!text.contains("hidden"), "{text}");
+    assert!(text.ends_with("modes as before, code 0\n"), "{text}");
+}
+
+#[test]
+fn an_interrupt_reaches_the_command_once_if_stdout_is_a_pipe() {
+    let env = TestEnv::with_project();
+    let script = r#"
+wait_for(b'ready')
+send(b'\x03')
+wait_for(b'interrupted')
+send(b'\n')
+"#;
+    let program = r#"
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+print('ready', flush=True)
+signal.sigwait({signal.SIGINT})
+print('interrupted', flush=True)
+input()
+print('pending', len(signal.sigpending()))
+"#;
+    let line = "trap : INT; run -- python3 -c \"$PROGRAM\" | (trap '' INT; exec cat)";
+    let text = with_pipe(&env, script, line, program);
+    assert!(text.contains("pending 0\r\n"), "{text}");
+    assert!(text.ends_with("modes as before, code 0\n"), "{text}");
+}

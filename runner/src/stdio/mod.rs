@@ -11,13 +11,14 @@ mod pump;
 mod screen;
 mod typing;
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use rustix::fs::FileType;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::termios::{tcgetattr, tcgetwinsize};
+use rustix::termios::{LocalModes, Termios, tcgetattr, tcgetwinsize};
 
 use avfs_engine::{Input, Output, OutputBuffer};
 use avfs_request::MergedOutput;
@@ -188,10 +189,14 @@ impl Streams {
             | Outer::Drain { .. }
             | Outer::Keep { .. } => None,
         };
+        // A pager that reads stdout may have changed the modes already.
+        let is_of_others =
+            |modes: &Termios| terminal(1).is_none() && !modes.local_modes.contains(LocalModes::ICANON);
+        let modes = terminal(0).filter(|host| is_foreground(host)).and_then(|host| tcgetattr(host).ok());
         Stdio {
             streams: [resolve(0), resolve(1), resolve(2)],
             size: [1, 2, 0].into_iter().find_map(terminal).and_then(|host| tcgetwinsize(host).ok()),
-            modes: terminal(0).filter(|host| is_foreground(host)).and_then(|host| tcgetattr(host).ok()),
+            modes: modes.filter(|modes| !is_of_others(modes)),
         }
     }
 
@@ -230,11 +235,11 @@ impl Streams {
                     }
                 },
                 Outer::Drain { from, into } => {
-                    flow.drains.push(thread(move || drain(from, into))?);
+                    flow.drains.push(thread(move || drain(File::from(from), into))?);
                 }
                 Outer::Keep { from, into, bytes_max, kept_as } => {
                     let output = OutputBuffer::new(bytes_max, self.spool_dir.clone());
-                    let keeping = Some(thread(move || keep(from, into, output))?);
+                    let keeping = Some(thread(move || keep(File::from(from), into, output))?);
                     match kept_as {
                         KeptAs::OneStream => flow.kept[number - 1] = keeping,
                         KeptAs::Merged => flow.merged = keeping,

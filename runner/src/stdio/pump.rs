@@ -43,8 +43,8 @@ pub fn feed(from: OwnedFd, into: OwnedFd, stopped: &OwnedFd) {
 
 /// Copies the command's output until it ends. If writing fails, the command gets EPIPE, unless it has already ended,
 /// so the failure is returned. A reader that closes the pipe is not an error.
-pub fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
-    let (mut from, mut into) = (File::from(from), File::from(into));
+pub fn drain(mut from: impl Read, into: OwnedFd) -> std::io::Result<()> {
+    let mut into = File::from(into);
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
         match from.read(&mut buffer) {
@@ -62,8 +62,7 @@ pub fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
 /// Captures the command's output until it ends, after passing it on: a reader of our stream sets the pace. If passing
 /// it on fails, the command gets EPIPE, as in [`drain`], and the amount captured by then is arbitrary, so no output
 /// is returned.
-pub fn keep(from: OwnedFd, into: Option<OwnedFd>, mut output: OutputBuffer) -> KeptOutput {
-    let mut from = File::from(from);
+pub fn keep(mut from: impl Read, into: Option<OwnedFd>, mut output: OutputBuffer) -> KeptOutput {
     let mut into = into.map(File::from);
     let mut buffer = vec![0; PUMP_BYTES];
     loop {

@@ -1,6 +1,7 @@
 //! The terminal of the host while the command uses a pseudo terminal instead.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -8,7 +9,7 @@ use rustix::io::Errno;
 use avfs_engine::OutputBuffer;
 
 use super::pump::{drain, keep};
-use super::typing::{Typing, resize};
+use super::typing::{Echo, Screened, Typing, resize};
 use super::{Flow, thread};
 use crate::sys::Result;
 
@@ -23,6 +24,8 @@ pub struct Screen {
     host: OwnedFd,
     /// The terminal for input, if it is our stdin.
     stdin: Option<OwnedFd>,
+    /// Given if stdout is not a terminal.
+    echo: Option<Echo>,
     /// Dropped to restore the terminal.
     typing: Option<Typing>,
 }
@@ -42,7 +45,10 @@ impl Screen {
         // The stream that shows the pseudo terminal's echo and the command's output.
         let shown_on = [&stdout, &stderr, &stdin].into_iter().flatten().next();
         let Some(shown_on) = shown_on else { return Err(Errno::NOTTY) };
-        let (from, into, host) = (clone(&main)?, clone(shown_on)?, clone(shown_on)?);
+        let (into, host) = (clone(shown_on)?, clone(shown_on)?);
+        let echo = Echo::default();
+        let from = Screened { main: clone(&main)?.into(), echo: Arc::clone(&echo) };
+        let echo = stdout.is_none().then_some(echo);
         match (output, &stdout, &stderr) {
             (Some(output), Some(_), Some(_)) => {
                 flow.merged = Some(thread(move || keep(from, Some(into), output))?);
@@ -55,7 +61,7 @@ impl Screen {
             }
             (Some(_), None, None) | (None, _, _) => flow.drains.push(thread(move || drain(from, into))?),
         }
-        let mut screen = Self { main, host, stdin, typing: None };
+        let mut screen = Self { main, host, stdin, echo, typing: None };
         screen.resize();
         screen.type_on()?;
         Ok(screen)
@@ -64,7 +70,8 @@ impl Screen {
     /// Copies the input of the terminal, whenever we are in the foreground.
     fn type_on(&mut self) -> Result<()> {
         if let (None, Some(stdin)) = (&self.typing, &self.stdin) {
-            self.typing = Some(Typing::start(clone(stdin)?, clone(&self.main)?, clone(&self.host)?)?);
+            let (stdin, main, shown_on) = (clone(stdin)?, clone(&self.main)?, clone(&self.host)?);
+            self.typing = Some(Typing::start(stdin, main, shown_on, self.echo.clone())?);
         }
         Ok(())
     }
