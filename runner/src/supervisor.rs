@@ -21,7 +21,7 @@ use crate::limits::Keeper;
 use crate::outside_writes::{PRIVATE_DIRS_MAX, private_dirs};
 use crate::renames::Renamed;
 use crate::stdio::{Flow, Flowed, Streams};
-use crate::sys::{Pid, SignalFd, SignalSet, Wait};
+use crate::sys::{Pid, Sender, SignalFd, SignalSet, Wait};
 use crate::{limits, outside_writes, sys};
 
 /// Signals that are forwarded to the command.
@@ -344,8 +344,8 @@ impl Watch<'_> {
             if !limit.is_empty() {
                 self.limit_exceeded();
             }
-            while signalled && let Ok(Some(signal)) = signals.read() {
-                self.signal(signal, flow);
+            while signalled && let Ok(Some((signal, sender))) = signals.read_with_sender() {
+                self.signal(signal, sender, flow);
             }
             if refusals.contains(PollFlags::IN) {
                 self.refused.answer_one();
@@ -367,7 +367,9 @@ impl Watch<'_> {
         }
     }
 
-    fn signal(&mut self, signal: i32, flow: &mut Flow) {
+    fn signal(&mut self, signal: i32, sender: Sender, flow: &mut Flow) {
+        // Keys are for the foreground of the command's terminal, however often they are pressed.
+        let is_key = |flow: &Flow| sender == Sender::Kernel && flow.pass_key(signal);
         match signal {
             libc::SIGWINCH => return flow.resize(),
             libc::SIGCONT => return self.go_on(flow),
@@ -375,13 +377,18 @@ impl Watch<'_> {
                 self.asked_to_stop = !sys::is_ignored_by_caller(signal);
                 // The command may handle it, or ignore it. If init is gone, the next read from the channel shows
                 // that.
-                let _ = self.control.order(Order::Signal(signal));
+                if !is_key(flow) {
+                    let _ = self.control.order(Order::Signal(signal));
+                }
                 return;
             }
             _ => {}
         }
         self.signalled = true;
         pause::point("signalled");
+        if is_key(flow) {
+            return;
+        }
         // The command ignores the signals that the caller ignores, unless it installs a handler.
         if (signal == libc::SIGINT || signal == libc::SIGTERM) && !sys::is_ignored_by_caller(signal) {
             self.requests += 1;

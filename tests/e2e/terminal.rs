@@ -373,20 +373,22 @@ wait_for(b'got K')
 }
 
 #[test]
-fn an_interrupt_reaches_the_command_once_if_stdout_is_a_pipe() {
+fn each_interrupt_reaches_the_command_once_if_stdout_is_a_pipe() {
     let env = TestEnv::with_project();
     let script = r#"
 wait_for(b'ready')
-send(b'\x03')
-wait_for(b'interrupted')
+for n in (b'one', b'two', b'three'):
+    send(b'\x03')
+    wait_for(b'interrupt ' + n)
 send(b'\n')
 "#;
     let program = r#"
 import signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 print('ready', flush=True)
-signal.sigwait({signal.SIGINT})
-print('interrupted', flush=True)
+for n in ('one', 'two', 'three'):
+    signal.sigwait({signal.SIGINT})
+    print('interrupt', n, flush=True)
 input()
 print('pending', len(signal.sigpending()))
 "#;

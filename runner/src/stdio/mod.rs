@@ -403,6 +403,11 @@ impl Flow {
         }
     }
 
+    /// Passes a signal on that was sent by a key of the real terminal; false if that is not possible.
+    pub fn pass_key(&self, signal: i32) -> bool {
+        self.screen.as_ref().is_some_and(|screen| screen.pass_key(signal))
+    }
+
     /// Sets the size of the pseudo terminal to that of the real one.
     pub fn resize(&self) {
         if let Some(screen) = &self.screen {

@@ -1,6 +1,6 @@
 //! The terminal of the host while the command uses a pseudo terminal instead.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,7 +11,7 @@ use avfs_engine::OutputBuffer;
 use super::pump::{drain, keep};
 use super::typing::{Echo, Screened, Typing, resize};
 use super::{Flow, thread};
-use crate::sys::Result;
+use crate::sys::{self, Result};
 
 /// How long the pseudo terminal must be idle before the real one is restored.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -94,6 +94,12 @@ impl Screen {
         if let Err(errno) = self.type_on() {
             tracing::warn!(%errno, "terminal input does not reach the command");
         }
+    }
+
+    /// True if the keys that send signals are those of the real terminal, and this signal was passed on.
+    pub fn pass_key(&self, signal: i32) -> bool {
+        let is_shared = self.stdin.is_some() && self.echo.is_some();
+        is_shared && sys::signal_foreground(self.main.as_fd(), signal).is_ok()
     }
 
     pub fn resize(&self) {

@@ -28,8 +28,8 @@ pub use seccomp::{
     receive_notification, refuse_notification,
 };
 pub use signals::{
-    SignalFd, SignalSet, Suspend, block, block_also, is_ignored_by_caller, is_pending, restore_dispositions,
-    set_blocked, suspend, unblock_all,
+    Sender, SignalFd, SignalSet, Suspend, block, block_also, is_ignored_by_caller, is_pending,
+    restore_dispositions, set_blocked, signal_foreground, suspend, unblock_all,
 };
 
 pub use rustix::io::Errno;

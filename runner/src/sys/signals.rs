@@ -53,6 +53,21 @@ pub fn unblock_all() -> Result<()> {
     mask(libc::SIG_SETMASK, &SignalSet::of(&[]))
 }
 
+/// Who has sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// As for ^C on a terminal.
+    Kernel,
+    Process,
+}
+
+/// Signals the foreground process group of a pseudo terminal, as its keys do: SIGINT, SIGQUIT or SIGTSTP.
+pub fn signal_foreground(main: BorrowedFd<'_>, signal: i32) -> Result<()> {
+    // SAFETY: the call takes a number only.
+    let outcome = unsafe { libc::ioctl(main.as_raw_fd(), libc::TIOCSIG, signal) };
+    check(libc::c_long::from(outcome)).map(drop)
+}
+
 /// Which processes are suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspend {
@@ -154,6 +169,10 @@ impl SignalFd {
 
     /// The next pending signal, if any.
     pub fn read(&self) -> Result<Option<i32>> {
+        Ok(self.read_with_sender()?.map(|(signal, _)| signal))
+    }
+
+    pub fn read_with_sender(&self) -> Result<Option<(i32, Sender)>> {
         let mut info = std::mem::MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of::<libc::signalfd_siginfo>();
         // SAFETY: `info` has room for `size` bytes.
@@ -162,7 +181,8 @@ impl SignalFd {
             Ok(length) if usize::try_from(length) == Ok(size) => {
                 // SAFETY: the kernel wrote the whole record, and any bytes are a valid one.
                 let info = unsafe { info.assume_init() };
-                Ok(i32::try_from(info.ssi_signo).ok())
+                let sender = if info.ssi_code == libc::SI_KERNEL { Sender::Kernel } else { Sender::Process };
+                Ok(i32::try_from(info.ssi_signo).ok().map(|signal| (signal, sender)))
             }
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(errno) => Err(errno),
