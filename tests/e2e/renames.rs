@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::env::TestEnv;
 use crate::oracle::{Ends, Trial, WAYS, mixed};
+use crate::support::snapshot;
 
 /// Calls rename(2) directly, without the copy that mv(1) falls back to.
 const RENAME: &str = "python3 -c 'import os, sys; os.rename(*sys.argv[1:])'";
@@ -119,4 +120,46 @@ print(sorted(os.listdir('.')))";
     let listed = env.run(&["--", "python3", "-c", script]).expect(0).text();
     let count = |letter: &str| listed.matches(&format!("'{letter}")).count();
     assert_eq!((count("d"), count("e")), (20, 20), "{listed}");
+}
+
+/// A directory in a directory, this many times, each with a file.
+fn deep(env: &TestEnv, levels: usize) {
+    for level in 0..levels {
+        env.put(&format!("deep{}/f", "/d".repeat(level)), format!("{level}\n").as_bytes());
+    }
+}
+
+#[test]
+fn deep_directories_are_renamed_as_in_a_plain_directory() {
+    let lines = [format!("set -e; {RENAME} deep moved; {RENAME} moved/d/d/d up")];
+    let fixture = |env: &TestEnv| deep(env, 300);
+    Trial { fixture: &fixture, lines: &lines, of_the_host: &[], ends: Ends::Well }
+        .agrees(&[WAYS[0], WAYS[7]]);
+}
+
+#[test]
+fn a_deep_directory_is_renamed_with_few_open_files() {
+    let env = TestEnv::new();
+    deep(&env, 200);
+    let mut command = env.clean("sh".as_ref());
+    command.args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\""]).arg(crate::env::runner());
+    command.args(["--json", "--fork", "work", "--shell", &format!("{RENAME} deep moved")]);
+    let answer = env.answer(&mut command).expect(0).envelope();
+    assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
+    let export = env.export("work", "export");
+    assert_eq!(std::fs::read_dir(&export).unwrap().count(), 1, "{answer}");
+    let of = |dir: &std::path::Path| snapshot::take_without(dir, &[]);
+    let changed = snapshot::differences(&of(&env.project().join("deep")), &of(&export.join("moved")));
+    assert!(changed.is_empty(), "{changed:#?}");
+}
+
+#[test]
+fn a_refused_rename_changes_nothing_at_any_depth() {
+    let env = TestEnv::new();
+    deep(&env, 300);
+    env.put(&format!("deep{}/large", "/d".repeat(280)), &crate::support::noise(3, 3 << 20));
+    let options = ["--scratch", "memory", "--disk", "1MiB", "--fork", "work"];
+    let answer = env.json(&options, &format!("{RENAME} deep moved"));
+    assert_eq!(answer["result"]["change_counts"]["total"], json!(0), "{answer}");
+    assert!(answer["result"]["notes"].to_string().contains("rename.refused"), "{answer}");
 }

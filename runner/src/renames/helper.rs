@@ -2,17 +2,19 @@
 //! entries.
 //!
 //! overlayfs can move files, and directories that exist only in the upper. So a new directory next to the old one
-//! takes its entries one by one and then its name. A failure is undone: the directory stays unchanged.
+//! takes its entries one by one and then its name. The directories in it are replaced first, each in its place: after
+//! a failure, at most the entries of one directory have to be moved back, and the tree is the same as before. Neither
+//! depends on the depth.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, fchmod,
-    fchown, fgetxattr, flistxattr, fsetxattr, fstat, futimens, mkdirat, openat, renameat_with, stat,
-    unlinkat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, XattrFlags,
+    fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fstat, futimens, mkdirat, openat, renameat,
+    renameat_with, stat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -25,8 +27,10 @@ use avfs_hostfs::random;
 /// The first argument of the helper. Its standard streams are the user namespace, the mount namespace, and the
 /// directory that the path is relative to.
 pub const WORD: &str = "--avfs-move-directory";
-/// Each level holds open descriptors.
-const DEPTH_MAX: usize = 256;
+/// The maximum size of the names of directories that are held at a time.
+const NAMES_BYTES_MAX: usize = 64 << 20;
+/// The maximum number of entries that are listed at a time.
+const LISTED_MAX: usize = 65_536;
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
 type Result<T> = rustix::io::Result<T>;
@@ -80,60 +84,172 @@ fn open_dir(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {
     openat(parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
-fn make_movable(parent: &OwnedFd, name: &OsStr) -> Result<()> {
-    let before = fstat(parent)?;
-    let suffix = random::suffix().map_err(|_| Errno::IO)?;
-    let staged = OsString::from(format!(".avfs-moved-{suffix}"));
-    let from = open_dir(parent, name)?;
-    let looks = fstat(&from)?;
-    mkdirat(parent, &staged, Mode::RWXU)?;
-    let to = open_dir(parent, &staged)?;
-    let moved = move_entries(&from, &to, 0)
-        .and_then(|()| dress(&from, &to, &looks))
-        .and_then(|()| unlinkat(parent, name, AtFlags::REMOVEDIR));
-    let done = match moved {
-        Ok(()) => renameat_with(parent, &staged, parent, name, RenameFlags::NOREPLACE),
-        Err(errno) => {
-            let undone = move_entries(&to, &from, 0)
-                .and_then(|()| unlinkat(parent, &staged, AtFlags::REMOVEDIR))
-                .and_then(|()| set_times(&from, &looks));
-            undone.and(Err(errno))
-        }
-    };
-    set_times(parent, &before)?;
-    done
+/// A directory on the way down.
+struct Level {
+    name: OsString,
+    /// The directories in it that were not visited yet.
+    dirs: Vec<OsString>,
 }
 
-/// Moves all entries from one directory to another; a directory that cannot be moved is created again there.
-fn move_entries(from: &OwnedFd, to: &OwnedFd, depth: usize) -> Result<()> {
-    if depth > DEPTH_MAX {
-        return Err(Errno::NAMETOOLONG);
+/// Replaces a directory and all directories in it, the innermost first: then each one has only entries that can be
+/// moved. The path down is remembered by names; only the directory at its end is open.
+fn make_movable(parent: &OwnedFd, name: &OsStr) -> Result<()> {
+    let probe = Probe::new(parent)?;
+    let replaced = replace_all(parent, name, &probe);
+    replaced.and(probe.remove())
+}
+
+fn replace_all(parent: &OwnedFd, name: &OsStr, probe: &Probe<'_>) -> Result<()> {
+    if probe.is_movable(parent, name)? {
+        return Ok(());
     }
-    // Listed first: moving entries changes the listing.
-    let mut names = Vec::new();
-    for entry in Dir::read_from(from)? {
-        let name = entry?.file_name().to_bytes().to_vec();
-        if name != b"." && name != b".." {
-            names.push(name);
+    let mut bytes = 0;
+    let mut dir = open_dir(parent, name)?;
+    let mut levels = vec![Level { name: name.to_owned(), dirs: dirs_in(&dir, &mut bytes)? }];
+    while let Some(level) = levels.last_mut() {
+        if let Some(name) = level.dirs.pop() {
+            bytes -= held_bytes(&name);
+            if !probe.is_movable(&dir, &name)? {
+                dir = open_dir(&dir, &name)?;
+                levels.push(Level { name, dirs: dirs_in(&dir, &mut bytes)? });
+            }
+            continue;
         }
-    }
-    for name in &names {
-        let name = OsStr::from_bytes(name);
-        match renameat_with(from, name, to, name, RenameFlags::NOREPLACE) {
-            // Another process removed it in the meantime.
-            Ok(()) | Err(Errno::NOENT) => continue,
-            Err(Errno::XDEV) => mkdirat(to, name, Mode::RWXU)?,
-            // Only while undoing a failure.
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
+        let name = std::mem::take(&mut level.name);
+        levels.pop();
+        let above =
+            if levels.is_empty() { open_dir(parent, ".".as_ref())? } else { open_dir(&dir, "..".as_ref())? };
+        // Another process may have moved it.
+        let (here, there) = (fstat(&dir)?, statat(&above, &name, AtFlags::SYMLINK_NOFOLLOW)?);
+        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) {
+            return Err(Errno::BUSY);
         }
-        let (inner_from, inner_to) = (open_dir(from, name)?, open_dir(to, name)?);
-        let looks = fstat(&inner_from)?;
-        move_entries(&inner_from, &inner_to, depth + 1)?;
-        dress(&inner_from, &inner_to, &looks)?;
-        unlinkat(from, name, AtFlags::REMOVEDIR)?;
+        replace(&above, &name, &dir)?;
+        dir = above;
     }
     Ok(())
+}
+
+/// A directory with an entry: no directory can be renamed to it, and overlayfs refuses directories of a lower layer
+/// before it checks that.
+struct Probe<'a> {
+    parent: &'a OwnedFd,
+    name: OsString,
+    before: Stat,
+}
+
+impl<'a> Probe<'a> {
+    fn new(parent: &'a OwnedFd) -> Result<Self> {
+        let before = fstat(parent)?;
+        let name = staged_name()?;
+        mkdirat(parent, &name, Mode::RWXU)?;
+        let probe = Self { parent, name, before };
+        match mkdirat(parent, probe.inner(), Mode::RWXU) {
+            Ok(()) => Ok(probe),
+            Err(errno) => probe.remove().and(Err(errno)),
+        }
+    }
+
+    fn inner(&self) -> PathBuf {
+        Path::new(&self.name).join("entry")
+    }
+
+    fn is_movable(&self, dir: &OwnedFd, name: &OsStr) -> Result<bool> {
+        match renameat(dir, name, self.parent, &self.name) {
+            Err(Errno::XDEV) => Ok(false),
+            // Another process removed it, or replaced it with a file.
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT | Errno::NOTDIR | Errno::ISDIR) => Ok(true),
+            Err(errno) => Err(errno),
+            // Another process removed the entry.
+            Ok(()) => renameat(self.parent, &self.name, dir, name).and(Err(Errno::BUSY)),
+        }
+    }
+
+    fn remove(self) -> Result<()> {
+        for name in [self.inner().as_os_str(), &self.name] {
+            match unlinkat(self.parent, name, AtFlags::REMOVEDIR) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        set_times(self.parent, &self.before)
+    }
+}
+
+fn staged_name() -> Result<OsString> {
+    let suffix = random::suffix().map_err(|_| Errno::IO)?;
+    Ok(OsString::from(format!(".avfs-moved-{suffix}")))
+}
+
+/// The directories in a directory.
+fn dirs_in(dir: &OwnedFd, bytes: &mut usize) -> Result<Vec<OsString>> {
+    let mut dirs = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if entry.file_type() == FileType::Directory && name != "." && name != ".." {
+            *bytes += held_bytes(name);
+            if *bytes > NAMES_BYTES_MAX {
+                return Err(Errno::NOMEM);
+            }
+            dirs.push(name.to_owned());
+        }
+    }
+    Ok(dirs)
+}
+
+fn held_bytes(name: &OsStr) -> usize {
+    name.len() + size_of::<OsString>()
+}
+
+/// Replaces a directory of a lower layer, `from`, whose entries can all be moved. After a failure it has the same
+/// entries as before.
+fn replace(parent: &OwnedFd, name: &OsStr, from: &OwnedFd) -> Result<()> {
+    let (before, looks) = (fstat(parent)?, fstat(from)?);
+    let staged = staged_name()?;
+    mkdirat(parent, &staged, Mode::RWXU)?;
+    let replaced = open_dir(parent, &staged).and_then(|to| {
+        let moved = move_entries(from, &to)
+            .and_then(|()| dress(from, &to, &looks))
+            // Fails unless the old directory is empty.
+            .and_then(|()| renameat(parent, &staged, parent, name));
+        moved.or_else(|errno| move_entries(&to, from).and(Err(errno)))
+    });
+    let replaced = replaced.or_else(|errno| {
+        let undone = unlinkat(parent, &staged, AtFlags::REMOVEDIR).and_then(|()| set_times(from, &looks));
+        undone.and(Err(errno))
+    });
+    set_times(parent, &before)?;
+    replaced
+}
+
+/// Moves all entries from one directory to another, except names that exist there.
+fn move_entries(from: &OwnedFd, to: &OwnedFd) -> Result<()> {
+    loop {
+        // Listed first: moving entries changes the listing.
+        let mut names = Vec::new();
+        for entry in Dir::read_from(from)? {
+            let name = entry?.file_name().to_owned();
+            if name.as_bytes() != b"." && name.as_bytes() != b".." {
+                names.push(name);
+            }
+            if names.len() == LISTED_MAX {
+                break;
+            }
+        }
+        let mut moved = Ok(());
+        for name in &names {
+            match renameat_with(from, name, to, name, RenameFlags::NOREPLACE) {
+                // Another process removed it in the meantime.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::EXIST) => moved = Err(Errno::EXIST),
+                Err(errno) => return Err(errno),
+            }
+        }
+        if moved.is_err() || names.len() < LISTED_MAX {
+            return moved;
+        }
+    }
 }
 
 /// Copies owner, mode, attributes and times to a directory. `looks` is the state of `from` before its entries were
