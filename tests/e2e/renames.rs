@@ -163,3 +163,56 @@ fn a_refused_rename_changes_nothing_at_any_depth() {
     assert_eq!(answer["result"]["change_counts"]["total"], json!(0), "{answer}");
     assert!(answer["result"]["notes"].to_string().contains("rename.refused"), "{answer}");
 }
+
+#[test]
+fn any_number_of_threads_rename_directories_at_once() {
+    let env = TestEnv::new();
+    for dir in 0..100 {
+        env.put(&format!("d{dir}/in/f"), b"x");
+    }
+    let script = "import os, threading
+start, failed = threading.Barrier(100), []
+def move(*names):
+    start.wait()
+    try: os.rename(*names)
+    except OSError as error: failed.append((names, error.strerror))
+threads = [threading.Thread(target=move, args=(f'd{n}', f'e{n}')) for n in range(100)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(failed, len([name for name in os.listdir('.') if name[0] == 'e']))";
+    let answer = env.run(&["--fork", "work", "--", "python3", "-c", script]).expect(0);
+    assert_eq!(answer.text(), "[] 100\n", "{answer:?}");
+    assert_eq!(std::fs::read_dir(env.export("work", "export")).unwrap().count(), 100, "{answer:?}");
+}
+
+#[test]
+fn a_directory_and_directories_in_it_are_renamed_at_once() {
+    let env = TestEnv::new();
+    for dir in 0..60 {
+        env.put(&format!("d/a{dir}/in/f"), b"x");
+    }
+    // An inner directory may be gone when it is its turn.
+    let script = "import errno, os, threading
+start, failed = threading.Barrier(61), []
+def move(*names):
+    start.wait()
+    try: os.rename(*names)
+    except OSError as error: failed.append((names, error.errno))
+threads = [threading.Thread(target=move, args=(f'd/a{n}', f'd/b{n}')) for n in range(60)]
+threads.append(threading.Thread(target=move, args=('d', 'e')))
+[t.start() for t in threads]; [t.join() for t in threads]
+print([it for it in failed if it[0][0] == 'd' or it[1] != errno.ENOENT])";
+    let answer = env.run(&["--fork", "work", "--", "python3", "-c", script]).expect(0);
+    assert_eq!(answer.text(), "[]\n", "{answer:?}");
+    let export = env.export("work", "export");
+    let names = |dir: &std::path::Path| {
+        let listing = std::fs::read_dir(dir).unwrap();
+        let mut names: Vec<_> = listing.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_by_key(|name| name[1..].parse::<u32>().unwrap_or_default());
+        names
+    };
+    assert_eq!(names(&export), ["e"]);
+    for (number, name) in names(&export.join("e")).iter().enumerate() {
+        assert!([format!("a{number}"), format!("b{number}")].contains(name), "{name}");
+        assert_eq!(std::fs::read(export.join("e").join(name).join("in/f")).unwrap(), b"x", "{name}");
+    }
+}

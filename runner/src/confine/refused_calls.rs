@@ -49,13 +49,14 @@ impl RefusedCalls {
             // The caller was killed or interrupted by a signal; a repeated call is counted then.
             Err(Errno::NOENT | Errno::INTR) => {}
             // Without a listener, the kernel fails the call with ENOSYS.
-            Err(_) => self.listener = None,
+            Err(_) => self.nobody_left(),
         }
     }
 
     /// Closes the listener: no process is left under the filter.
     pub fn nobody_left(&mut self) {
         self.listener = None;
+        self.renames.close();
     }
 
     /// Waits for pending renames.

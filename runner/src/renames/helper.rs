@@ -31,6 +31,7 @@ pub const WORD: &str = "--avfs-move-directory";
 const NAMES_BYTES_MAX: usize = 64 << 20;
 /// The maximum number of entries that are listed at a time.
 const LISTED_MAX: usize = 65_536;
+const ATTEMPTS_MAX: usize = 16;
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
 type Result<T> = rustix::io::Result<T>;
@@ -38,7 +39,8 @@ type Result<T> = rustix::io::Result<T>;
 /// Executes the helper with the arguments after [`WORD`]; returns the exit code.
 pub fn run(words: &[OsString]) -> u8 {
     let [workspace, path] = words else { return 2 };
-    u8::from(enter_and_move(workspace.as_ref(), path).is_err())
+    // Another process removed or renamed it: nothing to move is left.
+    u8::from(!matches!(enter_and_move(workspace.as_ref(), path), Ok(()) | Err(Errno::NOENT)))
 }
 
 fn enter_and_move(workspace: &Path, path: &OsStr) -> Result<()> {
@@ -95,7 +97,14 @@ struct Level {
 /// moved. The path down is remembered by names; only the directory at its end is open.
 fn make_movable(parent: &OwnedFd, name: &OsStr) -> Result<()> {
     let probe = Probe::new(parent)?;
-    let replaced = replace_all(parent, name, &probe);
+    let mut replaced = Err(Errno::AGAIN);
+    for _ in 0..ATTEMPTS_MAX {
+        replaced = replace_all(parent, name, &probe);
+        // Only if another process moved a directory on the way. Those that were replaced are movable now.
+        if !matches!(replaced, Err(Errno::AGAIN | Errno::NOENT)) {
+            break;
+        }
+    }
     replaced.and(probe.remove())
 }
 
@@ -119,10 +128,9 @@ fn replace_all(parent: &OwnedFd, name: &OsStr, probe: &Probe<'_>) -> Result<()> 
         levels.pop();
         let above =
             if levels.is_empty() { open_dir(parent, ".".as_ref())? } else { open_dir(&dir, "..".as_ref())? };
-        // Another process may have moved it.
         let (here, there) = (fstat(&dir)?, statat(&above, &name, AtFlags::SYMLINK_NOFOLLOW)?);
         if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) {
-            return Err(Errno::BUSY);
+            return Err(Errno::AGAIN);
         }
         replace(&above, &name, &dir)?;
         dir = above;
@@ -209,10 +217,16 @@ fn replace(parent: &OwnedFd, name: &OsStr, from: &OwnedFd) -> Result<()> {
     let staged = staged_name()?;
     mkdirat(parent, &staged, Mode::RWXU)?;
     let replaced = open_dir(parent, &staged).and_then(|to| {
-        let moved = move_entries(from, &to)
-            .and_then(|()| dress(from, &to, &looks))
-            // Fails unless the old directory is empty.
-            .and_then(|()| renameat(parent, &staged, parent, name));
+        let mut moved = Err(Errno::NOTEMPTY);
+        for _ in 0..ATTEMPTS_MAX {
+            // The old directory is not empty if another process created an entry in the meantime.
+            if !matches!(moved, Err(Errno::NOTEMPTY | Errno::EXIST)) {
+                break;
+            }
+            moved = move_entries(from, &to)
+                .and_then(|()| dress(from, &to, &looks))
+                .and_then(|()| renameat(parent, &staged, parent, name));
+        }
         moved.or_else(|errno| move_entries(&to, from).and(Err(errno)))
     });
     let replaced = replaced.or_else(|errno| {

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use rustix::fs::{Mode, OFlags, fstatfs, open, readlinkat};
@@ -24,12 +25,10 @@ use avfs_engine::{LaunchPlan, ViewStep, WorkspaceMount};
 use avfs_request::NestedUserns;
 use avfs_types::path::TreePath;
 
-use crate::sys::{Notification, Result, continue_notification, read_memory};
+use crate::sys::{Notification, Result, continue_notification, is_waiting, read_memory};
 
 pub use helper::{WORD, run as help};
 
-/// The maximum number of concurrent helpers; further directories are not copied up.
-const MOVES_MAX: usize = 32;
 const PATH_BYTES_MAX: usize = 4096;
 const PAGE_BYTES: usize = 4096;
 const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
@@ -48,8 +47,8 @@ struct Workspace {
 #[derive(Debug, Default)]
 pub struct Renames {
     workspace: Option<Workspace>,
-    /// Each returns whether it succeeded.
-    moves: Vec<JoinHandle<bool>>,
+    /// Started with the first rename of a directory.
+    mover: Option<Mover>,
     failed: u64,
     /// Names of hard-linked files that belong to another file now.
     replaced: BTreeSet<TreePath>,
@@ -108,47 +107,73 @@ impl Renames {
             }
             None => Vec::new(),
         };
-        let workspace = self.workspace.as_ref().filter(|_| !dirs.is_empty()).map(|it| it.path.clone());
-        let Some(workspace) = workspace else { return continue_notification(listener, call.id) };
-        self.count_ended();
-        if self.moves.len() < MOVES_MAX
-            && let Ok(answered) = listener.try_clone_to_owned()
-        {
-            let id = call.id;
-            let helped = std::thread::Builder::new().spawn(move || {
-                let done = dirs.into_iter().all(|dir| dir.make_movable(&workspace));
-                // The caller may be dead.
-                let _ = continue_notification(answered.as_fd(), id);
-                done
-            });
-            if let Ok(helped) = helped {
-                self.moves.push(helped);
-                return Ok(());
-            }
+        if dirs.is_empty() {
+            return continue_notification(listener, call.id);
+        }
+        // Opened again when it is its turn: until then a rename holds no descriptors.
+        drop(dirs);
+        if self.mover.is_none() {
+            self.mover = self.workspace.as_ref().and_then(|workspace| Mover::start(workspace, listener));
+        }
+        let calls = self.mover.as_ref().and_then(|mover| mover.calls.as_ref());
+        if calls.is_some_and(|calls| calls.send(*call).is_ok()) {
+            return Ok(());
         }
         self.failed += 1;
         continue_notification(listener, call.id)
     }
 
-    fn count_ended(&mut self) {
-        let (ended, alive) = self.moves.drain(..).partition(JoinHandle::is_finished);
-        self.moves = alive;
-        self.join(ended);
-    }
-
-    fn join(&mut self, moves: Vec<JoinHandle<bool>>) {
-        let failed = moves.into_iter().filter_map(|it| it.join().ok()).filter(|done| !done).count();
-        self.failed += u64::try_from(failed).unwrap_or(u64::MAX);
+    /// Accepts no more calls: the last copy of the listener is closed after those that wait.
+    pub fn close(&mut self) {
+        if let Some(mover) = &mut self.mover {
+            mover.calls = None;
+        }
     }
 
     /// Waits until no helper writes any more. A helper is never interrupted, which would leave a directory in two
     /// parts.
     #[must_use]
-    pub fn finish(mut self) -> Renamed {
-        let moves = std::mem::take(&mut self.moves);
-        self.join(moves);
-        Renamed { dirs_failed: self.failed, replaced: self.replaced }
+    pub fn finish(self) -> Renamed {
+        let failed = self.mover.map_or(0, Mover::finish);
+        Renamed { dirs_failed: self.failed + failed, replaced: self.replaced }
     }
+}
+
+/// A thread that makes directories movable, in the order of the calls. Only one helper runs at a time: with a
+/// directory and one inside it, two would move each other's entries. As many calls can wait as the sandbox has threads.
+#[derive(Debug)]
+struct Mover {
+    calls: Option<Sender<Notification>>,
+    /// Returns the number of directories that could not be moved.
+    thread: JoinHandle<u64>,
+}
+
+impl Mover {
+    fn start(workspace: &Workspace, listener: BorrowedFd<'_>) -> Option<Self> {
+        let (workspace, listener) = (workspace.clone(), listener.try_clone_to_owned().ok()?);
+        let (calls, waiting) = channel();
+        let thread = std::thread::Builder::new();
+        let thread = thread.spawn(move || move_all(&workspace, listener.as_fd(), &waiting)).ok()?;
+        Some(Self { calls: Some(calls), thread })
+    }
+
+    fn finish(self) -> u64 {
+        drop(self.calls);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn move_all(workspace: &Workspace, listener: BorrowedFd<'_>, calls: &Receiver<Notification>) -> u64 {
+    let mut failed = 0;
+    for call in calls {
+        let mut dirs = workspace.dirs_of(&call).into_iter();
+        // The caller may be dead, and its id may be that of another thread.
+        if is_waiting(listener, call.id) {
+            failed += u64::from(!dirs.all(|dir| dir.make_movable(&workspace.path)));
+            let _ = continue_notification(listener, call.id);
+        }
+    }
+    failed
 }
 
 /// A directory as named by the caller.

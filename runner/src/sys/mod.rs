@@ -25,7 +25,7 @@ pub use process::{
 };
 pub use seccomp::{
     Instruction, Notification, continue_notification, install_filter, install_filter_with_listener,
-    receive_notification, refuse_notification,
+    is_waiting, receive_notification, refuse_notification,
 };
 pub use signals::{
     Sender, SignalFd, SignalSet, Suspend, block, block_also, is_ignored_by_caller, is_pending,

@@ -64,6 +64,14 @@ pub fn receive_notification(listener: BorrowedFd<'_>) -> Result<Notification> {
     })
 }
 
+/// Whether the caller still waits for the answer. If so, everything read from the thread before belongs to the call.
+pub fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the request names the size of the id, which lives through the call.
+    let outcome =
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) };
+    outcome == 0
+}
+
 /// Makes the call fail with an errno. [`Errno::NOENT`] if the caller no longer waits for the answer.
 pub fn refuse_notification(listener: BorrowedFd<'_>, id: u64, errno: u16) -> Result<()> {
     answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: -i32::from(errno), flags: 0 })
