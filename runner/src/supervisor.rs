@@ -227,7 +227,7 @@ pub fn watch(
     };
     let end = watch.until_the_end(signals, &mut flow);
     let Watch { signalled, timed_out, exceeded, mut refused, written, .. } = watch;
-    let Renamed { dirs_failed: dirs_not_renamed, replaced: names_replaced } = refused.finish_renames();
+    let Renamed { dirs_failed: dirs_not_renamed, names: names_renamed } = refused.finish_renames();
     let outside_writes = outside_writes(written, &plan.view);
     let mut leaving = Leaving(Some(pid));
     let killed = match end {
@@ -269,7 +269,7 @@ pub fn watch(
         connections,
         refused_calls: refused.into_calls(),
         dirs_not_renamed,
-        names_replaced,
+        names_renamed,
         outside_writes,
     };
     Ok((completion, leaving))

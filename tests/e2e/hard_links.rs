@@ -67,6 +67,26 @@ fn a_replacement_with_the_times_of_the_original_becomes_independent() {
 }
 
 #[test]
+fn renamed_names_stay_linked() {
+    agree_on(&[
+        "mv h/a h/z",
+        "mv h g",
+        "echo more >> h/a; mv h/a h/z; echo new > h/a",
+        "mv h/a h/z; echo more >> h/z; chmod 600 h/z",
+        "mv h g; mv g/a z; rm top; mkdir h; echo new > h/a",
+        "mkdir made; mv h/a h/b made; mv made moved; mv p/1 moved/1",
+        "mv h/a other; mv p/1 h/b; echo more >> h/b",
+        "mv -n h/a other || true; echo more >> other",
+        "cp -a h copy; rm -r h; mv copy h; echo more >> h/a",
+    ]);
+}
+
+#[test]
+fn new_names_of_several_names_stay_linked() {
+    agree_on(&["cp -al h copy", "ln h/a new; mv new newer", "ln p/1 q; ln p/2 r; echo more >> r"]);
+}
+
+#[test]
 fn links_that_are_only_opened_or_touched_stay_linked() {
     agree_on(&["exec 3<>h/a; exec 3<>p/1", "touch h/b", "touch -d 2001-02-03 p/1"]);
 }

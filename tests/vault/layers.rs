@@ -1,6 +1,5 @@
 //! Stacks of layers show their tree, regardless of how they were made, and are evicted like bases.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,6 +9,7 @@ use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode};
 
 use avfs_hostfs::beneath;
+use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 use avfs_vault::capture::{CaptureOptions, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
@@ -118,7 +118,7 @@ impl Bench {
             secrets: &Secrets::default(),
             times: avfs_vault::capture::Times::AsWritten,
             since: avfs_types::clock::FileTime::default(),
-            replaced: &BTreeSet::new(),
+            renamed: &RenamedNames::default(),
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };

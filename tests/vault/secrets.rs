@@ -1,6 +1,5 @@
 //! Files that contain the value of a secret are kept out of versions and layers, however it is encoded.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use avfs_hostfs::beneath;
 use avfs_types::ids::BlobId;
+use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 use avfs_vault::backend::ObjectKind;
 use avfs_vault::capture::{CaptureOptions, LeftOutReason, UpperKind};
@@ -75,7 +75,7 @@ impl Case {
             secrets,
             times: avfs_vault::capture::Times::AsWritten,
             since: avfs_types::clock::FileTime::default(),
-            replaced: &BTreeSet::new(),
+            renamed: &RenamedNames::default(),
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };
@@ -330,7 +330,7 @@ fn attributes_are_searched_too() {
         secrets: &secrets,
         times: avfs_vault::capture::Times::AsWritten,
         since: avfs_types::clock::FileTime::default(),
-        replaced: &BTreeSet::new(),
+        renamed: &RenamedNames::default(),
         modes_journal: &case.scratch.join("modes"),
         meter: &Meter::default(),
     };

@@ -2,7 +2,6 @@
 //!
 //! A worker prints `ack …` on its standard output only after the acknowledged operation has returned.
 
-use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -16,6 +15,7 @@ use avfs_hostfs::beneath;
 use avfs_types::clock::{SteppingClock, Timestamp};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::RunId;
+use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_vault::backend::{Life, RunRecord};
@@ -420,7 +420,7 @@ fn capture(vault: &Vault, _: u64) {
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
         since: avfs_types::clock::FileTime::default(),
-        replaced: &BTreeSet::new(),
+        renamed: &RenamedNames::default(),
         modes_journal: &upper.with_extension("modes"),
         meter: &Meter::default(),
     };

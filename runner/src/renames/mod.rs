@@ -8,9 +8,8 @@
 //! none.
 
 mod helper;
-mod replaced;
+mod names;
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,11 +19,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use rustix::fs::{Mode, OFlags, fstatfs, open, readlinkat};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use avfs_engine::{LaunchPlan, ViewStep, WorkspaceMount};
 use avfs_request::NestedUserns;
-use avfs_types::path::TreePath;
+use avfs_types::renamed::RenamedNames;
 
+use self::names::Moves;
 use crate::sys::{Notification, Result, continue_notification, is_waiting, read_memory};
 
 pub use helper::{WORD, run as help};
@@ -41,6 +42,8 @@ struct Workspace {
     path: PathBuf,
     /// The paths outside.
     lowers: Vec<PathBuf>,
+    /// A time before the command started.
+    since: Timespec,
 }
 
 /// The renames of one run.
@@ -50,8 +53,7 @@ pub struct Renames {
     /// Started with the first rename of a directory.
     mover: Option<Mover>,
     failed: u64,
-    /// Names of hard-linked files that belong to another file now.
-    replaced: BTreeSet<TreePath>,
+    names: RenamedNames,
 }
 
 /// The result of the renames of a run.
@@ -59,8 +61,8 @@ pub struct Renames {
 pub struct Renamed {
     /// Number of directories that could not be moved.
     pub dirs_failed: u64,
-    /// Names of hard-linked files that a rename gave to another file.
-    pub replaced: BTreeSet<TreePath>,
+    /// Names that a rename gave to another file.
+    pub names: RenamedNames,
 }
 
 /// Whether the filter reports renames: only with a writable overlay. A nested namespace could have another view at
@@ -75,7 +77,8 @@ fn workspace_of(plan: &LaunchPlan) -> Option<Workspace> {
     }
     plan.view.iter().find_map(|step| match step {
         ViewStep::Workspace(WorkspaceMount::Overlay { path, lowers, .. }) => {
-            Some(Workspace { path: path.clone(), lowers: lowers.clone() })
+            let since = clock_gettime(ClockId::RealtimeCoarse);
+            Some(Workspace { path: path.clone(), lowers: lowers.clone(), since })
         }
         ViewStep::Workspace(WorkspaceMount::ReadOnly { .. } | WorkspaceMount::Copy { .. })
         | ViewStep::Dir { .. }
@@ -101,10 +104,10 @@ impl Renames {
     /// Lets the kernel execute a rename, at once or after its directories were made movable.
     pub fn answer(&mut self, listener: BorrowedFd<'_>, call: &Notification) -> Result<()> {
         let dirs = match &self.workspace {
-            Some(workspace) => {
-                replaced::note(&mut self.replaced, workspace, call);
-                workspace.dirs_of(call)
-            }
+            Some(workspace) => match names::note(&mut self.names, workspace, call) {
+                Moves::Files => Vec::new(),
+                Moves::Dirs => workspace.dirs_of(call),
+            },
             None => Vec::new(),
         };
         if dirs.is_empty() {
@@ -135,7 +138,7 @@ impl Renames {
     #[must_use]
     pub fn finish(self) -> Renamed {
         let failed = self.mover.map_or(0, Mover::finish);
-        Renamed { dirs_failed: self.failed + failed, replaced: self.replaced }
+        Renamed { dirs_failed: self.failed + failed, names: self.names }
     }
 }
 

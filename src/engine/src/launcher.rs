@@ -3,7 +3,6 @@
 //!
 //! Nothing here talks to the kernel; the launcher in `avfs-run` does.
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use avfs_hostfs::held::FileId;
 use avfs_request::{Confined, EnforcedLimit, ExecutionRequest, LimitKind, RefusedCall, Streams};
 use avfs_types::diagnose::Diagnose;
-use avfs_types::path::TreePath;
+use avfs_types::renamed::RenamedNames;
 
 use crate::output::Output;
 
@@ -217,8 +216,8 @@ pub struct Completion {
     pub refused_calls: Vec<RefusedCall>,
     /// Number of directories from before the run that it could not rename.
     pub dirs_not_renamed: u64,
-    /// Names of hard-linked files from before the run that a rename gave to another file, as far as known.
-    pub names_replaced: BTreeSet<TreePath>,
+    /// Names that a rename gave to another file, as far as known.
+    pub names_renamed: RenamedNames,
     /// Files it left in its private home and in /tmp.
     pub outside_writes: OutsideWrites,
 }
@@ -246,7 +245,7 @@ impl Completion {
             connections: Connections::default(),
             refused_calls: Vec::new(),
             dirs_not_renamed: 0,
-            names_replaced: BTreeSet::new(),
+            names_renamed: RenamedNames::default(),
             outside_writes: OutsideWrites::default(),
         }
     }

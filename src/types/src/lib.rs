@@ -42,6 +42,7 @@ mod places;
 pub mod printable;
 pub mod redact;
 pub mod reference;
+pub mod renamed;
 pub mod secrets;
 pub mod toml_source;
 mod units;

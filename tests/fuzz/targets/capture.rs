@@ -5,7 +5,6 @@
 
 #![no_main]
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +18,7 @@ use avfs_hostfs::beneath;
 use avfs_types::clock::{SteppingClock, Timestamp};
 use avfs_types::ids::ForkName;
 use avfs_types::reference::Reference;
+use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 use avfs_vault::backend::memory::MemoryBackend;
 use avfs_vault::capture::{CaptureOptions, UpperKind};
@@ -281,7 +281,7 @@ fuzz_target!(|bytes: &[u8]| {
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
         since: avfs_types::clock::FileTime::default(),
-        replaced: &BTreeSet::new(),
+        renamed: &RenamedNames::default(),
         modes_journal: &journal,
         meter: &Meter::default(),
     };

@@ -3,7 +3,6 @@
 mod left_out;
 mod scale;
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +16,7 @@ use rustix::fs::Mode;
 use avfs_hostfs::beneath;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::path::TreePath;
+use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 use avfs_vault::capture::{CaptureOptions, Captured, LeftOut, LeftOutReason, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
@@ -89,7 +89,7 @@ impl Case {
             secrets: &Secrets::default(),
             times: avfs_vault::capture::Times::AsWritten,
             since: avfs_types::clock::FileTime::default(),
-            replaced: &BTreeSet::new(),
+            renamed: &RenamedNames::default(),
             modes_journal: &self.journal,
             meter: &Meter::default(),
         };

@@ -1,11 +1,11 @@
 //! Large and small captures: threads, memory, file systems.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use avfs_hostfs::beneath;
+use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 use avfs_vault::capture::{CaptureOptions, UpperKind};
 use avfs_vault::edit::Edit;
@@ -45,7 +45,7 @@ fn large_and_many_files_are_captured() {
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
         since: avfs_types::clock::FileTime::default(),
-        replaced: &BTreeSet::new(),
+        renamed: &RenamedNames::default(),
         modes_journal: &case.journal,
         meter: &Meter::default(),
     };

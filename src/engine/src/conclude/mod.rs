@@ -249,7 +249,7 @@ impl ProxyRuntime<'_> {
                     },
                     times: times(run.request.clock, run.started_at),
                     since: ended.launched_at,
-                    replaced: &ended.completion.names_replaced,
+                    renamed: &ended.completion.names_renamed,
                     modes_journal: &modes_journal,
                     meter: self.site.meter,
                 };

@@ -1,6 +1,5 @@
 //! Finishes a dead or failed run: its changes are captured once, or discarded.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -14,6 +13,7 @@ use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BatchItem, ForkName, RunPrefix, VersionId, from_hex};
 use avfs_types::path::TreePath;
+use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, LeftOut};
@@ -255,7 +255,7 @@ impl Recovery {
             secrets: &secrets,
             times: times(record.clock(), record.started_at()),
             since: earliest_time(record.started_at()),
-            replaced: &BTreeSet::new(),
+            renamed: &RenamedNames::default(),
             modes_journal: &modes_journal,
             meter: &meter,
         };

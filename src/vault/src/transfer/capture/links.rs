@@ -3,13 +3,15 @@
 //! overlayfs copies a file up only under the name used for the write, and leaves its other names in the lower layer.
 //! Outside an overlay, all names are one file. A copied-up file has the atime of the original (the overlay is mounted
 //! with noatime), and its directory has the `impure` xattr; a new file that replaces a name has neither. A copy with
-//! the times of the original (`cp -p`) that a rename gave the name is known from the rename.
+//! the times of the original (`cp -p`) that a rename gave the name is known from the rename, and so is a new name that
+//! a rename gave to the original.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use avfs_types::clock::FileTime;
 use avfs_types::ids::LinkId;
 use avfs_types::path::TreePath;
+use avfs_types::renamed::RenamedNames;
 
 use super::Times;
 use crate::edit::{Edit, Edits};
@@ -36,14 +38,11 @@ pub(super) struct Evidence<'a> {
     pub since: FileTime,
     pub times: Times,
     /// Names that are known to belong to another file.
-    pub replaced: &'a BTreeSet<TreePath>,
+    pub renamed: &'a RenamedNames,
 }
 
 impl Evidence<'_> {
-    fn is_copy(&self, path: &TreePath, entry: &ScannedEntry, old: &FileNode, new: &FileNode) -> bool {
-        if self.replaced.contains(path) {
-            return false;
-        }
+    fn is_copy(&self, entry: &ScannedEntry, old: &FileNode, new: &FileNode) -> bool {
         let same_content = (old.content, old.size) == (new.content, new.size);
         let (mtime, atime) = (entry.stat.mtime, entry.stat.atime);
         let of_run = match self.times {
@@ -69,7 +68,7 @@ pub(super) fn join(
     if base.totals.links == 0 {
         return Ok(written);
     }
-    let copies = copies(pages, found, evidence)?;
+    let copies = copies(pages, base, found, evidence, edits)?;
     if copies.is_empty() {
         return Ok(written);
     }
@@ -80,6 +79,7 @@ pub(super) fn join(
             names.entry(link).or_default().push((path, node));
         }
     }
+    let mut merged = HashMap::new();
     for (link, copies) in copies {
         let names = names.remove(&link).unwrap_or_default();
         let untouched: Vec<_> = names
@@ -94,19 +94,26 @@ pub(super) fn join(
             written.split.extend(copies.into_iter().map(|copy| copy.path));
             continue;
         }
-        // New names of the copy are a separate link group: all names are merged into one group.
-        let group = copies.iter().find_map(|copy| copy.new.link).unwrap_or(link);
-        let node = Node::File(FileNode { link: Some(group), ..last.new.clone() });
-        let olds = copies.iter().map(|copy| (copy.path.clone(), Node::File(copy.old.clone())));
-        for (path, old) in olds.collect::<Vec<_>>().into_iter().chain(untouched) {
-            let is_name_of_upper = copies.iter().any(|copy| copy.path == path);
-            if old == node {
-                edits.remove(&path);
+        let node = Node::File(FileNode { link: Some(link), ..last.new.clone() });
+        // New names of a copy are a separate link group: all names are merged into one group.
+        merged.extend(copies.iter().filter_map(|copy| Some((copy.new.link?, node.clone()))));
+        for copy in &copies {
+            if !copy.is_moved && Node::File(copy.old.clone()) == node {
+                edits.remove(&copy.path);
             } else {
-                edits.insert(path.clone(), Edit::Put(node.clone()));
+                edits.insert(copy.path.clone(), Edit::Put(node.clone()));
             }
-            if !is_name_of_upper && old != node {
-                written.joined.push(path);
+        }
+        for (path, _) in untouched.into_iter().filter(|(_, old)| *old != node) {
+            edits.insert(path.clone(), Edit::Put(node.clone()));
+            written.joined.push(path);
+        }
+    }
+    if !merged.is_empty() {
+        for edit in edits.values_mut() {
+            let Edit::Put(node) = edit else { continue };
+            if let Some(of_group) = node.link().and_then(|link| merged.get(&link)) {
+                *node = of_group.clone();
             }
         }
     }
@@ -116,6 +123,8 @@ pub(super) fn join(
 /// A copied-up name of a file of the base.
 struct Copied {
     path: TreePath,
+    /// The base has the file under another name.
+    is_moved: bool,
     old: FileNode,
     new: FileNode,
 }
@@ -130,24 +139,45 @@ impl Copied {
 
 fn copies(
     pages: &dyn Pages,
+    base: &DirRef,
     found: &ScannedTree,
     evidence: &Evidence<'_>,
+    edits: &Edits,
 ) -> Result<BTreeMap<LinkId, Vec<Copied>>> {
     let groups = build::link_groups(&found.dirs);
     let mut copies: BTreeMap<LinkId, Vec<Copied>> = BTreeMap::new();
+    let mut moved = Vec::new();
     for dir in &found.dirs {
-        let Some(base) = dir.over.base.filter(|base| dir.over.holds_copies && base.totals.links > 0) else {
+        let same = dir.over.base.filter(|base| dir.over.holds_copies && base.totals.links > 0);
+        if same.is_none() && evidence.renamed.is_empty() {
             continue;
-        };
+        }
         for entry in dir.entries.iter().filter(|entry| matches!(entry.what, What::File { .. })) {
-            let Some(Node::File(old)) = tree::entry(pages, &base.tree, &entry.name)? else { continue };
-            let (Some(link), Some(Node::File(new))) = (old.link, build::leaf(entry, &groups)) else {
+            let path = dir.path.join(&entry.name);
+            let Some(origin) = evidence.renamed.origin(&path) else { continue };
+            let is_moved = origin != path;
+            let old = match same {
+                _ if is_moved => tree::lookup(pages, base, &origin)?,
+                Some(base) => tree::entry(pages, &base.tree, &entry.name)?,
+                None => None,
+            };
+            let (Some(Node::File(old)), Some(Node::File(new))) = (old, build::leaf(entry, &groups)) else {
                 continue;
             };
-            let path = dir.path.join(&entry.name);
-            if evidence.is_copy(&path, entry, &old, &new) {
-                copies.entry(link).or_default().push(Copied { path, old, new });
+            let Some(link) = old.link.filter(|_| evidence.is_copy(entry, &old, &new)) else { continue };
+            let copy = Copied { path, is_moved, old, new };
+            if is_moved {
+                moved.push((origin, link, copy));
+            } else {
+                copies.entry(link).or_default().push(copy);
             }
+        }
+    }
+    // A rename may have failed: then the file still has its old name.
+    let standing: BTreeSet<_> = copies.values().flatten().map(|copy| copy.path.clone()).collect();
+    for (origin, link, copy) in moved {
+        if is_edited(edits, &origin) && !standing.contains(&origin) {
+            copies.entry(link).or_default().push(copy);
         }
     }
     Ok(copies)

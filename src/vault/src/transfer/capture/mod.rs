@@ -8,7 +8,6 @@ mod expand;
 mod links;
 pub(crate) mod modes;
 
-use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +18,7 @@ use avfs_types::clock::FileTime;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
+use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 
 use super::ignore::Rules;
@@ -141,7 +141,7 @@ pub struct CaptureOptions<'a> {
     /// A file with an earlier atime existed before the command ran.
     pub since: FileTime,
     /// Names that belong to another file than in the base, which may have the times of the old one.
-    pub replaced: &'a BTreeSet<TreePath>,
+    pub renamed: &'a RenamedNames,
     /// File that records temporarily changed modes, on a file system that survives a crash of the process. An existing
     /// journal is from an earlier capture of the same upper, which is then completed.
     pub modes_journal: &'a Path,
@@ -294,11 +294,8 @@ impl Vault {
         let mut edits = expand::edits(&pages, &found)?;
         let written_links = match options.kind {
             UpperKind::Layer => {
-                let evidence = links::Evidence {
-                    since: options.since,
-                    times: options.times,
-                    replaced: options.replaced,
-                };
+                let evidence =
+                    links::Evidence { since: options.since, times: options.times, renamed: options.renamed };
                 links::join(&pages, base, &found, options.hidden, &evidence, &mut edits)?
             }
             UpperKind::Whole => WrittenLinks::default(),
