@@ -271,7 +271,7 @@ mod tests {
         let (at_tmp, at_home) = (Path::new("/tmp"), Path::new("/a/deep/home"));
         let found = look(&[(at_tmp, open(&tmp)), (at_home, open(&home))], &[tmpfs(at_tmp), tmpfs(at_home)]);
         assert_eq!(found.paths[0].path, at_home.join(".bashrc"));
-        assert_eq!(found.left_off as usize, PATHS_MAX + 1);
+        assert_eq!(found.left_off, PATHS_MAX as u64 + 1);
     }
 
     #[test]
