@@ -154,7 +154,7 @@ fn log_of_a_path_lists_only_versions_that_changed_it() {
 }
 
 #[test]
-fn repeated_edit_makes_no_version() {
+fn repeated_edit_adds_no_version() {
     let env = TestEnv::with_project();
     assert_eq!(env.result(&["mkdir", "-p", "a/b"])["changed"], json!(true));
     assert_eq!(env.result(&["mkdir", "-p", "a/b"])["changed"], json!(false));

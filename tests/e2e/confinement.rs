@@ -425,7 +425,7 @@ fn shells_and_tools_are_not_affected() {
 }
 
 #[test]
-fn python_is_not_affected() {
+fn python_works_under_the_filter() {
     let env = TestEnv::with_project();
     let program = "
 import concurrent.futures, multiprocessing, subprocess, threading, tempfile, asyncio, sqlite3, socket, ssl, hashlib

@@ -11,7 +11,7 @@ use crate::limits::notes;
 use crate::person::person_command;
 use crate::support::pause::Pauses;
 
-/// A project with a directory that tools can recreate, and limits that it exceeds.
+/// A project above the import limits, with a directory that tools can recreate.
 fn large() -> TestEnv {
     let env = TestEnv::with_project();
     for n in 0..4 {

@@ -1,6 +1,6 @@
-//! Texts crafted to be slow, deep or long: the reading ends, with a doubt where it stopped.
+//! Texts crafted to be slow, deep or long: parsing terminates, with a doubt where it stopped.
 //!
-//! A reading whose time is exponential, or a high power, of the length of its text takes longer than the test timeout.
+//! Parsing whose time is exponential, or a high power, of the length of the text takes longer than the test timeout.
 
 use avfs_policy::{COMMANDS_MAX, TEXT_BYTES_MAX};
 
@@ -58,7 +58,7 @@ fn deep_nesting_is_read_whether_or_not_it_is_closed() {
 }
 
 #[test]
-fn too_deep_nesting_is_a_doubt() {
+fn nesting_beyond_the_limit_is_a_doubt() {
     for text in [
         format!("{}true{}", "( ".repeat(500), " )".repeat(500)),
         format!("echo {}true{}", "$(".repeat(500), ")".repeat(500)),

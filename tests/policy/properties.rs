@@ -1,4 +1,4 @@
-//! Properties of every reading: it ends, it is deterministic, and nothing around a command makes it less strict.
+//! Properties of parsing commands: it terminates, is deterministic, and nothing around a command makes it less strict.
 
 use proptest::prelude::*;
 

@@ -21,9 +21,9 @@ use crate::sys;
 use crate::sys::Errno;
 
 const LOOKUP: Duration = Duration::from_secs(10);
-/// For all addresses of a host together.
+/// Timeout for all addresses of a host.
 const DIALLING: Duration = Duration::from_secs(30);
-/// For one address, while there are others.
+/// Timeout for one address if others remain.
 const DIALLING_ONE: Duration = Duration::from_secs(10);
 /// The maximum number of concurrent lookups, twice that of connections: the system's resolver cannot be interrupted,
 /// and an abandoned lookup continues for a while.
@@ -72,7 +72,7 @@ pub struct World<'a> {
     pub stop: &'a Stop,
 }
 
-/// Counts itself while it exists.
+/// Counts as one lookup until it is dropped.
 struct Lookup;
 
 impl Lookup {

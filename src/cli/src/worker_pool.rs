@@ -35,7 +35,8 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The reply of a worker to a work item.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    Came(Box<Answer>),
+    /// The answer to a request that was executed.
+    Executed(Box<Answer>),
     /// The reply to a work item that only looks up a cached result.
     Inspection(Inspection),
 }
@@ -44,7 +45,7 @@ impl Reply {
     /// The answer to a request that was executed.
     pub fn answer(self) -> Result<Answer, WorkerError> {
         match self {
-            Self::Came(answer) => Ok(*answer),
+            Self::Executed(answer) => Ok(*answer),
             Self::Inspection(_) => {
                 Err(WorkerError::Garbled { problem: "the worker only looked it up".to_owned() })
             }
@@ -392,7 +393,7 @@ fn follow(worker: &mut Option<Worker>, order: &WorkItem, desk: &Desk) -> Result<
             // A failure before the lookup counts as not found: running the command reports the reason.
             let reply = match order.look {
                 true => serde_json::from_slice(&line).map(Reply::Inspection),
-                false => serde_json::from_slice(&line).map(Reply::Came),
+                false => serde_json::from_slice(&line).map(Reply::Executed),
             };
             reply.map_err(|error| WorkerError::Garbled { problem: error.to_string() })
         }

@@ -48,7 +48,7 @@ pub enum Answer {
     /// Empty if the name exists and has no address of the family.
     Addresses(Vec<IpAddr>),
     NoSuchName,
-    /// The rest has to be asked for over TCP.
+    /// The answer is incomplete: repeat the query over TCP.
     Truncated,
     /// The server did not answer the question; another one may.
     ServerFailed,

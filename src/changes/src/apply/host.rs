@@ -15,7 +15,7 @@ use rustix::fs::{Access, AtFlags};
 
 use avfs_hostfs::beneath::{DIR, READ};
 use avfs_hostfs::cause::Cause;
-use avfs_hostfs::standing::{Caller, Inheritance, Standing, Unkept};
+use avfs_hostfs::ownership::{Caller, Inheritance, Ownership, Unkept};
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_hostfs::xattr::Xattrs;
 use avfs_hostfs::{beneath, xattr};
@@ -169,12 +169,13 @@ impl<'a> Host<'a> {
     }
 
     /// Owner, group and attributes of the file at a path. Fails if a new file could not be given the same.
-    pub fn standing(&self, path: &TreePath) -> Result<Standing> {
+    pub fn ownership(&self, path: &TreePath) -> Result<Ownership> {
         let (parent, name) = path.split().unwrap_or((TreePath::root(), b"."));
         let parent = self.open_dir(&parent).map_err(refused("open the directory of", path))?;
-        let standing = Standing::of(parent.as_fd(), name).map_err(refused("read the attributes of", path))?;
-        let what = match standing.unkept(&self.caller) {
-            None => return Ok(standing),
+        let ownership =
+            Ownership::of(parent.as_fd(), name).map_err(refused("read the attributes of", path))?;
+        let what = match ownership.unkept(&self.caller) {
+            None => return Ok(ownership),
             Some(Unkept::Fixed) => return Err(ApplyError::NoPermission { path: path.clone() }),
             Some(Unkept::Owner) => "owner",
             Some(Unkept::Group) => "group",

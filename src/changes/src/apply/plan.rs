@@ -383,7 +383,7 @@ impl Maker<'_> {
     /// A new file that replaces an existing one and keeps its owner and attributes.
     fn replace(&self, path: &TreePath, node: &Node) -> Result<Task> {
         // Fails here if the new file could not have them.
-        self.host.standing(path)?;
+        self.host.ownership(path)?;
         Ok(Task::Put { path: path.clone(), node: node.clone(), over: Over::File })
     }
 
@@ -485,7 +485,7 @@ impl Maker<'_> {
                 self.already -= 1;
                 self.there.retain(|there| *there != path);
                 // As in `replace`.
-                self.host.standing(&path)?;
+                self.host.ownership(&path)?;
                 if let Some(decided) = self.decided.get_mut(place) {
                     decided.act = Act::Put(Over::File);
                 }

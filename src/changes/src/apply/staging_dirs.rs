@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use avfs_hostfs::beneath::DIR;
 use avfs_hostfs::make::Umask;
-use avfs_hostfs::standing::Inheritance;
+use avfs_hostfs::ownership::Inheritance;
 use avfs_hostfs::{beneath, make};
 use avfs_types::path::TreePath;
 

@@ -9,8 +9,8 @@ use rustix::fs::{Access, AtFlags};
 use avfs_hostfs::beneath::{DIR, READ};
 use avfs_hostfs::cause::Cause;
 use avfs_hostfs::make::Over;
+use avfs_hostfs::ownership::{Inheritance, Ownership};
 use avfs_hostfs::remove::{remove_empty_dir, remove_file};
-use avfs_hostfs::standing::{Inheritance, Standing};
 use avfs_hostfs::{beneath, make, xattr};
 use avfs_types::clock::FileTime;
 use avfs_types::ids::LinkId;
@@ -193,7 +193,7 @@ impl Stage<'_> {
                     let at = self.dirs.at(number);
                     self.stage_file((path, node), at, &mut first)?;
                     if *over == Over::File {
-                        self.keep_standing(&self.host.standing(path)?, (path, node), at)?;
+                        self.keep_ownership(&self.host.ownership(path)?, (path, node), at)?;
                     }
                 }
                 Task::Plant { path, dir, meta, .. } => {
@@ -239,9 +239,9 @@ impl Stage<'_> {
     }
 
     /// Gives a new file the owner and attributes of the file it replaces, before it replaces it.
-    fn keep_standing(
+    fn keep_ownership(
         &self,
-        standing: &Standing,
+        ownership: &Ownership,
         (path, node): (&TreePath, &Node),
         at: Staged<'_>,
     ) -> Result<()> {
@@ -250,7 +250,7 @@ impl Stage<'_> {
             Node::Fifo(fifo) => Some(fifo.mode),
             Node::Symlink(_) | Node::Dir(_) => None,
         };
-        let given = standing.give(at.dir.as_fd(), &at.name(), mode);
+        let given = ownership.give(at.dir.as_fd(), &at.name(), mode);
         given.map_err(|error| match Cause::of(&error) {
             Cause::NoPermission => ApplyError::Owner { what: "owner or an attribute", path: path.clone() },
             Cause::NotFound

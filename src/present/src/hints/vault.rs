@@ -249,7 +249,7 @@ hint!(CaptureError, |error, avfs| match error {
 
 hint!(ExportError, |error, _| {
     let hint = match error {
-        Self::Exists { .. } | Self::Came { .. } => {
+        Self::Exists { .. } | Self::Appeared { .. } => {
             "choose an empty directory, or replace files there with: --overwrite"
         }
         Self::NotADirectory { .. } | Self::NoPermission { .. } => "choose another directory",

@@ -95,7 +95,7 @@ const OTHERS: [Explanation; 6] = [
     Explanation {
         layer: "landlock",
         by: &["auto", "required"],
-        name: "abstract sockets of others",
+        name: "abstract sockets of processes outside the sandbox",
         calls: &["connect", "sendto", "sendmsg"],
         answer: "EPERM",
         why: "with --net host, a session bus or X11 would be a way out of the sandbox (Linux 6.12)",

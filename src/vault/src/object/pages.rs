@@ -396,7 +396,7 @@ mod tests {
 
     /// Pages that all claim the same level would nest without end.
     #[test]
-    fn page_of_the_wrong_level_is_damage() {
+    fn page_of_the_wrong_level_is_reported_as_damaged() {
         let mut store = Map::default();
         let mut new = NewPages::default();
         let leaf = Body::Leaf(vec![Entry { name: b"a".to_vec(), node: node(0o644) }]);

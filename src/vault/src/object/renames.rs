@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(found.len(), 20);
     }
 
-    /// Renames between changes that are not held in memory, in an order that jumps between them.
+    /// Renames in a list that does not fit in memory, and is read in random order.
     #[test]
     fn renames_are_found_in_a_long_list() {
         let count = 3 * super::super::changes::HELD_CHANGES_MAX;

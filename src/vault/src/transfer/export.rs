@@ -39,7 +39,7 @@ pub enum ExportError {
     },
     /// Another process created the destination during the export.
     #[error("{} was created by another process during the export, and is not replaced", path.display())]
-    Came {
+    Appeared {
         /// The path on the host.
         path: PathBuf,
     },
@@ -112,7 +112,7 @@ impl ExportError {
 impl Diagnose for ExportError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Exists { .. } | Self::Came { .. } => "export.exists",
+            Self::Exists { .. } | Self::Appeared { .. } => "export.exists",
             Self::NotADirectory { .. } => "export.not_a_directory",
             Self::InTheWay { .. } => "export.in_the_way",
             Self::NoPermission { .. } => "export.no_permission",
@@ -368,7 +368,7 @@ impl Staging {
         avfs_types::pause::point("publish");
         std::fs::rename(&self.path, dest).map_err(|error| {
             if [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists].contains(&error.kind()) {
-                return ExportError::Came { path: dest.to_owned() };
+                return ExportError::Appeared { path: dest.to_owned() };
             }
             ExportError::host("move to", dest)(error)
         })?;

@@ -76,7 +76,7 @@ impl Merge<'_> {
                 let (wanted, found) = (looked(&from)?, looked(&to)?);
                 match (wanted, found) {
                     (_, Some(_)) if self.overwrite == Overwrite::Refuse => {
-                        return Err(ExportError::Came { path: self.shown(&at) }.into());
+                        return Err(ExportError::Appeared { path: self.shown(&at) }.into());
                     }
                     (Some(HostKind::Dir), Some(HostKind::Dir)) => waiting.push(at),
                     (Some(wanted), Some(found)) if (wanted == HostKind::Dir) != (found == HostKind::Dir) => {
@@ -123,7 +123,7 @@ impl Merge<'_> {
                 };
                 make::rename((from.as_fd(), name), (to.as_fd(), name), over).map_err(|error| {
                     if error.kind() == io::ErrorKind::AlreadyExists {
-                        return ExportError::Came { path: self.shown(&at()) };
+                        return ExportError::Appeared { path: self.shown(&at()) };
                     }
                     ExportError::host("replace", &self.shown(&at()))(error)
                 })?;

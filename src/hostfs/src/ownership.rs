@@ -61,14 +61,14 @@ pub enum Unkept {
 
 /// The attributes of a file that its replacement must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Ownership {
     owner: u32,
     group: u32,
     xattrs: Xattrs,
     flags: IFlags,
 }
 
-impl Standing {
+impl Ownership {
     /// The attributes of `name` in `dir`.
     pub fn of(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
         let stat = rustix::fs::statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
