@@ -117,5 +117,5 @@ fn a_secret_file_is_handed_over_by_name_and_path() {
     assert_eq!(request.handed_over(), ["KEY", "/home/u/key"]);
     assert!(!format!("{request:?}").contains("hush"), "{request:?}");
     request.command = CommandLine::Argv(vec!["login".into(), "--key=hush-hush".into()]);
-    assert_eq!(request.shown_command(), "login --key=[secret]");
+    assert_eq!(request.shown_command(), "login '--key=[secret]'");
 }
