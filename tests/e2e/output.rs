@@ -62,7 +62,7 @@ fn files_ignored_by_git_are_listed_last() {
     let id = envelope["run_id"].as_str().unwrap();
     assert_eq!(env.avfs_result(&["runs", "show", id])["kept_until"], *until);
     assert!(env.avfs(&["runs", "show", id]).expect(0).text().contains("\nkept until 20"));
-    // Nothing expires on a named fork, or if nothing changed.
+    // Nothing expires on a persistent fork, or if nothing changed.
     assert_eq!(env.json(&["--fork", "f"], "echo x > x")["result"]["kept_until"], Value::Null);
     assert_eq!(env.json(&[], "true")["result"]["kept_until"], Value::Null);
     let shown = env.avfs(&["runs", "show", "last~3"]).expect(0).text();

@@ -21,7 +21,7 @@ pub enum EdgeError {
     NotConfirmed { vault: PathBuf },
     #[error("no vault is created here: {reason}")]
     NoNewVault { reason: String, hint: Option<String> },
-    #[error("run {run} is neither on a named fork nor applied; it is only kept for review")]
+    #[error("run {run} is neither on a persistent fork nor applied; it is only kept for review")]
     NotKept { run: RunId },
     #[error("run {run} is not the newest change in effect on fork {fork}")]
     NotNewest { run: RunId, fork: ForkName },
@@ -45,7 +45,7 @@ pub enum EdgeError {
     TwoForks { one: ForkName, other: ForkName },
     #[error("the vault to delete is {}, but --vault is {}", one.display(), other.display())]
     TwoVaults { one: PathBuf, other: PathBuf },
-    #[error("{option} keeps files for a named fork, and these commands run without one")]
+    #[error("{option} keeps files for a persistent fork, and these commands run without one")]
     KeepsWithoutFork { option: String },
     #[error("cannot write the output")]
     Output(#[source] std::io::Error),

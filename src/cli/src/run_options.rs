@@ -44,7 +44,7 @@ impl RunOptions {
         &self.words
     }
 
-    /// Fails for options that keep files for a named fork, if the commands run without one.
+    /// Fails for options that keep files for a persistent fork, if the commands run without one.
     pub fn check_without_fork(&self) -> Result<(), EdgeError> {
         let keeps = |option: &&str| self.words.iter().any(|word| word == *option);
         match ["--keep-tmp", "--home=persistent"].into_iter().find(keeps) {

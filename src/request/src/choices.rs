@@ -9,7 +9,7 @@ use avfs_types::words;
 pub enum ForkChoice {
     /// A new fork for this run, created from `from`, or from the current state of the workspace.
     Ephemeral { from: Option<Reference> },
-    /// A named fork that each run advances; created from `from` on first use.
+    /// A persistent fork that each run advances; created from `from` on first use.
     Persistent { name: ForkName, from: Option<Reference> },
 }
 

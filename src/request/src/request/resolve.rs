@@ -61,7 +61,7 @@ pub enum ResolveError {
     },
     #[error("line {line} of {} is not NAME=VALUE", path.display())]
     EnvLine { path: PathBuf, line: usize },
-    #[error("{option} requires a named fork, and the request names none")]
+    #[error("{option} requires a persistent fork, and the request names none")]
     NoFork { option: &'static str },
     #[error("--base touched records only the paths that a run changes; {option} needs the whole directory")]
     TouchedBase { option: &'static str },

@@ -15,7 +15,7 @@ use crate::view::plural;
 /// Remove the files of old versions, and keep their records
 ///
 /// Use it when the vault becomes too large (`avfs du`) or reaches its quota: a vault keeps every version of main
-/// and of named forks until it is pruned. Pruned versions stay in `avfs log`, but cannot be read or restored.
+/// and of persistent forks until it is pruned. Pruned versions stay in `avfs log`, but cannot be read or restored.
 ///
 /// Always keeps the heads of forks, the base versions of forks other than main, and versions with a
 /// checkpoint saved by hand. With --fork, also keeps the history of the other forks. The next `avfs gc` frees
