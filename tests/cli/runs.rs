@@ -332,9 +332,8 @@ fn undo_without_a_fork_reverts_the_newest_run() {
     env.refused(&["cat", "work", "new.txt"], 1, "path.not_found");
 }
 
-#[test]
-fn undo_of_a_run_undoes_the_newest_one_only() {
-    let env = TestEnv::with_project();
+/// Creates the fork `work` with run 1, which adds `one`, and run 2, which adds `two`.
+fn land_two_on_work(env: &TestEnv) {
     env.ok(&["fork", "create", "work", "--from", "main"]);
     let vault = support::open_vault(&env.vault_file());
     for (n, path) in [(1, "one"), (2, "two")] {
@@ -342,7 +341,12 @@ fn undo_of_a_run_undoes_the_newest_one_only() {
         let landing = Landing::Fork { name: &fork("work"), base };
         Changes::default().put(path, "new\n").land(&vault, landing, record(n, &fork("work"))).unwrap();
     }
-    drop(vault);
+}
+
+#[test]
+fn undo_of_a_run_undoes_the_newest_one_only() {
+    let env = TestEnv::with_project();
+    land_two_on_work(&env);
     env.refused(&["undo", &run_word(1)], 1, "undo.not_newest");
     env.ok(&["undo", "last"]);
     env.refused(&["cat", "work", "two"], 1, "path.not_found");
@@ -445,14 +449,7 @@ fn a_run_without_changes_is_shown_without_a_fork() {
 #[test]
 fn an_undone_run_is_not_marked_as_applied() {
     let env = TestEnv::with_project();
-    env.ok(&["fork", "create", "work", "--from", "main"]);
-    let vault = support::open_vault(&env.vault_file());
-    for (n, path) in [(1, "one"), (2, "two")] {
-        let base = vault.fork(&fork("work")).unwrap().head;
-        let landing = Landing::Fork { name: &fork("work"), base };
-        Changes::default().put(path, "new\n").land(&vault, landing, record(n, &fork("work"))).unwrap();
-    }
-    drop(vault);
+    land_two_on_work(&env);
     let state = |n| env.result(&["runs", "show", &run_word(n)])["in_directory"].take();
     env.ok(&["undo", "work"]);
     env.ok(&["apply", "work"]);
