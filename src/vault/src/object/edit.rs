@@ -1,7 +1,7 @@
 //! Edits by path: applies a set of changes to a root, touching only the directories on the way.
 //!
-//! Not recursive: paths in byte order put a directory before its entries, so one forward pass finds the directories
-//! and one backward pass closes them.
+//! Not recursive, and one pass: paths in byte order put a directory before its entries, and a directory is closed when
+//! the paths have passed it. Only directories on the way to the current path are open.
 
 use std::collections::BTreeMap;
 
@@ -39,11 +39,14 @@ pub enum Manner {
     Natural(FileTime),
 }
 
+/// An edited directory, until the edits have passed it.
 struct Work {
     base: (DirMeta, Body),
     meta: Option<DirMeta>,
+    /// The edits of its entries.
     changes: Changes,
-    touched: bool,
+    /// Its edited subdirectories.
+    edited: Changes,
 }
 
 /// Applies the edits and returns the new root. New pages are added to `new`; nothing is stored.
@@ -54,40 +57,111 @@ pub fn apply(
     manner: Manner,
     new: &mut NewPages,
 ) -> Result<DirRef> {
-    let mut works = gather(edits);
-    let paths: Vec<TreePath> = works.keys().cloned().collect();
-    let looked = CachedPages::new(pages);
-    for path in &paths {
-        let base = base_of(&looked, root, path, &works, edits, manner)?;
-        let touched = match manner {
-            Manner::Exact => false,
-            Manner::Natural(_) => changes_names(&looked, &base.1, &works[path].changes)?,
+    let mut open = OpenDirs { looked: CachedPages::new(pages), root, manner, works: BTreeMap::new() };
+    for (path, edit) in edits {
+        let parent = path.split();
+        let is_above_open = parent.as_ref().is_none_or(|(dir, _)| open.works.contains_key(dir));
+        if !is_above_open || matches!(edit, Edit::Dir(_)) {
+            open.close(|dir| is_passed(dir, path), new)?;
+        }
+        if !is_above_open {
+            let above: Vec<TreePath> = path.ancestors().collect();
+            above.iter().rev().try_for_each(|dir| open.open(dir, None))?;
+        }
+        let change = match edit {
+            Edit::Put(node) => Some(node.clone()),
+            Edit::Remove => None,
+            Edit::Dir(meta) => {
+                open.open(path, Some(meta))?;
+                continue;
+            }
         };
-        if let Some(work) = works.get_mut(path) {
-            work.base = base;
-            work.touched = touched;
+        if let Some((dir, name)) = parent
+            && let Some(work) = open.works.get_mut(&dir)
+        {
+            work.changes.insert(name.to_vec(), change);
         }
     }
-    let mut edited = *root;
-    while let Some((path, work)) = works.pop_last() {
-        let mut meta = work.meta;
-        if let Manner::Natural(now) = manner
-            && meta.is_none()
-            && work.touched
-        {
-            meta = Some(DirMeta { mtime: now, ..work.base.0.clone() });
+    open.close(|_| true, new).map(|edited| edited.unwrap_or(*root))
+}
+
+/// True if no path from `path` on is in the directory.
+fn is_passed(dir: &TreePath, path: &TreePath) -> bool {
+    let after = [dir.as_bytes(), &[b'/' + 1]].concat();
+    !dir.is_root() && path.as_bytes() >= after.as_slice()
+}
+
+struct OpenDirs<'a> {
+    looked: CachedPages<'a>,
+    root: &'a DirRef,
+    manner: Manner,
+    works: BTreeMap<TreePath, Work>,
+}
+
+impl OpenDirs<'_> {
+    /// Opens a directory unless it is open. With `meta`, an edit creates it or gives it this metadata.
+    fn open(&mut self, path: &TreePath, meta: Option<&DirMeta>) -> Result<()> {
+        match self.works.get_mut(path) {
+            Some(work) => work.meta = meta.cloned().or(work.meta.take()),
+            None => {
+                let base = self.base_of(path, meta.is_some())?;
+                let (changes, edited) = (Changes::new(), Changes::new());
+                self.works.insert(path.clone(), Work { base, meta: meta.cloned(), changes, edited });
+            }
         }
-        let dir = pages::edit(&Taken(&looked), work.base, meta, &work.changes, new)?;
-        match path.split() {
-            None => edited = dir,
-            Some((parent, name)) => {
-                if let Some(parent) = works.get_mut(&parent) {
-                    parent.changes.insert(name.to_vec(), Some(Node::Dir(dir)));
+        Ok(())
+    }
+
+    /// Closes these open directories, deepest first, and returns the root if it is one of them.
+    fn close(&mut self, closes: impl Fn(&TreePath) -> bool, new: &mut NewPages) -> Result<Option<DirRef>> {
+        let closing: Vec<TreePath> = self.works.keys().rev().filter(|dir| closes(dir)).cloned().collect();
+        for path in closing {
+            let Some(Work { base, mut meta, mut changes, edited }) = self.works.remove(&path) else {
+                continue;
+            };
+            if let Manner::Natural(mtime) = self.manner
+                && meta.is_none()
+                && changes_names(&self.looked, &base.1, &changes)?
+            {
+                meta = Some(DirMeta { mtime, ..base.0.clone() });
+            }
+            changes.extend(edited);
+            let dir = pages::edit(&Taken(&self.looked), base, meta, &changes, new)?;
+            match path.split() {
+                None => return Ok(Some(dir)),
+                Some((parent, name)) => {
+                    if let Some(parent) = self.works.get_mut(&parent) {
+                        parent.edited.insert(name.to_vec(), Some(Node::Dir(dir)));
+                    }
                 }
             }
         }
+        Ok(None)
     }
-    Ok(edited)
+
+    /// A directory before its changes: the existing one, the one that an edit puts there, or an empty one.
+    fn base_of(&self, path: &TreePath, is_made: bool) -> Result<(DirMeta, Body)> {
+        let pages = self.looked.source();
+        let Some((parent, name)) = path.split() else { return tree::top(pages, &self.root.tree) };
+        let above = &self.works[&parent];
+        let there = match above.changes.get(name) {
+            Some(change) => change.clone(),
+            None => tree::entry_in(&self.looked, &above.base.1, name)?,
+        };
+        match there {
+            Some(Node::Dir(dir)) => tree::top(pages, &dir.tree),
+            Some(other) if !is_made => {
+                Err(VaultError::NotADirectory { path: path.clone(), kind: other.kind() })
+            }
+            Some(_) | None => {
+                let mtime = match self.manner {
+                    Manner::Exact => FileTime::default(),
+                    Manner::Natural(now) => now,
+                };
+                Ok((DirMeta { mtime, ..DirMeta::default() }, Body::Leaf(Vec::new())))
+            }
+        }
+    }
 }
 
 /// Reuses a page that a lookup has already read, for the last time.
@@ -96,68 +170,6 @@ struct Taken<'a>(&'a CachedPages<'a>);
 impl Pages for Taken<'_> {
     fn page(&self, id: &TreeId) -> Result<Page> {
         self.0.take(id)
-    }
-}
-
-/// The work for each directory on the path of an edit.
-fn gather(edits: &Edits) -> BTreeMap<TreePath, Work> {
-    let mut works: BTreeMap<TreePath, Work> = BTreeMap::new();
-    let empty = || Work {
-        base: (DirMeta::default(), Body::Leaf(Vec::new())),
-        meta: None,
-        changes: Changes::new(),
-        touched: false,
-    };
-    for (path, edit) in edits {
-        let mut up = path.clone();
-        while let Some((parent, _)) = up.split() {
-            if works.contains_key(&parent) {
-                break;
-            }
-            works.insert(parent.clone(), empty());
-            up = parent;
-        }
-        if let Edit::Dir(meta) = edit {
-            works.entry(path.clone()).or_insert_with(empty).meta = Some(meta.clone());
-        }
-        let Some((parent, name)) = path.split() else { continue };
-        let change = match edit {
-            Edit::Put(node) => Some(node.clone()),
-            Edit::Remove => None,
-            Edit::Dir(_) => continue,
-        };
-        works.entry(parent).or_insert_with(empty).changes.insert(name.to_vec(), change);
-    }
-    works
-}
-
-/// A directory before its changes: the existing one, the one that an edit puts there, or an empty one.
-fn base_of(
-    looked: &CachedPages<'_>,
-    root: &DirRef,
-    path: &TreePath,
-    works: &BTreeMap<TreePath, Work>,
-    edits: &Edits,
-    manner: Manner,
-) -> Result<(DirMeta, Body)> {
-    let pages = looked.source();
-    let Some((parent, name)) = path.split() else { return tree::top(pages, &root.tree) };
-    let above = &works[&parent];
-    let there = match above.changes.get(name) {
-        Some(change) => change.clone(),
-        None => tree::entry_in(looked, &above.base.1, name)?,
-    };
-    let made_dir = matches!(edits.get(path), Some(Edit::Dir(_)));
-    match there {
-        Some(Node::Dir(dir)) => tree::top(pages, &dir.tree),
-        Some(other) if !made_dir => Err(VaultError::NotADirectory { path: path.clone(), kind: other.kind() }),
-        Some(_) | None => {
-            let mtime = match manner {
-                Manner::Exact => FileTime::default(),
-                Manner::Natural(now) => now,
-            };
-            Ok((DirMeta { mtime, ..DirMeta::default() }, Body::Leaf(Vec::new())))
-        }
     }
 }
 
