@@ -380,7 +380,7 @@ impl ProxyRuntime<'_> {
             item: run.request.item.as_ref(),
             // A batch syncs several of its items at once.
             durability: match run.request.item {
-                Some(_) => Durability::Deferred,
+                Some(_) => Durability::Grouped,
                 None => Durability::Synced,
             },
             texts,

@@ -35,6 +35,9 @@ pub enum Durability {
     /// survives the end of every process, but not a power loss: for objects that nothing refers to yet, and for
     /// records without a version.
     Deferred,
+    /// Like [`Durability::Deferred`], for small commits that many processes make at once: only a few of them try to
+    /// checkpoint the log, since each attempt waits for the disk.
+    Grouped,
 }
 
 /// The storage of a vault, shared by threads.

@@ -281,7 +281,7 @@ impl Writer for SqliteWriter<'_> {
         drop(turn);
         drop(session);
         match (durability, log_pages) {
-            (Durability::Deferred, _) => {}
+            (Durability::Deferred | Durability::Grouped, _) => {}
             // Nothing was written, but the state that this commit is based on may not be on disk yet.
             (Durability::Synced, 0) => {
                 if !backend.is_synced()? {

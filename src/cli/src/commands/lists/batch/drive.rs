@@ -26,8 +26,10 @@ use crate::signals::Asked;
 use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, Reply, WorkerError};
 
-/// The maximum number of items that are acknowledged after one sync; fewer if no item ends for a moment.
+/// The maximum number of items that are acknowledged after one sync.
 const TOGETHER_MAX: usize = 8;
+/// The maximum time that an ended item waits for others to share its sync.
+const TOGETHER_WAIT: Duration = Duration::from_millis(500);
 /// The maximum number of unsuccessful items in the answer.
 const UNSUCCESSFUL_MAX: usize = 100;
 
@@ -53,8 +55,8 @@ struct Drive<'a> {
     unsuccessful: Vec<BatchItemResult>,
     /// Ended items that are not acknowledged yet: several items share one sync.
     landed: Vec<BatchItemResult>,
-    /// Whether one of them has made a version.
-    unsynced: bool,
+    /// When the first of them that made a version ended.
+    unsynced: Option<Instant>,
     retry: u32,
     discard: bool,
     cache: Option<CacheMode>,
@@ -83,7 +85,7 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
         counts: BatchCounts::default(),
         unsuccessful: Vec::new(),
         landed: Vec::new(),
-        unsynced: false,
+        unsynced: None,
         retry: args.retry,
         discard: args.discard,
         cache: args.cache,
@@ -223,7 +225,7 @@ impl Items for Drive<'_> {
     }
 
     fn pause(&mut self) -> Result<(), Failure> {
-        self.acknowledge()
+        self.acknowledge_if_due()
     }
 }
 
@@ -272,7 +274,7 @@ impl Drive<'_> {
     fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &WorkerError) -> Result<(), Failure> {
         if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
             *result = Results::of_run(self.plan, item, &run)?;
-            self.unsynced = true;
+            self.note_unsynced();
             return Ok(());
         }
         (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
@@ -297,7 +299,9 @@ impl Drive<'_> {
         };
         let is_of_the_command = answer.is_of_the_command();
         if let Some(ran) = answer.result {
-            self.unsynced = self.unsynced || ran.version_after.is_some();
+            if ran.version_after.is_some() {
+                self.note_unsynced();
+            }
             result.cached = ran.cached;
             result.exit_code = ran.exit_code;
             result.signal = ran.signal;
@@ -339,12 +343,24 @@ impl Drive<'_> {
         // it.
         self.work.schedule.ended(item, result.state == ItemState::Succeeded);
         self.landed.push(result);
-        if self.landed.len() < TOGETHER_MAX { Ok(()) } else { self.acknowledge() }
+        self.acknowledge_if_due()
+    }
+
+    fn note_unsynced(&mut self) {
+        self.unsynced.get_or_insert_with(Instant::now);
+    }
+
+    fn acknowledge_if_due(&mut self) -> Result<(), Failure> {
+        let waits = self.unsynced.is_some_and(|since| since.elapsed() < TOGETHER_WAIT);
+        if waits && self.landed.len() < TOGETHER_MAX && self.work.schedule.running() > 0 {
+            return Ok(());
+        }
+        self.acknowledge()
     }
 
     /// Reports the results of ended items, after their versions are on the disk.
     fn acknowledge(&mut self) -> Result<(), Failure> {
-        if std::mem::take(&mut self.unsynced) {
+        if self.unsynced.take().is_some() {
             self.vault.flush()?;
         }
         for result in std::mem::take(&mut self.landed) {
