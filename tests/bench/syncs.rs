@@ -9,6 +9,7 @@ use crate::{Bench, Goal, Row, median, program, quiet};
 const ROUNDS: usize = 40;
 const FILES: usize = 1_000;
 const LONGER_MS: f64 = 20.0;
+const ITEMS: usize = 400;
 
 pub fn syncs(bench: &Bench) -> Vec<Row> {
     // Set by scripts/bench to a library that makes every sync longer.
@@ -54,5 +55,23 @@ pub fn syncs(bench: &Bench) -> Vec<Row> {
             goal: Goal::AtMost(1.05),
         });
     }
+    rows.push(batch(&place, &library));
     rows
+}
+
+/// The syncs of a batch whose items all make a version.
+fn batch(place: &Place, library: &str) -> Row {
+    let list: String = (0..ITEMS).map(|item| format!("touch item-{item}\n")).collect();
+    std::fs::write(place.work.join("items.txt"), list).unwrap();
+    let log = place.work.join("../sync-log");
+    let mut batch = place.avfs(&["batch", "items.txt", "--mode", "fan-out", "--jobs", "8", "--json"]);
+    run(batch.env("LD_PRELOAD", library).env("AVFS_SLOW_SYNC_US", "0").env("AVFS_SYNC_LOG", &log));
+    Row {
+        what: "syncs of a batch, 8 jobs".to_owned(),
+        ours: std::fs::metadata(&log).unwrap().len() as f64,
+        unit: "syncs",
+        peer: "items".to_owned(),
+        theirs: ITEMS as f64,
+        goal: Goal::AtMost(0.25),
+    }
 }

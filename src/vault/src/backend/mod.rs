@@ -35,8 +35,8 @@ pub enum Durability {
     /// survives the end of every process, but not a power loss: for objects that nothing refers to yet, and for
     /// records without a version.
     Deferred,
-    /// Like [`Durability::Deferred`], for small commits that many processes make at once: only a few of them try to
-    /// checkpoint the log, since each attempt waits for the disk.
+    /// Like [`Durability::Deferred`], for small commits that many processes make at once: the log is checkpointed only
+    /// when it is very long, since an attempt waits for the disk and rarely succeeds beside other writers.
     Grouped,
 }
 

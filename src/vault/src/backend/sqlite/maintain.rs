@@ -18,8 +18,6 @@ const LOG_PAGES_LEFT: i32 = 256;
 const LOG_PAGES_EASY: i32 = 512;
 /// A small commit is shorter than this, so one of many writers notices that such a multiple was passed.
 const COMMIT_PAGES: i32 = 16;
-/// A commit of a whole run is shorter than this.
-const RUN_PAGES: i32 = 96;
 /// Above this length a separate thread checkpoints the WAL while bulk work continues to write.
 const LOG_PAGES_BULK: i32 = 2048;
 /// Above this length the writer checkpoints during its turn: concurrently with steady writers a checkpoint would
@@ -87,11 +85,10 @@ pub(crate) fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pag
 
 pub(crate) fn after_commit(backend: &SqliteBackend, log_pages: i32, durability: Durability) {
     backend.log.set_pages(log_pages);
-    let passed_multiple = |commit_pages| log_pages % LOG_PAGES_EASY < commit_pages;
     let wants_move = match durability {
         Durability::Deferred => log_pages > LOG_PAGES_BULK,
-        Durability::Grouped => log_pages > 2 * LOG_PAGES_BULK && passed_multiple(RUN_PAGES),
-        Durability::Synced => log_pages > LOG_PAGES_EASY && passed_multiple(COMMIT_PAGES),
+        Durability::Grouped => false,
+        Durability::Synced => log_pages > LOG_PAGES_EASY && log_pages % LOG_PAGES_EASY < COMMIT_PAGES,
     };
     if wants_move && log_pages <= LOG_PAGES_MAX {
         backend.mover.start(backend);

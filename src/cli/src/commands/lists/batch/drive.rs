@@ -27,7 +27,7 @@ use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, Reply, WorkerError};
 
 /// The maximum number of items that are acknowledged after one sync.
-const TOGETHER_MAX: usize = 8;
+const TOGETHER_MAX: usize = 16;
 /// The maximum time that an ended item waits for others to share its sync.
 const TOGETHER_WAIT: Duration = Duration::from_millis(500);
 /// The maximum number of unsuccessful items in the answer.
