@@ -144,6 +144,100 @@ fn apply_names_files_whose_owner_it_cannot_keep() {
     }
 }
 
+/// Renames files and a directory; `other` is the only one that changes.
+const RENAME: &str =
+    "mv old moved; mv dir renamed; mkdir fresh; mv renamed/sub/deep fresh/; echo more >> other";
+
+/// Files that a version renames are written again, with what they have under their old names.
+#[test]
+fn renamed_files_and_directories_keep_owners_acls_and_flags() {
+    let test = "cli::apply_owner::renamed_files_and_directories_keep_owners_acls_and_flags";
+    let env = TestEnv::new();
+    let at = |name: &str| env.project().join(name);
+    std::fs::create_dir_all(at("dir/sub/deep")).unwrap();
+    for name in ["old", "other", "dir/one", "dir/sub/two", "dir/sub/deep/three"] {
+        env.put(name, format!("content of {name}\n").as_bytes());
+    }
+    let names = ["dir", "dir/one", "dir/sub", "dir/sub/deep", "dir/sub/deep/three", "dir/sub/two", "old"];
+    let renamed = [
+        "renamed",
+        "renamed/one",
+        "renamed/sub",
+        "fresh/deep",
+        "fresh/deep/three",
+        "renamed/sub/two",
+        "moved",
+    ];
+    for name in ["old", "dir/one"] {
+        if rustix::fs::setxattr(at(name), LIST, &access_list(), XattrFlags::empty()).is_err() {
+            return support::skip(test, "no access lists on this file system");
+        }
+        let file = std::fs::File::open(at(name)).unwrap();
+        if let Ok(flags) = rustix::fs::ioctl_getflags(&file) {
+            rustix::fs::ioctl_setflags(&file, flags | rustix::fs::IFlags::NODUMP).unwrap();
+        }
+    }
+    if support::is_root() {
+        for name in names {
+            chown(at(name), Some(USER), Some(OTHER_GROUP)).unwrap();
+        }
+    }
+    // Inside, root has no capability to write to directories of others.
+    for name in ["dir", "dir/sub", "dir/sub/deep"] {
+        std::fs::set_permissions(at(name), PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let state = |names: &[&str]| -> Vec<_> {
+        let one = |name: &&str| {
+            let meta = std::fs::symlink_metadata(at(name)).unwrap();
+            let flags = rustix::fs::ioctl_getflags(std::fs::File::open(at(name)).unwrap()).ok();
+            let mut list = vec![0; 1024];
+            let list =
+                rustix::fs::getxattr(at(name), LIST, &mut list[..]).map(|length| list[..length].to_vec());
+            (meta.uid(), meta.gid(), meta.mode(), flags, list)
+        };
+        names.iter().map(one).collect()
+    };
+    let before = state(&names);
+    env.ok(&["init", "--import"]);
+    env.ok(&["run", "--apply", "--shell", RENAME]);
+    assert_eq!(state(&renamed), before);
+    assert!(!at("old").exists() && !at("dir").exists());
+    env.ok(&["unapply"]);
+    assert_eq!(state(&names), before);
+    assert!(!at("moved").exists() && !at("fresh").exists());
+}
+
+/// Writing these files under their new names would change their owner or group.
+#[test]
+fn apply_names_renamed_files_whose_owner_it_cannot_keep() {
+    let test = "cli::apply_owner::apply_names_renamed_files_whose_owner_it_cannot_keep";
+    if !support::is_root() {
+        return support::skip(test, "only root gives files away");
+    }
+    let env = TestEnv::new();
+    for name in ["a", "dir/of-group", "of-root"] {
+        env.put(name, format!("content of {name}\n").as_bytes());
+    }
+    env.give_away();
+    let at = |name: &str| env.project().join(name);
+    chown(at("of-root"), Some(0), Some(0)).unwrap();
+    chown(at("dir/of-group"), Some(USER), Some(OTHER_GROUP)).unwrap();
+    assert_eq!(env.run_as_user(&["init", "--import"]).code, 0);
+    for (line, what, file) in [
+        ("mv a b; mv of-root of-user", "owner", "of-root"),
+        ("mv a b; mv dir moved", "group", "dir/of-group"),
+    ] {
+        let ran = env.run_as_user(&["run", "--base", "cached", "--shell", line]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let answer = env.run_as_user(&["--json", "apply", "last"]);
+        let value: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+        assert_eq!(value["error"]["code"], json!("apply.owner"), "{answer:?}");
+        let message = format!("cannot preserve the {what} of {file}; nothing was written");
+        assert_eq!(value["error"]["message"], json!(message), "{answer:?}");
+        assert!(at("a").exists() && at(file).exists() && !at("b").exists());
+    }
+}
+
 /// Creates entries in the directory `special`, and in one beside it.
 const CREATE: &str = "umask 022; echo 1 > special/new; mkdir -p special/sub/deep; echo 2 > special/sub/deep/file; \
     ln -s x special/link; mkfifo special/pipe; echo 3 > plain/new; echo 4 > special/old";

@@ -73,7 +73,7 @@ impl Ownership {
     pub fn of(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
         let stat = rustix::fs::statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
         let (mut xattrs, mut flags) = (Xattrs::new(), IFlags::empty());
-        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        if has_attributes(stat.st_mode) {
             let file = beneath::open(dir, name, READ)?;
             xattrs = others(file.as_fd())?;
             flags = flags_of(file.as_fd())?;
@@ -96,7 +96,7 @@ impl Ownership {
         (!caller.groups.contains(&self.group)).then_some(Unkept::Group)
     }
 
-    /// Sets the attributes on `name` in `dir`, a new file or symlink with this mode.
+    /// Sets the attributes on `name` in `dir`, a new file, directory or symlink with this mode.
     pub fn give(&self, dir: BorrowedFd<'_>, name: &[u8], mode: Option<u32>) -> io::Result<()> {
         let shown = OsStr::from_bytes(name);
         let stat = rustix::fs::statat(dir, shown, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -111,7 +111,7 @@ impl Ownership {
         };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(dir, shown, flags, Mode::empty())?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        if has_attributes(stat.st_mode) {
             // Give the owner access for this; the mode is set last in any case.
             crate::make::set_mode(handle.as_fd(), mode & 0o777 | 0o600)?;
             let file = beneath::open(dir, name, READ)?;
@@ -188,6 +188,11 @@ impl Inheritance {
         // The kernel drops the bit silently if the process is not in the group.
         if *self == Self::of(dir)? { Ok(()) } else { Err(Errno::PERM.into()) }
     }
+}
+
+/// Whether a file of this mode can have more than an owner and a group: the flags of other files cannot be read.
+fn has_attributes(mode: u32) -> bool {
+    matches!(FileType::from_raw_mode(mode), FileType::RegularFile | FileType::Directory)
 }
 
 fn has_no_acls(error: &io::Error) -> bool {

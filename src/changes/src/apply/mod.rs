@@ -8,6 +8,7 @@
 
 mod error;
 mod host;
+mod moved;
 mod path_digests;
 mod plan;
 mod select;

@@ -15,6 +15,7 @@ use avfs_vault::tree::Pages;
 use avfs_vault::{links, tree};
 
 use super::host::{Host, HostEntry, Look};
+use super::moved::Moved;
 use super::path_digests::PathDigests;
 use super::task::{Act, Decided, DirPart, Plan, Task};
 use crate::apply::error::{ApplyError, Conflict};
@@ -125,8 +126,9 @@ pub fn make<'c>(
         return Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts });
     }
     maker.join_links()?;
-    let Maker { decided, already, there, swapped, .. } = maker;
-    Ok(Plan { changes, decided, already, there, swapped })
+    let Maker { decided, already, there, swapped, going, planted, .. } = maker;
+    let moved = Moved::find(host, changes, &decided, (&going, &planted))?;
+    Ok(Plan { changes, decided, already, there, swapped, moved })
 }
 
 fn dir_of(side: Option<&Side>) -> Option<DirRef> {

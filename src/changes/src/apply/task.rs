@@ -10,6 +10,7 @@ use avfs_vault::diff::{Change, Side};
 use avfs_vault::page::{DirMeta, DirRef, Node};
 
 use super::host::{Host, LookDigest};
+use super::moved::Moved;
 use super::path_digests::PathDigests;
 use crate::apply::error::{ApplyError, Conflict};
 
@@ -118,6 +119,7 @@ pub struct Plan<'c> {
     pub there: Vec<TreePath>,
     /// Directories that are replaced by something else.
     pub swapped: HashSet<TreePath>,
+    pub moved: Moved,
 }
 
 impl Plan<'_> {

@@ -9,7 +9,7 @@ use rustix::fs::{Access, AtFlags};
 use avfs_hostfs::beneath::{DIR, READ};
 use avfs_hostfs::cause::Cause;
 use avfs_hostfs::make::Over;
-use avfs_hostfs::ownership::{Inheritance, Ownership};
+use avfs_hostfs::ownership::Inheritance;
 use avfs_hostfs::remove::{remove_empty_dir, remove_file};
 use avfs_hostfs::{beneath, make, xattr};
 use avfs_types::clock::FileTime;
@@ -180,20 +180,28 @@ impl Stage<'_> {
         // The first staged name of each hard-linked file.
         let mut first: BTreeMap<LinkId, TreePath> = BTreeMap::new();
         let mut planted = Vec::new();
+        let mut lookup = plan.changes.lookup();
         for task in plan.tasks() {
             let (number, task) = task?;
             match &task {
                 Task::Put { path, node, over } => {
-                    let inheritance = match over {
-                        // It gets what the file has that it replaces, and nothing else.
-                        Over::File => Inheritance::default(),
-                        Over::Nothing | Over::Anything => self.host.inheritance(path)?,
+                    let origin = match (over, plan.moved.origin(number)) {
+                        (Over::File, _) => Some(path.clone()),
+                        (Over::Nothing | Over::Anything, None) => None,
+                        (Over::Nothing | Over::Anything, Some(old)) => {
+                            lookup.get(old)?.map(|change| change.path.clone())
+                        }
+                    };
+                    let inheritance = match &origin {
+                        // It gets what the file has that it replaces, or was before, and nothing else.
+                        Some(_) => Inheritance::default(),
+                        None => self.host.inheritance(path)?,
                     };
                     self.place(number, path, inheritance)?;
                     let at = self.dirs.at(number);
                     self.stage_file((path, node), at, &mut first)?;
-                    if *over == Over::File {
-                        self.keep_ownership(&self.host.ownership(path)?, (path, node), at)?;
+                    if let Some(origin) = origin {
+                        self.keep_ownership(&origin, path, (at.dir.as_fd(), &at.name()), self.mode_of(node))?;
                     }
                 }
                 Task::Plant { path, dir, meta, .. } => {
@@ -204,6 +212,7 @@ impl Stage<'_> {
                 Task::Adjust { .. } | Task::Unlink { .. } | Task::Rmdir { .. } | Task::Finish { .. } => {}
             }
         }
+        self.keep_ownership_in_new_dirs(plan, &planted)?;
         // Must come after linking: creating a link in a directory changes its time.
         for dir in planted {
             self.out.finish(dir.fd.as_fd(), &dir.unfinished)?;
@@ -238,19 +247,47 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Gives a new file the owner and attributes of the file it replaces, before it replaces it.
-    fn keep_ownership(
-        &self,
-        ownership: &Ownership,
-        (path, node): (&TreePath, &Node),
-        at: Staged<'_>,
-    ) -> Result<()> {
-        let mode = match node {
+    fn mode_of(&self, node: &Node) -> Option<u32> {
+        match node {
             Node::File(file) => Some(self.out.set_ids.mode_of_new(file.mode)),
             Node::Fifo(fifo) => Some(fifo.mode),
-            Node::Symlink(_) | Node::Dir(_) => None,
+            // It gets its mode when it is finished.
+            Node::Dir(_) => Some(0o700),
+            Node::Symlink(_) => None,
+        }
+    }
+
+    /// Gives renamed entries in new directories the owners and attributes that they have under their old names.
+    fn keep_ownership_in_new_dirs(&self, plan: &Plan<'_>, planted: &[Planted]) -> Result<()> {
+        let planted: BTreeMap<&TreePath, &OwnedFd> = planted.iter().map(|dir| (&dir.path, &dir.fd)).collect();
+        let keep = |from: &TreePath, to: &TreePath, mode| -> Result<()> {
+            let above = std::iter::once(to.clone()).chain(to.ancestors());
+            let found = above.filter_map(|above| Some((planted.get(&above)?, to.below(&above)?))).next();
+            let Some((fd, below)) = found else { return Ok(()) };
+            let (parent, name) = below.split().unwrap_or((TreePath::root(), b"."));
+            let parent =
+                beneath::open(fd.as_fd(), parent.as_bytes(), DIR).map_err(ApplyError::io("open", to))?;
+            self.keep_ownership(from, to, (parent.as_fd(), name), mode)
         };
-        let given = ownership.give(at.dir.as_fd(), &at.name(), mode);
+        let mut lookup = plan.changes.lookup();
+        for (new, old) in plan.moved.files() {
+            let Some(from) = lookup.get(*old as usize)?.map(|change| change.path.clone()) else { continue };
+            let Some(change) = lookup.get(*new as usize)? else { continue };
+            let mode = change.after.as_ref().and_then(|side| self.mode_of(&side.node));
+            keep(&from, &change.path, mode)?;
+        }
+        plan.moved.dirs().iter().try_for_each(|(to, from)| keep(from, to, Some(0o700)))
+    }
+
+    /// Gives a new entry the owner and attributes of `from`, which it replaces, before it replaces it.
+    fn keep_ownership(
+        &self,
+        from: &TreePath,
+        path: &TreePath,
+        (dir, name): (BorrowedFd<'_>, &[u8]),
+        mode: Option<u32>,
+    ) -> Result<()> {
+        let given = self.host.ownership(from)?.give(dir, name, mode);
         given.map_err(|error| match Cause::of(&error) {
             Cause::NoPermission => ApplyError::Owner { what: "owner or an attribute", path: path.clone() },
             Cause::NotFound

@@ -11,37 +11,41 @@ pub const RENAMES_SEARCHED_MAX: usize = 1_000_000;
 /// A deleted file: the start of its digest, and its index.
 type Gone = ([u8; 16], u32);
 
-/// Pairs deleted files with added files of the same content; each is used once.
+/// Shows pairs of a deleted and an added file of the same content as one renamed file.
 pub fn find_renames(changes: Changes) -> Result<Changes> {
     find_renames_among(changes, RENAMES_SEARCHED_MAX)
 }
 
 /// [`find_renames`] with another maximum.
 pub fn find_renames_among(changes: Changes, gone_max: usize) -> Result<Changes> {
+    let moved = pairs_among(&changes, gone_max)?;
+    if moved.is_empty() { Ok(changes) } else { rename(&changes, &moved) }
+}
+
+/// The indexes of added files, in order, each with the index of a deleted file of the same content; each is used once.
+pub fn pairs(changes: &Changes) -> Result<Vec<(u32, u32)>> {
+    pairs_among(changes, RENAMES_SEARCHED_MAX)
+}
+
+fn pairs_among(changes: &Changes, gone_max: usize) -> Result<Vec<(u32, u32)>> {
     let (mut gone, mut is_any_new) = (Vec::<Gone>::new(), false);
     for (change, place) in changes.iter().zip(0_u32..) {
         let change = change?;
         match (&change.kind, content(&change)) {
-            (ChangeKind::Deleted, Some(_)) if gone.len() == gone_max => return Ok(changes),
+            (ChangeKind::Deleted, Some(_)) if gone.len() == gone_max => return Ok(Vec::new()),
             (ChangeKind::Deleted, Some(content)) => gone.push((content, place)),
             (ChangeKind::Added, Some(_)) => is_any_new = true,
             _ => {}
         }
     }
     if gone.is_empty() || !is_any_new {
-        return Ok(changes);
+        return Ok(Vec::new());
     }
     // The first deleted path of each content comes first.
     gone.sort_unstable();
-    let moved = pair_up(&changes, &mut gone)?;
-    drop(gone);
-    if moved.is_empty() {
-        return Ok(changes);
-    }
-    rename(&changes, &moved)
+    pair_up(changes, &mut gone)
 }
 
-/// Indexes of added files, each with the index of the deleted file it was before.
 fn pair_up(changes: &Changes, gone: &mut [Gone]) -> Result<Vec<(u32, u32)>> {
     // A deleted file that is taken has this index.
     const TAKEN: u32 = u32::MAX;
