@@ -1,6 +1,7 @@
 //! Every system call of an import, an apply, a gc and a run fails once. Either the result is complete, or there is a
 //! clear error and nothing is lost.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -165,4 +166,44 @@ fn run_with_a_failing_call_is_complete_or_an_error() {
         check: &|_| assert_kept(&env),
     }
     .hold();
+}
+
+/// The numbers of the calls that release the lock of the writer (byte 120 of the `-shm` file), within their threads.
+fn releases(trace: &Path) -> Vec<usize> {
+    let text = std::fs::read_to_string(trace).unwrap();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let mut found = Vec::new();
+    for (thread, call) in text.lines().filter_map(|line| line.split_once(' ')) {
+        if call.trim_start().starts_with("fcntl(") {
+            let count = counts.entry(thread).or_default();
+            *count += 1;
+            if call.contains("F_UNLCK") && call.contains("l_start=120") {
+                found.push(*count);
+            }
+        }
+    }
+    found
+}
+
+/// SQLite does not notice that the lock stays held, and every later writer of the process would wait for it.
+#[test]
+fn write_lock_that_cannot_be_released_stops_no_writer() {
+    let env = TestEnv::with_project();
+    let trace = env.at("trace");
+    let traced_gc = |options: &[&str]| {
+        let mut strace = env.clean(Path::new("strace"));
+        strace.args(["-f", "-qq", "-e", "trace=fcntl", "-o"]).arg(&trace).args(options);
+        Answer::of(strace.arg(binary()).arg("gc"))
+    };
+    env.ok(&["gc"]);
+    assert_eq!(traced_gc(&[]).code, 0);
+    let mut hits = 0;
+    for number in releases(&trace) {
+        let answer = traced_gc(&["-e", &format!("inject=fcntl:error=ENOLCK:when={number}")]);
+        assert_eq!(answer.code, 0, "{number}: {answer:?}");
+        let text = std::fs::read_to_string(&trace).unwrap();
+        hits += text.lines().filter(|line| line.contains("l_start=120") && line.contains("INJECTED")).count();
+    }
+    assert!(hits > 0, "no release failed");
+    env.assert_sound();
 }

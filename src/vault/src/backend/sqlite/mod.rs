@@ -13,6 +13,7 @@ mod head;
 mod log;
 mod maintain;
 mod memos;
+mod own_lock;
 mod pack;
 mod read;
 mod recordings;
@@ -211,6 +212,12 @@ impl SqliteBackend {
     fn is_unsteady(&self) -> bool {
         let stood = *self.stand.lock().unwrap_or_else(PoisonError::into_inner);
         stood.is_some() && stood != self.stand_now()
+    }
+
+    /// Closes all connections that are not in use.
+    fn close_idle(&self) {
+        self.mover.wait();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn give_back(&self, conn: Conn) {

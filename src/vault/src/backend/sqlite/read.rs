@@ -1,9 +1,10 @@
 //! Transactions and their queries.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, OptionalExtension, Params, Row};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row};
 
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{
@@ -11,7 +12,7 @@ use avfs_types::ids::{
     ForkName, MemoKey, PartDigest, RequestDigest, RunId, RunPrefix, TreeId, VersionId, from_hex,
 };
 
-use super::{Conn, SqliteBackend};
+use super::{Conn, SqliteBackend, own_lock};
 use crate::backend::{
     ApplicationRecord, ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord,
     Codec, ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage,
@@ -37,12 +38,35 @@ impl<'a> Session<'a> {
 
     /// Begins a write transaction; the caller must hold the turn to write.
     pub(crate) fn begin_to_write(backend: &'a SqliteBackend) -> Result<Self> {
+        let mut conn = Self::conn_to_write(backend)?;
+        // The turn keeps other writers away, so this rarely has to wait.
+        let patience = |patience| conn.sql.busy_timeout(patience).map_err(|error| backend.translate(error));
+        patience(Duration::ZERO)?;
+        let begun = run(&conn.sql, "BEGIN IMMEDIATE");
+        patience(backend.patience())?;
+        match begun {
+            Ok(()) => return Ok(Self { backend, conn: Some(conn) }),
+            Err(error) if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => {
+                return Err(backend.translate(error));
+            }
+            Err(_) if own_lock::is_held(&backend.path) => {
+                // Closing the file releases the lock.
+                drop(conn);
+                backend.close_idle();
+                conn = Self::conn_to_write(backend)?;
+            }
+            Err(_) => {}
+        }
+        Self::of(backend, conn, "BEGIN IMMEDIATE")
+    }
+
+    fn conn_to_write(backend: &SqliteBackend) -> Result<Conn> {
         let mut conn = backend.take_conn()?;
         let orders_writes = !backend.log.is_empty();
         conn.unmap()
             .and_then(|()| conn.order_writes(orders_writes))
             .map_err(|error| backend.translate(error))?;
-        Self::of(backend, conn, "BEGIN IMMEDIATE")
+        Ok(conn)
     }
 
     fn of(backend: &'a SqliteBackend, conn: Conn, begin: &str) -> Result<Self> {
