@@ -390,9 +390,13 @@ impl Starting {
                     sandbox.refused = RefusedCalls::new(fd, Renames::new(plan))
                 }
                 Ok(Some(Message::Proc(fd))) => sandbox.proc = Some(fd),
-                Ok(Some(Message::End(_) | Message::Written(..) | Message::Stopped) | None) | Err(_) => {
+                Ok(Some(Message::End(_) | Message::Written(..) | Message::Stopped) | None) => {
                     supervisor::kill_and_reap(sandbox.pid);
                     return Err(SandboxError::Vanished);
+                }
+                Err(errno) => {
+                    supervisor::kill_and_reap(sandbox.pid);
+                    return Err(SandboxError::host("receive from the sandbox")(errno));
                 }
             }
         }

@@ -185,6 +185,8 @@ struct Watch<'a> {
     refused: RefusedCalls,
     /// Private directories that the command wrote to, by their indexes.
     written: Vec<(usize, OwnedFd)>,
+    /// Why no message can be received any more.
+    lost: Option<std::io::Error>,
 }
 
 /// Watches the run to its end. When this returns, only init is left inside, and it is exiting.
@@ -224,9 +226,10 @@ pub fn watch(
         grace: plan.request.grace,
         refused,
         written: Vec::new(),
+        lost: None,
     };
     let end = watch.until_the_end(signals, &mut flow);
-    let Watch { signalled, timed_out, exceeded, mut refused, written, .. } = watch;
+    let Watch { signalled, timed_out, exceeded, mut refused, written, lost: unwatched, .. } = watch;
     let Renamed { dirs_failed: dirs_not_renamed, names: names_renamed } = refused.finish_renames();
     let outside_writes = outside_writes(written, &plan.view);
     let mut leaving = Leaving(Some(pid));
@@ -261,6 +264,7 @@ pub fn watch(
         executing,
         memory,
         undelivered,
+        unwatched,
         confined: Confined::NOTHING,
         limits: kept.limits,
         stopped_by: kept.stopped_by,
@@ -337,8 +341,11 @@ impl Watch<'_> {
                             | Message::Written(..),
                         )
                         | None,
-                    )
-                    | Err(_) => None,
+                    ) => None,
+                    Err(errno) => {
+                        self.lost = Some(errno.into());
+                        None
+                    }
                 };
             }
             if !limit.is_empty() {

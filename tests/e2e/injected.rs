@@ -64,3 +64,31 @@ fn a_file_system_without_locks_is_reported_at_once() {
         env.run(&["--", "true"]).expect(0);
     }
 }
+
+/// The supervisor cannot receive from the sandbox: before or while the command runs, the error is one of avfs, the
+/// command is killed, and the run ends.
+#[test]
+fn a_lost_connection_to_the_sandbox_is_no_signal_of_the_command() {
+    let env = TestEnv::with_project();
+    let (mut before, mut later) = (0, 0);
+    for number in 1.. {
+        let mut strace = env.clean(Path::new("strace"));
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=recvmsg"]);
+        strace.args(["-e", &format!("inject=recvmsg:error=EIO:when={number}")]).arg(runner());
+        strace.args(["--json", "--timeout", "none", "--shell", "echo kept > kept"]);
+        let answer = env.answer(&mut strace);
+        if answer.code == Some(0) {
+            break;
+        }
+        let envelope = answer.expect(125).envelope();
+        if envelope["error"]["code"] == json!("run.host") {
+            before += 1;
+            continue;
+        }
+        let notes = envelope["result"]["notes"].as_array().unwrap();
+        assert!(notes.iter().any(|note| note["code"] == json!("sandbox.lost")), "{envelope}");
+        later += 1;
+    }
+    assert!(before > 0 && later > 0, "{before} and {later}");
+    env.assert_sound();
+}

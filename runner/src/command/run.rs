@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser};
 
 use avfs_changes::FoldedChanges;
 use avfs_engine::{
-    CacheKeeper, ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal,
+    CacheKeeper, ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal, SANDBOX_LOST,
 };
 use avfs_hostfs::mask::set_umask;
 use avfs_present::{Avfs, error_body};
@@ -123,15 +123,17 @@ fn print_result(
             if human && !args.quiet {
                 render::say(summary_lines(args, result, listed));
             }
-            match (code_of(result), result.notes.iter().find(|note| note.code == OUTPUT_LOST)) {
-                // If the command itself fails, its exit status takes precedence.
-                (exit_code::OK, Some(lost)) => {
+            let code = code_of(result);
+            // If output is lost and the command itself fails, its exit status takes precedence.
+            let is_own = |note: &str| note == SANDBOX_LOST || note == OUTPUT_LOST && code == exit_code::OK;
+            match result.notes.iter().find(|note| is_own(note.code)) {
+                Some(lost) => {
                     if human && args.quiet {
                         render::say([format!("avfs-run: {}", lost.text)]);
                     }
                     exit_code::RUN_OWN
                 }
-                (code, _) => code,
+                None => code,
             }
         }
         Ok(Outcome::Denied(_)) => exit_code::RUN_DENIED,

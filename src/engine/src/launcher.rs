@@ -202,6 +202,8 @@ pub struct Completion {
     pub memory: Option<OwnedFd>,
     /// Why part of the output could not be written to our own streams.
     pub undelivered: Option<std::io::Error>,
+    /// Why the supervisor could no longer watch it, and killed it.
+    pub unwatched: Option<std::io::Error>,
     pub confined: Confined,
     pub limits: Vec<EnforcedLimit>,
     /// The limit for which it was stopped.
@@ -237,6 +239,7 @@ impl Completion {
             executing: Duration::ZERO,
             memory: None,
             undelivered: None,
+            unwatched: None,
             confined: Confined::NOTHING,
             limits: Vec::new(),
             stopped_by: None,

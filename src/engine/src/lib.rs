@@ -43,7 +43,7 @@ mod workspace;
 
 pub use cache_care::{CacheCareError, CacheKeeper, CacheOwners, CacheUsage, Orphans, Part, Swept};
 pub use checkpoint::CheckpointService;
-pub use conclude::OUTPUT_LOST;
+pub use conclude::{OUTPUT_LOST, SANDBOX_LOST};
 pub use discover::config_files;
 pub use discover::file_text::{FileText, UnreadableFile};
 use discover::first_import;

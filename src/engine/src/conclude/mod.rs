@@ -72,6 +72,8 @@ const RENAME_REFUSED_TEXT: &str = "a directory from before the run could not be 
 
 /// The note of a run whose output could not be delivered completely.
 pub const OUTPUT_LOST: &str = "output.lost";
+/// The note of a run whose command was killed because it could no longer be watched.
+pub const SANDBOX_LOST: &str = "sandbox.lost";
 
 impl ProxyRuntime<'_> {
     pub(super) fn conclude(
@@ -103,6 +105,12 @@ impl ProxyRuntime<'_> {
         self.launcher.wait_until_gone();
         if let Some(error) = &ended.completion.undelivered {
             run.note(OUTPUT_LOST, format!("cannot deliver the output of the command: {error}"));
+        }
+        if let Some(error) = &ended.completion.unwatched {
+            run.note(
+                SANDBOX_LOST,
+                format!("lost the connection to the sandbox, and killed the command: {error}"),
+            );
         }
         if let Some(text) = refused_text(&ended.completion.refused_calls) {
             run.note("seccomp.refused", text);
