@@ -21,7 +21,7 @@ use crate::limits::{Keeper, LimitError};
 use crate::prepare::Prepared;
 use crate::remedy::Piece;
 use crate::renames::Renames;
-use crate::stage::{Failed, REPLACED, REPORT_BYTES, Stage};
+use crate::stage::{CARRIAGE_RETURN, Failed, NO_INTERPRETER, REPLACED, REPORT_BYTES, Stage};
 use crate::stdio::Streams;
 use crate::supervisor::{Leaving, Supervised};
 use crate::{control, idmap, init, prepare, remedy, supervisor, sys};
@@ -64,6 +64,11 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
+    #[error("{command} cannot be executed: {}", match interpreter {
+        Interpreter::Missing => "its interpreter was not found",
+        Interpreter::CarriageReturn => "its first line ends with a carriage return, which is part of the interpreter's name",
+    })]
+    NoInterpreter { command: String, interpreter: Interpreter },
     #[error("the working directory {} does not exist inside the sandbox", cwd.display())]
     NoCwd { cwd: PathBuf },
     #[error("the sandbox's first process ended before the command began")]
@@ -76,6 +81,13 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// Why a program has no interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interpreter {
+    Missing,
+    CarriageReturn,
 }
 
 impl SandboxError {
@@ -95,7 +107,7 @@ impl Diagnose for SandboxError {
             Self::Limit(error) => error.code(),
             Self::Setup { piece, .. } => piece.code(),
             Self::Landlock { .. } => "sandbox.landlock",
-            Self::NotFound { .. } => "command.not_found",
+            Self::NotFound { .. } | Self::NoInterpreter { .. } => "command.not_found",
             Self::NotExecutable { .. } => "command.not_executable",
             Self::NoCwd { .. } => "command.no_cwd",
             Self::Vanished => "sandbox.vanished",
@@ -121,6 +133,14 @@ impl SandboxError {
                 Some("it is built for another architecture, or damaged: use one built for this machine".into())
             }
             Self::NotExecutable { .. } => Some("make it executable, or run it with its interpreter".into()),
+            Self::NoInterpreter { command, interpreter } => Some(match interpreter {
+                Interpreter::Missing => {
+                    "only the system and toolchains on PATH are visible inside: show it with --ro PATH".into()
+                }
+                Interpreter::CarriageReturn => {
+                    format!("it has the line ends of Windows, convert them: sed -i 's/\\r$//' {command}")
+                }
+            }),
             Self::NoCwd { .. } => Some("choose another one with: --cwd DIR".into()),
             Self::Replaced { .. } => Some("if the replacement was intended, run the command again".into()),
             Self::Source { .. } => Some("omit it, or make it readable".into()),
@@ -154,7 +174,7 @@ impl SandboxError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NotFound { .. } => exit_code::RUN_NOT_FOUND,
+            Self::NotFound { .. } | Self::NoInterpreter { .. } => exit_code::RUN_NOT_FOUND,
             Self::NotExecutable { .. } => exit_code::RUN_NOT_EXECUTABLE,
             Self::Nul { .. } | Self::NoCwd { .. } | Self::Host { .. } => exit_code::RUN_OWN,
             Self::Interrupted { signal } => {
@@ -416,6 +436,12 @@ fn explain(failed: Failed, plan: &LaunchPlan) -> SandboxError {
     match stage {
         Stage::Exec if errno == Errno::NOENT || errno == Errno::NOTDIR => {
             SandboxError::NotFound { command: command() }
+        }
+        Stage::Exec if errno == NO_INTERPRETER => {
+            SandboxError::NoInterpreter { command: command(), interpreter: Interpreter::Missing }
+        }
+        Stage::Exec if errno == CARRIAGE_RETURN => {
+            SandboxError::NoInterpreter { command: command(), interpreter: Interpreter::CarriageReturn }
         }
         Stage::Exec => SandboxError::NotExecutable { command: command(), source: errno.into() },
         Stage::Cwd => SandboxError::NoCwd { cwd: plan.cwd.clone() },

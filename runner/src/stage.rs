@@ -57,6 +57,11 @@ pub struct Failed {
 /// A step of the view found a different file from the one that the policy checked.
 pub const REPLACED: Errno = Errno::STALE;
 
+/// The program exists, but not its interpreter.
+pub const NO_INTERPRETER: Errno = Errno::LIBACC;
+/// The same, and the name of the interpreter ends with a carriage return.
+pub const CARRIAGE_RETURN: Errno = Errno::LIBBAD;
+
 pub const REPORT_BYTES: usize = 8;
 
 impl Failed {

@@ -51,7 +51,8 @@ fn commands_that_cannot_be_executed_have_distinct_exit_codes() {
     env.put("noise", b"MZ\x90\0\x03\0\0\0");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(env.project().join("bad-interpreter"), executable).unwrap();
-    for name in ["foreign", "noise"] {
+    env.put("of-windows", b"#!/bin/sh\r\necho hi\r\n");
+    for name in ["foreign", "noise", "of-windows"] {
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(env.project().join(name), executable).unwrap();
     }
@@ -60,6 +61,7 @@ fn commands_that_cannot_be_executed_have_distinct_exit_codes() {
         ("./no-such-file", 127, "command.not_found"),
         ("plain/below-a-file", 127, "command.not_found"),
         ("./bad-interpreter", 127, "command.not_found"),
+        ("./of-windows", 127, "command.not_found"),
         ("./plain", 126, "command.not_executable"),
         ("./src", 126, "command.not_executable"),
         ("./foreign", 126, "command.not_executable"),
@@ -73,6 +75,13 @@ fn commands_that_cannot_be_executed_have_distinct_exit_codes() {
         let human = env.run(&["--quiet", "--", word]).expect(code);
         assert!(human.stderr.starts_with("error: ") && human.stderr.contains("\nhint: "), "{human:?}");
         assert_eq!(env.scratches(), [""; 0]);
+    }
+    for (word, message, hint) in [
+        ("./bad-interpreter", "its interpreter was not found", "--ro PATH"),
+        ("./of-windows", "carriage return", "sed -i 's/\\r$//' ./of-windows"),
+    ] {
+        let said = env.run(&["--", word]).expect(127).stderr;
+        assert!(said.contains(message) && said.contains(hint), "{said}");
     }
     // A file without a `#!` line is run by the shell, as in execvp(3).
     env.put("script", b"echo from a script: $1\n");
