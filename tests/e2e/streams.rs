@@ -328,3 +328,22 @@ fn output_that_cannot_be_written_is_reported() {
         assert_eq!(times, usize::from(code == 125), "{line}: {answer:?}");
     }
 }
+
+/// The command gets a directory too, but not that directory of the host.
+#[test]
+fn directory_as_stdin_is_a_directory_inside() {
+    let env = TestEnv::with_project();
+    env.put("src/marker", b"");
+    for options in [&[][..], &["--json"]] {
+        let dir = std::fs::File::open(env.project().join("src")).unwrap();
+        let line =
+            "cat; test -d /dev/stdin && test ! -e /dev/stdin/marker && test -e /dev/stdin/usr && exit 7";
+        let words = [options, &["--", "sh", "-c", line]].concat();
+        let answer = env.answer(env.command(&words).stdin(dir)).expect(7);
+        let said = match options.is_empty() {
+            true => answer.stderr,
+            false => answer.envelope()["result"]["stderr"].to_string(),
+        };
+        assert!(said.contains("Is a directory"), "{said}");
+    }
+}

@@ -39,6 +39,8 @@ pub enum Stream<'a> {
     Terminal,
     /// `/dev/null`, which init opens.
     Null,
+    /// The root of the sandbox, in place of a directory of the host.
+    Dir,
 }
 
 impl Stdio<'_> {
@@ -137,7 +139,7 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
 fn open_input(inherited: &Inherited<'_>) -> Result<Option<OwnedFd>, Failed> {
     let file = inherited.stdio.streams.iter().find_map(|stream| match stream {
         Stream::File(file, _) => Some(file),
-        Stream::Fd(_) | Stream::Terminal | Stream::Null => None,
+        Stream::Fd(_) | Stream::Terminal | Stream::Null | Stream::Dir => None,
     });
     let Some(file) = file else { return Ok(None) };
     let again = rootfs::open_again(file).ok();

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::termios::tcsetpgrp;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -37,15 +38,20 @@ fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed>
         tcsetpgrp(terminal, rustix::process::getpid()).at(Stage::Session)?;
     }
     for (number, stream) in (0..).zip(inherited.stdio.streams) {
+        let root;
         let fd = match stream {
             Stream::Fd(fd) => Ok(fd),
             Stream::File(_, pipe) => Ok(opened.input.unwrap_or(pipe)),
             Stream::Terminal => opened.terminal.ok_or(sys::Errno::NOTTY),
             Stream::Null => opened.null.ok_or(sys::Errno::BADF),
+            Stream::Dir => {
+                root = open(c"/", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).at(Stage::Session)?;
+                Ok(root.as_fd())
+            }
         };
         sys::dup_to(fd.at(Stage::Session)?, number).at(Stage::Session)?;
     }
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(prepared.umask));
+    rustix::process::umask(Mode::from_raw_mode(prepared.umask));
     sys::keep_only_low_fds().at(Stage::Confine)?;
     sys::join_new_session_keyring().at(Stage::Confine)?;
     rustix::process::chdir(prepared.cwd.as_c_str()).at(Stage::Cwd)?;

@@ -3,8 +3,8 @@
 //! A descriptor of a host file is never given to the command, which could reopen it for writing through /proc, or
 //! change the mode of the file. A regular file as stdin is reopened through a read-only mount, see [`input_file`].
 //! For every other file, and for a named pipe, whose mode fchmod(2) would change, the command gets a pipe, and a
-//! thread copies the data. A terminal of the host is replaced with a pseudo terminal, and /dev/null with one opened
-//! inside. Anonymous pipes are passed on unchanged.
+//! thread copies the data. A terminal of the host is replaced with a pseudo terminal, /dev/null with one opened
+//! inside, and a directory as stdin with the root of the sandbox. Anonymous pipes are passed on unchanged.
 
 mod input_file;
 mod pump;
@@ -46,6 +46,7 @@ enum Inner {
     SameAs(usize),
     Terminal,
     Null,
+    Dir,
 }
 
 /// What the captured bytes represent.
@@ -174,12 +175,16 @@ impl Streams {
             Inner::File(file, pipe) => Stream::File(file, pipe.as_fd()),
             Inner::Terminal | Inner::SameAs(_) => Stream::Terminal,
             Inner::Null => Stream::Null,
+            Inner::Dir => Stream::Dir,
         };
         let resolve = |number: usize| match &self.inner[number] {
             Inner::SameAs(other) => stream(*other),
-            Inner::Ours(_) | Inner::Piped(_) | Inner::File(..) | Inner::Terminal | Inner::Null => {
-                stream(number)
-            }
+            Inner::Ours(_)
+            | Inner::Piped(_)
+            | Inner::File(..)
+            | Inner::Terminal
+            | Inner::Null
+            | Inner::Dir => stream(number),
         };
         let terminal = |number: usize| match &self.outer[number] {
             Outer::Terminal { host } => Some(host),
@@ -309,6 +314,10 @@ fn kind(fd: BorrowedFd<'_>) -> Kind {
     }
 }
 
+fn is_dir(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
 fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
@@ -329,6 +338,7 @@ fn input(fd: BorrowedFd<'_>, mode: avfs_request::Streams) -> Result<(Inner, Oute
                 let (pipe, inner) = InputPipe::new()?;
                 (Inner::File(file, inner), Outer::FeedFile { file: file_fd, offset, pipe })
             }
+            None if is_dir(fd) => (Inner::Dir, Outer::Nothing),
             None => {
                 let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
                 (Inner::Piped(from), Outer::Feed { from: own(fd)?, into })
