@@ -84,7 +84,15 @@ fn sysctl(name: &str) -> Option<u64> {
 pub fn for_namespaces() -> String {
     // Set for every command. Another sandbox may have passed it on, but the advice is still worth a try.
     if std::env::var_os("AVFS_SANDBOX").is_some() {
-        return "this runs inside another avfs-run, which needs --allow-userns".to_owned();
+        let refuses = |name| sysctl(&format!("user.max_{name}_namespaces")) == Some(0);
+        return match refuses("cgroup") && !refuses("user") {
+            true => {
+                "this runs inside another avfs-run of root, which refuses cgroup namespaces and a second /proc even \
+                 with --allow-userns: start the outer one as an ordinary user"
+            }
+            false => "this runs inside another avfs-run, which needs --allow-userns",
+        }
+        .to_owned();
     }
     // Since Linux 5.12 the kernel requires it before root can map itself to root of another namespace.
     let setfcap = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETFCAP).unwrap_or(true);

@@ -486,6 +486,15 @@ fn a_nested_run_names_the_option_it_needs() {
     let dir = runner.parent().unwrap().to_str().unwrap();
     let shown_text = env.run(&["--ro", dir, "--", runner.to_str().unwrap(), "--", "true"]).expect(121);
     assert!(shown_text.stderr.contains("another avfs-run, which needs --allow-userns"), "{shown_text:?}");
+    // Root could lift its own limits in a nested sandbox; a user can start one.
+    let line = format!("mkdir nested && cd nested && '{}' -- echo from inside", runner.display());
+    let nested = env.shell(&["--allow-userns", "--ro", dir], &line);
+    if support::is_root() {
+        assert!(nested.stderr.contains("start the outer one as an ordinary user"), "{nested:?}");
+        nested.expect(121);
+    } else {
+        assert_eq!(nested.expect(0).text(), "from inside\n");
+    }
 }
 
 #[test]
