@@ -122,6 +122,8 @@ fn files_of_another_group_can_be_written() {
     // Control: with the directory itself as the lower layer the kernel refuses the writes.
     let live = as_user(&env, &["--json", "--base", "live", "--shell", line]);
     assert_ne!(live["result"]["exit_code"], json!(0), "{live}");
+    let notes = live["result"]["notes"].to_string();
+    assert!(notes.contains("base.foreign") && notes.contains("use: --base cached"), "{notes}");
 }
 
 #[test]

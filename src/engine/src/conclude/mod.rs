@@ -64,6 +64,8 @@ struct KeptRun {
 const BASE_FOREIGN: &str = "base.foreign";
 const BASE_FOREIGN_TEXT: &str = "some files belong to another user or group, or have ACLs that name one: this run \
      could not write them (\"Value too large for defined data type\"); the next run can";
+const BASE_FOREIGN_CHOSEN_TEXT: &str = "some files belong to another user or group, or have ACLs that name one: a run \
+     on the directory itself cannot write them (\"Value too large for defined data type\"); to write them use: --base cached";
 
 /// The note of a run in which overlayfs refused to rename a directory.
 const RENAME_REFUSED: &str = "rename.refused";
@@ -176,8 +178,14 @@ impl ProxyRuntime<'_> {
             (RunBase::Live(_), Some(imported)) => {
                 let imported = imported?;
                 run.note_import(&imported.scanned);
-                if imported.scanned.foreign.is_any() && run.request.base == BaseChoice::Auto {
-                    run.note(BASE_FOREIGN, BASE_FOREIGN_TEXT.to_owned());
+                if imported.scanned.foreign.is_any() {
+                    let text = match run.request.base {
+                        BaseChoice::Auto => BASE_FOREIGN_TEXT,
+                        BaseChoice::Live | BaseChoice::Cached | BaseChoice::Touched => {
+                            BASE_FOREIGN_CHOSEN_TEXT
+                        }
+                    };
+                    run.note(BASE_FOREIGN, text.to_owned());
                 }
                 let version = imported.committed.version;
                 let root = full_root_of(&*self.site.vault.read()?, &version)?;
