@@ -355,13 +355,13 @@ def wait_until(condition):
     while not condition(): time.sleep(0.01)
 def echoes(): return termios.tcgetattr(terminal)[3] & termios.ECHO
 wait_for(b'secret?')
-wait_until(lambda: not echoes())
+assert not echoes()
 send(b'hidden\n')
 wait_for(b'6 letters')
 wait_until(lambda: termios.tcgetattr(terminal) == before)
 send(b'\n')
 wait_for(b'key?')
-wait_until(lambda: not echoes())
+assert not echoes()
 send(b'K')
 wait_for(b'got K')
 "#;

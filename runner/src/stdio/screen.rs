@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use avfs_engine::OutputBuffer;
 
 use super::pump::{drain, keep};
-use super::typing::{Echo, Screened, Typing, resize};
+use super::typing::{Echo, Screened, Seat, Typing, resize};
 use super::{Flow, thread};
 use crate::sys::{self, Result};
 
@@ -26,6 +26,8 @@ pub struct Screen {
     stdin: Option<OwnedFd>,
     /// Given if stdout is not a terminal.
     echo: Option<Echo>,
+    /// Set while `typing` shares the terminal.
+    seat: Seat,
     /// Dropped to restore the terminal.
     typing: Option<Typing>,
 }
@@ -46,9 +48,14 @@ impl Screen {
         let shown_on = [&stdout, &stderr, &stdin].into_iter().flatten().next();
         let Some(shown_on) = shown_on else { return Err(Errno::NOTTY) };
         let (into, host) = (clone(shown_on)?, clone(shown_on)?);
-        let echo = Echo::default();
-        let from = Screened { main: clone(&main)?.into(), echo: Arc::clone(&echo) };
+        let (echo, seat) = (Echo::default(), Seat::default());
+        let (shown, taken) = (Arc::clone(&echo), Arc::clone(&seat));
+        let from = Screened { main: clone(&main)?.into(), echo: shown, seat: taken };
         let echo = stdout.is_none().then_some(echo);
+        let mut screen = Self { main, host, stdin, echo, seat, typing: None };
+        screen.resize();
+        // Before output is shown: the first one may be a prompt for a password.
+        screen.type_on()?;
         match (output, &stdout, &stderr) {
             (Some(output), Some(_), Some(_)) => {
                 flow.merged = Some(thread(move || keep(from, Some(into), output))?);
@@ -61,9 +68,6 @@ impl Screen {
             }
             (Some(_), None, None) | (None, _, _) => flow.drains.push(thread(move || drain(from, into))?),
         }
-        let mut screen = Self { main, host, stdin, echo, typing: None };
-        screen.resize();
-        screen.type_on()?;
         Ok(screen)
     }
 
@@ -71,7 +75,8 @@ impl Screen {
     fn type_on(&mut self) -> Result<()> {
         if let (None, Some(stdin)) = (&self.typing, &self.stdin) {
             let (stdin, main, shown_on) = (clone(stdin)?, clone(&self.main)?, clone(&self.host)?);
-            self.typing = Some(Typing::start(stdin, main, shown_on, self.echo.clone())?);
+            self.typing =
+                Some(Typing::start(stdin, main, shown_on, (self.echo.clone(), Arc::clone(&self.seat)))?);
         }
         Ok(())
     }

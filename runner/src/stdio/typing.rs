@@ -49,16 +49,24 @@ pub fn resize(host: impl AsFd, main: impl AsFd) {
 /// The echo of copied lines that the pseudo terminal has not written yet. The real terminal has echoed them already.
 pub type Echo = Arc<Mutex<VecDeque<u8>>>;
 
+/// The keyboard, while a shared terminal is read.
+pub type Seat = Arc<Mutex<Option<Arc<Keyboard>>>>;
+
 /// The output of the pseudo terminal, without this echo.
 pub struct Screened {
     pub main: File,
     pub echo: Echo,
+    pub seat: Seat,
 }
 
 impl Read for Screened {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         loop {
             let length = self.main.read(buffer)?;
+            // A program switches the echo off before its prompt, so the terminal follows before it shows the prompt.
+            if let Some(keyboard) = &*self.seat.lock().unwrap_or_else(PoisonError::into_inner) {
+                let _ = keyboard.look();
+            }
             let mut echo = self.echo.lock().unwrap_or_else(PoisonError::into_inner);
             let same = buffer.iter().take(length).zip(&*echo).take_while(|(byte, echo)| byte == echo).count();
             // Output of the command, which may have switched the echo off.
@@ -84,6 +92,7 @@ fn needs_keys(main: &File) -> bool {
 /// The running thread. When this is dropped, it ends, and the terminal gets its modes back.
 pub struct Typing {
     keyboard: Arc<Keyboard>,
+    seat: Seat,
     /// Closed to stop the thread.
     stop: Option<OwnedFd>,
     /// Disconnected when the thread has ended.
@@ -91,7 +100,7 @@ pub struct Typing {
 }
 
 /// The real terminal and the pseudo terminal.
-struct Keyboard {
+pub struct Keyboard {
     host: OwnedFd,
     main: File,
     /// The terminal whose size the pseudo terminal has.
@@ -113,7 +122,12 @@ enum Reader {
 }
 
 impl Typing {
-    pub fn start(host: OwnedFd, main: OwnedFd, shown_on: OwnedFd, echo: Option<Echo>) -> Result<Self> {
+    pub fn start(
+        host: OwnedFd,
+        main: OwnedFd,
+        shown_on: OwnedFd,
+        (echo, seat): (Option<Echo>, Seat),
+    ) -> Result<Self> {
         // Another program may be faster to read a line, and then reading must not block.
         let again = || {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -125,8 +139,11 @@ impl Typing {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
         let (end, ended) = channel();
         // Created first, so that the modes are restored if the thread cannot be started.
-        let typing = Self { keyboard: Arc::clone(&keyboard), stop: Some(stop), ended };
+        let typing = Self { keyboard: Arc::clone(&keyboard), seat, stop: Some(stop), ended };
         let reader = keyboard.look();
+        let is_shared = keyboard.echo.is_some();
+        *typing.seat.lock().unwrap_or_else(PoisonError::into_inner) =
+            is_shared.then(|| Arc::clone(&keyboard));
         thread(move || {
             let _end: Sender<()> = end;
             if let Ok(reader) = reader {
@@ -140,6 +157,7 @@ impl Typing {
 impl Drop for Typing {
     fn drop(&mut self) {
         self.stop = None;
+        *self.seat.lock().unwrap_or_else(PoisonError::into_inner) = None;
         // Two readers would take input from each other. A thread that is blocked by a command that does not read is
         // left alone.
         let _ = self.ended.recv_timeout(STOPPING);
