@@ -174,6 +174,27 @@ with open('src/main.rs', 'r+') as file: file.write('F')
 print('mapped', mapped[:1].decode())";
 
 #[test]
+fn local_git_clones_need_a_documented_option() {
+    let env = TestEnv::with_project();
+    let commit = "git init -q repo && cd repo && echo text > file && git add file && \
+        git -c user.name=a -c user.email=a@b.c commit -q -m first";
+    let mut shell = env.clean(std::path::Path::new("sh"));
+    assert!(shell.args(["-c", commit]).status().unwrap().success());
+    let cloned = |options: &[&str], source: &str| {
+        let line = format!("git clone -q {source} clone && cat clone/file");
+        env.shell(&[options, &["--discard"]].concat(), &line)
+    };
+    for (options, source) in
+        [(&[][..], "--no-hardlinks repo"), (&[], "file://$PWD/repo"), (&["--backend", "copy"], "repo")]
+    {
+        assert_eq!(cloned(options, source).expect(0).text(), "text\n", "{options:?} {source}");
+    }
+    // Control. Newer versions of git may not compare inode numbers.
+    let refused = cloned(&[], "repo");
+    assert!(refused.code == Some(0) || refused.stderr.contains("hardlink different"), "{refused:?}");
+}
+
+#[test]
 fn the_documented_workarounds_for_overlayfs_work() {
     let env = TestEnv::with_project();
     let called = |options: &[&str]| {
