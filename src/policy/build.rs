@@ -11,7 +11,7 @@ use toml::{Table, Value};
 const DATA: &str = "programs.toml";
 
 /// Keys that describe an effect, with the name of the effect.
-const EFFECTS: [(&str, &str); 12] = [
+const EFFECTS: [(&str, &str); 13] = [
     ("writes", "Writes"),
     ("pipes", "Pipes"),
     ("changes", "Changes"),
@@ -21,6 +21,7 @@ const EFFECTS: [(&str, &str); 12] = [
     ("escapes", "Escapes"),
     ("reaches", "Reaches"),
     ("talks", "Talks"),
+    ("edits", "Edits"),
     ("text", "RunsText"),
     ("doubts", "Doubts"),
     ("looks", "Looks"),

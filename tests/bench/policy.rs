@@ -39,6 +39,7 @@ fn reading(criterion: &mut Criterion) {
             variables: &[],
             openings: &[],
             terminal: Terminal::None,
+            editor: false,
         };
         criterion.bench_function(name, |bencher| bencher.iter(|| read(black_box(&asked))));
     }

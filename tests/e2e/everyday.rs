@@ -141,6 +141,70 @@ fn a_full_screen_program_without_a_terminal_is_denied_at_once() {
 }
 
 #[test]
+fn git_without_a_terminal_does_not_open_its_default_editor() {
+    let env = plain();
+    let rule = |line: &str| decision(&env, line)["rule"].clone();
+    for line in [
+        "git commit",
+        "git commit -a -v",
+        "git commit --amend",
+        "git commit -c HEAD",
+        "git commit --squash HEAD",
+        "git commit -t notes",
+        "git commit -m x -e",
+        "git rebase -i HEAD~2",
+        "git tag -a v1",
+        "git merge --continue",
+        "git branch --edit-description",
+        "git -C sub commit",
+    ] {
+        assert_eq!(rule(line), json!("builtin.no_terminal"), "{line}");
+    }
+    let refused = env.run(&["--", "git", "commit"]).expect(122).stderr;
+    let told = "avfs-run: denied: `git commit` opens an editor, and there is no terminal\n\
+                hint: run it on a terminal and without --json, or use git commit -m MESSAGE\n";
+    assert_eq!(refused, told);
+    let silent = [
+        "git commit -m x",
+        "git commit -am edit",
+        "git commit -F notes",
+        "git commit -C HEAD",
+        "git commit --amend --no-edit",
+        "git commit --fixup HEAD",
+        "git commit --fixup=HEAD",
+        "git commit --squash HEAD -m x",
+        "git commit --dry-run",
+        "git commit -p",
+        "git commit $ARGS",
+        "echo x | git commit",
+        "git add -p",
+        "git add -i",
+        "git merge x",
+        "git rebase -Xignore-space-change main",
+        "git rebase --continue",
+        "git tag v1",
+        "git tag -a v1 -m x",
+        "git tag -s $ARGS",
+        "git tag -n5 -a",
+    ];
+    let chosen = [
+        "GIT_EDITOR=./edit git commit",
+        "GIT_SEQUENCE_EDITOR=true git rebase -i HEAD~2",
+        "export EDITOR=./edit; git commit",
+        "env VISUAL=./edit git commit",
+        "git -c core.editor=true commit",
+        "git config core.editor true && git commit --amend",
+    ];
+    for line in silent.into_iter().chain(chosen) {
+        assert_ne!(rule(line), json!("builtin.no_terminal"), "{line}");
+    }
+    let given = env.json(&["--env", "GIT_EDITOR=true"], "git commit");
+    assert_ne!(given["decision"]["rule"], json!("builtin.no_terminal"));
+    env.put(".git/config", b"[core]\n\teditor = ./edit\n");
+    assert_ne!(rule("git commit"), json!("builtin.no_terminal"));
+}
+
+#[test]
 fn a_full_screen_program_on_a_terminal_runs() {
     let env = plain();
     env.put("nano", b"#!/bin/sh\necho editing $1\n");

@@ -31,6 +31,7 @@ fn reading(command: &CommandLine) -> Reading {
         variables: &[],
         openings: &[],
         terminal: Terminal::None,
+        editor: false,
     })
 }
 

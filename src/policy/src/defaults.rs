@@ -74,11 +74,11 @@ pub fn doubt(doubts: &[String]) -> Verdict {
 }
 
 /// A program that draws on a missing terminal would only wait, until it times out.
-fn without_terminal(Screen { program, instead }: &Screen) -> Verdict {
+fn without_terminal(Screen { what, instead }: &Screen) -> Verdict {
     Verdict {
         action: Action::Deny,
         rule: NO_TERMINAL.to_owned(),
-        reason: format!("`{program}` is a full-screen program, and there is no terminal"),
+        reason: format!("{what}, and there is no terminal"),
         hint: Some(format!("run it on a terminal and without --json, or use {instead}")),
     }
 }

@@ -116,5 +116,6 @@ fn asked(command: &CommandLine) -> Asked<'_> {
         variables: &[],
         openings: &[],
         terminal: Terminal::None,
+        editor: false,
     }
 }

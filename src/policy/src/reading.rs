@@ -35,6 +35,8 @@ pub struct Asked<'a> {
     pub openings: &'a [Opening],
     /// Whether its input and output are a terminal.
     pub terminal: Terminal,
+    /// Whether a variable of the caller or a setting of the repository names an editor.
+    pub editor: bool,
 }
 
 /// One word of a command as the shell would pass it to the program.
@@ -85,10 +87,11 @@ pub struct Judged {
     pub screen: Option<Screen>,
 }
 
-/// A program that is useless without a terminal.
+/// Why a command is useless without a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Screen {
-    pub program: String,
+    /// "`vim` is a full-screen program".
+    pub what: String,
     /// A form of it, or another program, that does not need a terminal.
     pub instead: String,
 }

@@ -197,6 +197,7 @@ decision := {"action": "allow"} if {
             variables: &[],
             openings: &[],
             terminal: Terminal::None,
+            editor: false,
         };
         let layer = Layer { script: Some(script.clone()), ..Layer::new(tier) };
         let reading = Reading { commands: vec![command], ..Reading::default() };

@@ -33,6 +33,7 @@ fn asked<T>(command: &CommandLine, with: impl FnOnce(&Asked<'_>) -> T) -> T {
         variables: &[],
         openings: &[],
         terminal: Terminal::None,
+        editor: false,
     })
 }
 

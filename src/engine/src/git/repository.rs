@@ -10,6 +10,8 @@ use super::read_small;
 const GIT: &str = ".git";
 /// `.git` files and similar files contain one path.
 const POINTER_BYTES_MAX: u64 = 8 << 10;
+/// A larger configuration is not read.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// The root of the repository that contains a directory; for a submodule, of the outermost repository.
 #[must_use]
@@ -55,6 +57,16 @@ pub fn common_dir(worktree: &Path) -> Option<PathBuf> {
     let is_own = common.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
     let is_outside = !common.starts_with(worktree.canonicalize().ok()?);
     (points_back && is_own && is_outside).then(|| common.to_owned())
+}
+
+/// True if the configuration of a repository may name an editor, itself or in a file that it includes.
+#[must_use]
+pub fn sets_editor(root: &Path) -> bool {
+    let git = common_dir(root).unwrap_or_else(|| root.join(GIT));
+    read_small(&git.join("config"), CONFIG_BYTES_MAX).is_some_and(|text| {
+        let text = text.to_ascii_lowercase();
+        text.contains("editor") || text.contains("[include")
+    })
 }
 
 #[cfg(test)]

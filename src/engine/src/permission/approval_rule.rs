@@ -148,6 +148,7 @@ impl Remembered {
             variables: &variables,
             openings: &openings(&request, workspace, place.workspace),
             terminal: Terminal::None,
+            editor: false,
         };
         let texts = PolicyTexts::read(place.around, place.vault)?;
         let before = texts.policy()?.with_profiles(&request.policy);

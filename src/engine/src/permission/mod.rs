@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs_hostfs::random;
-use avfs_policy::{Action, Asked, ExecutionDecision, Explanation, NO_TERMINAL, Opening, Policy, Widening};
+use avfs_policy::{
+    Action, Asked, EDITOR_VARIABLES, ExecutionDecision, Explanation, NO_TERMINAL, Opening, Policy, Widening,
+};
 use avfs_request::request::NamedVault;
 use avfs_request::{ApprovalMode, ExecutionRequest, Extra, ForkChoice, Named, NetMode};
 use avfs_types::diagnose::shell_word;
@@ -19,6 +21,7 @@ use avfs_vault::VaultError;
 use avfs_vault::approval::{Answer, Claim, Fault, GRANTED_NET, Question};
 use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
 
+use crate::git::repository;
 use crate::journal;
 use crate::journal::journal_value;
 use crate::locate::Surroundings;
@@ -263,8 +266,16 @@ fn put<T>(
         variables: &variables,
         openings: &openings,
         terminal: request.terminal,
+        editor: has_editor(request, places.bound.as_deref()),
     };
     answer(policy, &asked)
+}
+
+/// Whether git would start another editor than its default: one of a variable that the command gets, or of the
+/// repository.
+fn has_editor(request: &ExecutionRequest, bound: Option<&Path>) -> bool {
+    EDITOR_VARIABLES.iter().any(|name| request.environment.get(name).is_some())
+        || bound.is_some_and(repository::sets_editor)
 }
 
 /// The openings that the request asks for.

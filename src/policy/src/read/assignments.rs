@@ -9,6 +9,9 @@ use super::reader::Reader;
 /// Values that disable a pager or an editor.
 const OFF: &[&str] = &["", "cat", "true", ":", "less"];
 
+/// Variables that name the editor of git.
+pub const EDITOR_VARIABLES: [&str; 4] = ["GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "VISUAL", "EDITOR"];
+
 /// A variable that is assigned an unknown value: by `read`, a loop, `${x:=…}`.
 pub fn judge_name(name: &str, found: &mut Findings, reader: &mut Reader<'_>) {
     let name = name.split('[').next().unwrap_or("");
@@ -28,6 +31,9 @@ pub fn judge(name: &str, value: &Word, found: &mut Findings, reader: &mut Reader
     reader.assign(name);
     if redirects(name) {
         reader.redirect_connections();
+    }
+    if EDITOR_VARIABLES.contains(&name) {
+        reader.choose_editor();
     }
     let is_known = lists(data::RUN_VARIABLES, name)
         || data::RUN_VARIABLE_PREFIXES.split(' ').any(|prefix| name.starts_with(prefix));

@@ -92,9 +92,9 @@ impl Findings {
         self.add(Category::Interactive, why);
     }
 
-    /// The program draws on the whole terminal and waits for keys; `instead` is an alternative that does not.
-    pub fn fills_screen(&mut self, name: &str, instead: &str) {
-        let screen = || Screen { program: name.to_owned(), instead: instead.to_owned() };
+    /// `what` draws on the whole terminal and waits for keys; `instead` is an alternative that does not.
+    pub fn fills_screen(&mut self, what: impl Into<String>, instead: &str) {
+        let screen = || Screen { what: what.into(), instead: instead.to_owned() };
         self.screen.get_or_insert_with(screen);
     }
 

@@ -20,6 +20,7 @@ use avfs_types::CommandLine;
 
 use super::reading::{Asked, Reading, Word};
 
+pub use assignments::EDITOR_VARIABLES;
 pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 
 /// The variables whose values the command's shell texts use, except those that the texts set themselves.
@@ -42,6 +43,7 @@ pub fn variables_of(command: &CommandLine) -> Vec<String> {
         variables: &[],
         openings: &[],
         terminal: Terminal::None,
+        editor: false,
     };
     read(&asked).variables
 }

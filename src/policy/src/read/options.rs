@@ -36,6 +36,8 @@ pub enum Does {
     /// Only queries, but beyond the sandbox.
     Reaches(&'static str),
     Talks(&'static str),
+    /// Opens the editor of git on the whole terminal; the text is a form that does not.
+    Edits(&'static str),
     /// The value is run by a shell.
     RunsText(&'static str),
     /// It is uncertain what will run.
@@ -262,6 +264,13 @@ pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Findings,
         }
         Does::Reaches(why) => found.escapes(format!("{what} {why}")),
         Does::Talks(why) => found.talks(format!("{what} {why}")),
+        Does::Edits(instead) => {
+            let why = format!("{what} opens an editor");
+            if !reader.has_editor() {
+                found.fills_screen(why.clone(), instead);
+            }
+            found.talks(why);
+        }
         Does::RunsText(why) => {
             found.mutates(format!("{what} {why}"));
             match value {

@@ -25,6 +25,8 @@ pub struct Reader<'a> {
     assigned: Vec<String>,
     /// One of them can redirect a connection from the address on the command line.
     redirected: bool,
+    /// Git starts another editor than its default.
+    editor: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -36,6 +38,7 @@ impl<'a> Reader<'a> {
             functions: Vec::new(),
             assigned: Vec::new(),
             redirected: false,
+            editor: asked.editor,
         }
     }
 
@@ -64,6 +67,15 @@ impl<'a> Reader<'a> {
     /// From here on, a program may connect to another address than the one on its command line.
     pub fn redirect_connections(&mut self) {
         self.redirected = true;
+    }
+
+    /// From here on, git starts another editor than its default.
+    pub fn choose_editor(&mut self) {
+        self.editor = true;
+    }
+
+    pub const fn has_editor(&self) -> bool {
+        self.editor
     }
 
     /// Records why it is uncertain what will run.

@@ -65,6 +65,7 @@ impl Request {
             variables: &self.variables,
             openings: &self.openings,
             terminal: Terminal::None,
+            editor: false,
         }
     }
 

@@ -11,6 +11,9 @@ use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
+/// Settings that name the editor.
+const EDITOR_SETTINGS: &str = "core.editor sequence.editor";
+
 pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
     reader.paths.enter();
@@ -21,7 +24,10 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
                 setting(value, found, reader);
                 redirected |= value.known().is_none_or(names_addresses);
             }
-            ("config-env", _) => found.mutates("`git --config-env` can make git run a program"),
+            ("config-env", _) => {
+                reader.choose_editor();
+                found.mutates("`git --config-env` can make git run a program");
+            }
             ("exec-path", Some(_)) => found.mutates("`git --exec-path` makes git run other programs"),
             ("C" | "work-tree", Some(directory)) => reader.paths.change(directory.known()),
             ("git-dir", Some(directory)) if reader.paths.of(directory) == PathLocation::Outside => {
@@ -61,6 +67,9 @@ fn setting(setting: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     };
     let (key, value) = text.split_once('=').unwrap_or((text, "true"));
     let key = key.to_ascii_lowercase();
+    if lists(EDITOR_SETTINGS, &key) {
+        reader.choose_editor();
+    }
     let begins = |list: &str| list.split(' ').any(|known| key.starts_with(known));
     // `diff.renamesx.command` is a different setting.
     let is_harmless = lists(data::GIT_HARMLESS_SETTINGS, &key) || begins(data::GIT_HARMLESS_SECTIONS);
@@ -118,6 +127,9 @@ pub fn config(program: &'static Program, call: &Call<'_>, found: &mut Findings, 
     by_table(program, call, found, reader);
     let operands: Vec<&str> =
         call.args.iter().map(Word::shown).filter(|word| !word.starts_with('-')).collect();
+    if operands.iter().any(|key| lists(EDITOR_SETTINGS, &key.to_ascii_lowercase())) {
+        reader.choose_editor();
+    }
     if let [key, .., value] = operands.as_slice()
         && key.to_ascii_lowercase().starts_with("alias.")
         && let Some(text) = value.strip_prefix('!')

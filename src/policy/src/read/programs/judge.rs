@@ -17,7 +17,7 @@ pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Findings, r
         && call.may_ask()
         && !screen.is_batch(call)
     {
-        found.fills_screen(call.name, screen.instead);
+        found.fills_screen(format!("`{}` is a full-screen program", call.name), screen.instead);
     }
 }
 

@@ -27,6 +27,7 @@ fn read(command: &str) -> Reading {
         variables: &[],
         openings: &[],
         terminal: Terminal::None,
+        editor: false,
     })
 }
 
@@ -57,7 +58,7 @@ fn category(does: Does) -> Option<Category> {
         Does::Destroys(_) => Some(Category::Destructive),
         Does::Networks(_) => Some(Category::Networked),
         Does::Escapes(_) | Does::Reaches(_) => Some(Category::HostEscapeRisk),
-        Does::Talks(_) => Some(Category::Interactive),
+        Does::Talks(_) | Does::Edits(_) => Some(Category::Interactive),
     }
 }
 
