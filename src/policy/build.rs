@@ -28,7 +28,7 @@ const EFFECTS: [(&str, &str); 13] = [
 ];
 
 /// Keys of a rule that are conditions; the value is a list of words, a number or `true`.
-const CONDITIONS: [(&str, &str); 32] = [
+const CONDITIONS: [(&str, &str); 35] = [
     ("name", "Name"),
     ("any", "Any"),
     ("without", "Without"),
@@ -48,6 +48,9 @@ const CONDITIONS: [(&str, &str); 32] = [
     ("lacks", "Lacks"),
     ("local_paths", "LocalPaths"),
     ("loopback", "Loopback"),
+    ("loopback_first", "LoopbackFirst"),
+    ("loopback_default", "LoopbackDefault"),
+    ("plain", "Plain"),
     ("operand", "Operand"),
     ("operand_not", "OperandNot"),
     ("names", "Names"),

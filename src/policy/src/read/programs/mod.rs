@@ -100,6 +100,12 @@ enum When {
     LocalPaths,
     /// Every operand is an address of this machine, and no option or variable can redirect the connection.
     Loopback,
+    /// As `Loopback` for the first operand alone.
+    LoopbackFirst,
+    /// As `Loopback` for the values of these options, which may also be paths of sockets, or be missing.
+    LoopbackDefault(&'static str),
+    /// The operands and the values of these options are names, and no addresses.
+    Plain(&'static str),
     /// The first operand is one of these.
     Operand(&'static str),
     /// The first operand exists, and is not one of these.

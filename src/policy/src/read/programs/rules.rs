@@ -52,10 +52,21 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
             paths.clone().next().is_some() && paths.all(|word| is_local_path(word.shown()))
         }
         When::Loopback => {
-            !call.redirected
-                && is_listed(program, call, parsed)
+            is_certain(program, call, parsed)
                 && !parsed.operands.is_empty()
                 && parsed.operands.iter().all(|word| loopback::is_loopback(word))
+        }
+        When::LoopbackFirst => {
+            is_certain(program, call, parsed)
+                && parsed.operands.first().is_some_and(|host| is_this_machine(host))
+        }
+        When::LoopbackDefault(list) => {
+            let is_here = |host: &Word| is_this_machine(host) || host.shown().starts_with('/');
+            is_certain(program, call, parsed) && values(parsed, list).all(|host| host.is_some_and(is_here))
+        }
+        When::Plain(list) => {
+            let operands = parsed.operands.iter().map(|word| Some(*word));
+            operands.chain(values(parsed, list)).all(|word| word.and_then(Word::known).is_some_and(is_name))
         }
         When::Operand(list) => operand.is_some_and(|operand| lists(list, operand)),
         When::OperandNot(list) => operand.is_some_and(|operand| !lists(list, operand)),
@@ -72,6 +83,25 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
         When::OperandsMin(count) => parsed.operands.len() >= count,
         When::OperandsMax(count) => parsed.operands.len() <= count,
     }
+}
+
+/// The values of these options; `None` for an option without one.
+fn values<'p>(parsed: &'p Parsed<'_>, list: &'static str) -> impl Iterator<Item = Option<&'p Word>> {
+    parsed.given.iter().filter(move |given| lists(list, given.name)).map(|given| given.value.as_ref())
+}
+
+/// A host without brackets: programs that take a URL read `::1` in different ways.
+fn is_this_machine(host: &Word) -> bool {
+    loopback::is_loopback(host) || host.known() == Some("::1")
+}
+
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// True if it connects to the addresses in its arguments, and every option is known.
+fn is_certain(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
+    !call.redirected && is_listed(program, call, parsed)
 }
 
 /// True if the table has every option by its full name, and no word can expand to several or to an option.
