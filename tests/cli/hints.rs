@@ -117,7 +117,7 @@ fn errors_with_a_vault_come_with_a_usable_hint() {
 #[test]
 fn hints_distinguish_runs_from_forks_and_files() {
     let env = TestEnv::with_project();
-    let refusal = env.refused(&["redo", "run:abcd"], 2, "name.invalid");
+    let refusal = env.refused(&["prune", "--keep-last", "1", "--fork", "run:abcd"], 2, "name.invalid");
     assert!(hint(&refusal).contains("run-ID"), "{refusal}");
     let refusal = env.refused(&["diff", "run:abcd"], 1, "ref.unknown");
     assert_eq!(hint(&refusal), "list runs with: avfs runs list");
@@ -231,11 +231,11 @@ fn version_in_place_of_a_fork_names_the_right_verb() {
     let env = TestEnv::with_project();
     for (words, code, hint) in [
         (&["undo", "main~1"][..], "ref.invalid", "avfs restore main~1"),
-        (&["redo", "fix~2"], "name.invalid", "avfs restore fix~2 --fork fix"),
+        (&["redo", "fix~2"], "ref.invalid", "avfs restore fix~2 --fork fix"),
         (&["undo", "main@good"], "ref.invalid", "avfs restore main@good"),
         (&["apply", "main~1"], "ref.invalid", "avfs export main~1 DIR"),
         (&["discard", "main~1"], "ref.invalid", "avfs fork list"),
-        (&["sync", "fix~1"], "name.invalid", "avfs sync fix"),
+        (&["sync", "fix~1"], "ref.invalid", "avfs sync fix"),
         (&["diff", "main~1..main"], "ref.invalid", "avfs diff main~1 main"),
     ] {
         let refusal = env.refused(words, 2, code);

@@ -410,3 +410,33 @@ fn undo_and_redo_without_a_fork_move_the_same_fork() {
     assert!(redone.text().contains("on fork task"), "{redone:?}");
     assert_eq!(env.avfs(&["cat", "task", "f"]).expect(0).stdout, b"one\n");
 }
+
+#[test]
+fn a_run_names_its_fork_where_a_fork_is_needed() {
+    let env = TestEnv::with_project();
+    for line in ["echo one > f", "echo two > f"] {
+        env.shell(&["--fork", "task"], line).expect(0);
+    }
+    env.shell(&[], "true").expect(0);
+    env.avfs(&["undo", "last~1"]).expect(0);
+    let redone = env.avfs(&["redo", "last~2"]).expect(0);
+    assert!(redone.text().contains("on fork task"), "{redone:?}");
+    assert_eq!(env.avfs(&["cat", "task", "f"]).expect(0).stdout, b"two\n");
+    env.put("README.md", b"by hand\n");
+    let synced = env.avfs(&["sync", "last~1"]).expect(0);
+    assert!(synced.text().contains("into task"), "{synced:?}");
+    let found =
+        env.avfs(&["bisect", "--json", "last~2", "--", "sh", "-c", "! grep -q two f"]).expect(0).envelope();
+    assert_eq!(found["result"]["fork"], "task");
+    assert_eq!(found["result"]["run"]["command"], "echo two > f");
+    for verb in ["redo", "sync"] {
+        assert_eq!(
+            env.avfs(&["--json", verb, "run:ffff"]).expect(1).envelope()["error"]["code"],
+            "run.not_found"
+        );
+        assert_eq!(
+            env.avfs(&["--json", verb, "none"]).expect(1).envelope()["error"]["code"],
+            "fork.not_found"
+        );
+    }
+}

@@ -188,7 +188,11 @@ hint!(EdgeError, |error, avfs| {
         Self::NoDirectory { dir } => {
             return Some(format!("create it with: mkdir -p {}", shell_word(dir.as_os_str())));
         }
-        Self::NothingChanged => return Some(format!("list all runs with: {avfs} runs list")),
+        Self::NothingChanged => {
+            return Some(format!(
+                "run a command with: {avfs} run -- COMMAND; list runs with: {avfs} runs list"
+            ));
+        }
         Self::NoNewVault { hint, .. } => return hint.clone(),
         Self::NotNewest { fork, .. } => {
             return Some(format!(

@@ -10,6 +10,7 @@ mod upkeep;
 
 use files::edited;
 pub use files::{cat, cp, export, find, grep, import, ls, materialize, mkdir, mv, rm, tree, write};
+use history::fork_meant;
 pub use history::{checkpoint, fork, log, redo, restore, show, undo};
 pub use host::{completions, config, doctor, man, proxy, schema};
 pub use lists::{batch, bisect, race, record, replay};

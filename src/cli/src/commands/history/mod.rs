@@ -7,3 +7,20 @@ pub mod redo;
 pub mod restore;
 pub mod show;
 pub mod undo;
+
+use avfs_types::ids::ForkName;
+use avfs_vault::Vault;
+use avfs_vault::backend::ForkRecord;
+use avfs_vault::discard::ChangesOf;
+
+use crate::error::EdgeError;
+use crate::ui::Failure;
+
+/// The fork that an argument names: a run means the fork it ran on.
+pub fn fork_meant(vault: &Vault, what: &ChangesOf) -> Result<ForkRecord, Failure> {
+    let name: ForkName = match what.meant(&*vault.read()?)? {
+        ChangesOf::Fork(name) => name,
+        ChangesOf::Run(prefix) => vault.run(&prefix)?.fork,
+    };
+    vault.fork(&name).map_err(EdgeError::of_old_fork)
+}

@@ -3,9 +3,11 @@
 use clap::Args;
 
 use avfs_types::ids::ForkName;
+use avfs_vault::discard::ChangesOf;
 use avfs_vault::run::last_change;
 
 use crate::commands::edited;
+use crate::commands::fork_meant;
 use crate::commands::undo::named_fork;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
@@ -21,17 +23,19 @@ use crate::ui::Outcome;
 Examples:
   avfs redo
   avfs redo experiment
+  avfs redo last
   avfs undo main && avfs diff main~1 main && avfs redo main")]
 pub struct RedoArgs {
-    /// The fork to move one step forward [default: the fork of the newest run, else main]
-    #[arg(value_name = "FORK")]
-    fork: Option<ForkName>,
+    /// The fork to move one step forward, or a run on it [default: the fork of the newest run that changed files,
+    /// else main]
+    #[arg(value_name = "FORK|RUN")]
+    what: Option<ChangesOf>,
 }
 
 pub fn run(ctx: &CommandContext, args: &RedoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let fork = match &args.fork {
-        Some(fork) => fork.clone(),
+    let fork = match &args.what {
+        Some(what) => fork_meant(&vault, what)?.name,
         None => match last_change(&*vault.read()?)? {
             Some(run) => named_fork(&vault, &run)?.unwrap_or_else(ForkName::main),
             None => ForkName::main(),

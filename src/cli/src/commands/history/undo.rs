@@ -41,12 +41,11 @@ pub struct UndoArgs {
 
 pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let what = match &args.what {
-        Some(what) => what.meant(&*vault.read()?)?,
-        None => match last_change(&*vault.read()?)? {
-            Some(run) => ChangesOf::Run(RunPrefix::from(&run.id)),
-            None => ChangesOf::Fork(ForkName::main()),
-        },
+    let newest = last_change(&*vault.read()?)?;
+    let what = match (&args.what, &newest) {
+        (Some(what), _) => what.meant(&*vault.read()?)?,
+        (None, Some(run)) => ChangesOf::Run(RunPrefix::from(&run.id)),
+        (None, None) => ChangesOf::Fork(ForkName::main()),
     };
     let fork = match what {
         ChangesOf::Fork(fork) => fork,
@@ -63,7 +62,15 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
             }
         }
     };
-    let undone = vault.undo(&fork).map_err(EdgeError::of_old_fork)?;
+    let undone = vault.undo(&fork).map_err(|error| {
+        let is_unused = args.what.is_none() && newest.is_none();
+        if is_unused && matches!(error, VaultError::NothingToUndo { .. }) {
+            let avfs = &ctx.ui.avfs;
+            let hint = format!("no run has changed files yet: run a command with: {avfs} run -- COMMAND");
+            return EdgeError::Advised { error, hint }.into();
+        }
+        EdgeError::of_old_fork(error)
+    })?;
     if let (None, Some(run)) = (&args.what, &undone.undone.run) {
         ctx.ui.note(format_args!("run {run}: {}", first_line(&undone.undone.message)));
     }

@@ -11,13 +11,14 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{ForkRecord, RunRecord, VersionRecord};
+use avfs_vault::discard::ChangesOf;
 use avfs_vault::version::History;
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, VerdictName, WorkItem};
 
+use crate::commands::fork_meant;
 use crate::commands::runs::command_text;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
 use crate::ui::{Failure, Out, Outcome, Tone};
@@ -38,7 +39,7 @@ const EXIT_SKIP: i32 = 125;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("test").required(true).args(["command", "shell"]))]
 #[command(
-    override_usage = "avfs bisect [OPTIONS] <FORK> -- <COMMAND>...\n       avfs bisect [OPTIONS] <FORK> --shell <LINE>"
+    override_usage = "avfs bisect [OPTIONS] <FORK|RUN> -- <COMMAND>...\n       avfs bisect [OPTIONS] <FORK|RUN> --shell <LINE>"
 )]
 #[command(after_help = "\
 Examples:
@@ -46,8 +47,9 @@ Examples:
   avfs bisect main --good main~40 --jobs 4 -- cargo test -q
   avfs bisect fix-1 --timeout 30s --shell 'make || exit 125; ./smoke-test'")]
 pub struct BisectArgs {
-    /// The fork whose history to search
-    fork: ForkName,
+    /// The fork whose history to search, or a run on it
+    #[arg(value_name = "FORK|RUN")]
+    fork: ChangesOf,
     /// Use this version as good [default: the start of the fork]
     #[arg(long, value_name = "REF")]
     good: Option<Reference>,
@@ -114,9 +116,16 @@ hint!(BisectError, |error, avfs| {
 pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
     args.options.check_without_fork()?;
     let vault = ctx.open_vault()?;
-    let fork = vault.fork(&args.fork).map_err(EdgeError::of_old_fork)?;
+    let fork = fork_meant(&vault, &args.fork)?;
     let versions = history(&vault, &fork, args)?;
-    let mut bisection = Bisection { ctx, args, versions: &versions, probes: Vec::new(), how: HashMap::new() };
+    let mut bisection = Bisection {
+        ctx,
+        args,
+        fork: &fork.name,
+        versions: &versions,
+        probes: Vec::new(),
+        how: HashMap::new(),
+    };
     let asked = Asked::watch()?;
     let mut pool = WorkerPool::hire(
         usize::from(args.jobs),
@@ -176,6 +185,7 @@ fn run_of(vault: &Vault, version: &VersionRecord) -> Result<Option<RunRecord>, F
 struct Bisection<'a> {
     ctx: &'a CommandContext,
     args: &'a BisectArgs,
+    fork: &'a ForkName,
     versions: &'a [VersionRecord],
     probes: Vec<BisectProbe>,
     /// How the test ended, by position.
@@ -185,7 +195,7 @@ struct Bisection<'a> {
 impl<'a> Bisection<'a> {
     fn search(&mut self, pool: &mut WorkerPool<usize>, asked: &Asked) -> Result<Finding, Failure> {
         let contents = self.versions.iter().map(|version| version.content);
-        let nothing = || BisectError::NothingBetween { version: self.args.fork.to_string() };
+        let nothing = || BisectError::NothingBetween { version: self.fork.to_string() };
         let mut search = Search::new(contents).ok_or_else(nothing)?;
         for (position, version) in self.versions.iter().enumerate() {
             // Another version with the same content may still have its files.
@@ -195,7 +205,7 @@ impl<'a> Bisection<'a> {
             }
         }
         let count = plural(self.versions.len() as u64 - 1, "version", "versions");
-        self.ctx.ui.note(format_args!("searching {count} of {}", self.args.fork));
+        self.ctx.ui.note(format_args!("searching {count} of {}", self.fork));
         loop {
             if let Some(finding) = search.finding() {
                 return Ok(finding);
@@ -298,7 +308,7 @@ impl<'a> Bisection<'a> {
         };
         let ctx = self.ctx;
         let result = Bisect {
-            fork: self.args.fork.to_string(),
+            fork: self.fork.to_string(),
             good: avfs_present::version(self.version(0)),
             bad: avfs_present::version(self.version(self.versions.len() - 1)),
             versions: self.versions.len() as u64 - 1,

@@ -6,6 +6,7 @@ use avfs_changes::{ChangeSummary, Shown};
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
 use avfs_types::ids::{ForkName, VersionId};
+use avfs_vault::discard::ChangesOf;
 use avfs_vault::import::OnTrouble;
 use avfs_vault::join::OnClash;
 use avfs_vault::sync::Synced;
@@ -14,7 +15,7 @@ use avfs_vault::version::root_of;
 use avfs_vault::{Vault, require_version};
 use avfs_wire::Sync;
 
-use crate::commands::{import, patch};
+use crate::commands::{fork_meant, import, patch};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Outcome};
@@ -32,9 +33,9 @@ Examples:
   avfs sync task-1 --prefer fork
   avfs sync task-1 --json")]
 pub struct SyncArgs {
-    /// The fork to update
-    #[arg(value_name = "FORK")]
-    fork: ForkName,
+    /// The fork to update, or a run on it
+    #[arg(value_name = "FORK|RUN")]
+    what: ChangesOf,
     /// Prefer this side if both changed a path; a conflict that involves a directory stays a conflict
     #[arg(long, value_name = "SIDE")]
     prefer: Option<Side>,
@@ -49,7 +50,7 @@ enum Side {
 pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let dir = require_bound_dir(&vault)?;
-    vault.fork(&args.fork).map_err(EdgeError::of_old_fork)?;
+    let fork = fork_meant(&vault, &args.what)?.name;
     let main = ForkName::main();
     let imported = import::import(ctx, &vault, &dir, &main, "sync", OnTrouble::Fail)?;
     let on_clash = match args.prefer {
@@ -57,7 +58,7 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
         Some(Side::Fork) => OnClash::KeepHead,
         Some(Side::Directory) => OnClash::TakeOther,
     };
-    let synced = vault.sync(&args.fork, &imported.version(), on_clash)?;
+    let synced = vault.sync(&fork, &imported.version(), on_clash)?;
     let (changes, conflicts) = match &synced {
         Synced::UpToDate => (ChangeSummary::default(), Vec::new()),
         Synced::Merged(committed) => {
@@ -66,17 +67,17 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
         Synced::Conflicts(paths) => (ChangeSummary::default(), paths.clone()),
     };
     let result = Sync {
-        fork: args.fork.to_string(),
+        fork: fork.to_string(),
         dir: dir.to_string_lossy().into_owned(),
         directory_version: imported.version().to_hex(),
-        version: vault.fork(&args.fork)?.head.to_hex(),
+        version: vault.fork(&fork)?.head.to_hex(),
         merged: matches!(synced, Synced::Merged(_)),
         changes: avfs_present::change_list(&changes),
         change_counts: avfs_present::change_totals(&changes.counts),
         conflicts: avfs_present::path_texts(&conflicts),
     };
     if !conflicts.is_empty() {
-        let error = EdgeError::SyncConflict { fork: args.fork.clone(), paths: conflicts };
+        let error = EdgeError::SyncConflict { fork: fork.clone(), paths: conflicts };
         return match ctx.ui.format {
             Format::Json => ctx.ui.answer_no(&result, &error_body(&error, &ctx.ui.avfs), |_| Ok(())),
             Format::Human => Err(error.into()),
@@ -85,10 +86,10 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
     ctx.ui.answer(&result, |out| match synced {
         Synced::Merged(_) => {
             patch::show_summary(out, &changes)?;
-            out.line(format_args!("merged from {} into {}", dir.display(), args.fork))
+            out.line(format_args!("merged from {} into {}", dir.display(), fork))
         }
         Synced::UpToDate | Synced::Conflicts(_) => {
-            out.line(format_args!("{} is up to date with {}", args.fork, dir.display()))
+            out.line(format_args!("{} is up to date with {}", fork, dir.display()))
         }
     })
 }
