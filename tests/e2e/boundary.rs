@@ -158,6 +158,9 @@ fn an_approval_given_by_id_must_be_valid() {
     assert_eq!((&denied["error"]["code"], &denied["state"]), (&json!("approval.denied"), &json!("denied")));
     let hint = denied["error"]["hint"].as_str().unwrap();
     assert!(hint.starts_with("show the decision with: avfs approvals show "), "{hint}");
+    env.avfs(hint.split_once("reverse it with: avfs ").unwrap().1.split(' ').collect::<Vec<_>>().as_slice())
+        .expect(0);
+    env.shell(&[], ASKED).expect(0);
     // An expired approval.
     let late = approval_id(&env.shell(&["--json"], "curl http://late").expect(120).envelope());
     env.avfs(&["approvals", "approve", &late]).expect(0);

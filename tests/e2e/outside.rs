@@ -31,6 +31,13 @@ fn files_that_an_installer_puts_into_the_home_are_reported() {
         "avfs-run: dropped, outside of the workspace: 1 file (2 B)\navfs-run:   {home}/.bashrc (2 B)\n"
     );
     assert_eq!(summary, wanted);
+    // A setting of git has no effect after the run.
+    let summary = env.shell(&[], "git config --global user.name x").expect(0).stderr;
+    assert!(
+        summary.ends_with("git config without --global keeps a setting in the repository\n"),
+        "{summary}"
+    );
+    env.shell(&["-q"], "echo x > ~/.bashrc").expect(0);
     let shown = env.avfs(&["runs", "show"]).expect(0).text();
     assert!(shown.contains("dropped    1 files (2 B) outside of the workspace\n"), "{shown}");
     assert!(shown.contains(&format!("           {home}/.bashrc\n")), "{shown}");

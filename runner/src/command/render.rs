@@ -103,6 +103,9 @@ fn outside_writes(writes: &OutsideWrites) -> Vec<String> {
     if more > 0 {
         lines.push(format!("  and {more} more"));
     }
+    if writes.paths.iter().any(|one| one.path.ends_with(".gitconfig")) {
+        lines.push("  git config without --global keeps a setting in the repository".to_owned());
+    }
     lines
 }
 

@@ -14,6 +14,9 @@ pub const NET_FLAG: &str = "--net allow=DOMAIN,… or --net host";
 /// The rule that denies a full-screen program without a terminal.
 pub const NO_TERMINAL: &str = "builtin.no_terminal";
 
+/// The rule that asks for commands that need the network.
+pub const NETWORKED: &str = "builtin.networked";
+
 /// The rule that denies commands that reach beyond the sandbox.
 pub const HOST_ESCAPE: &str = "builtin.host_escape_risk";
 

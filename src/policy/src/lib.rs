@@ -61,7 +61,7 @@ mod verdict;
 pub use caps::{Cap, Caps};
 pub use category::{Categories, Category};
 pub use decision::{Action, ExecutionDecision, OnViolation};
-pub use defaults::NO_TERMINAL;
+pub use defaults::{NETWORKED, NO_TERMINAL};
 pub use engine::Policy;
 pub use error::PolicyError;
 pub use examples::{Example, ExampleFault, FailedExample, Wanted};

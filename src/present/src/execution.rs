@@ -1,7 +1,7 @@
 //! The envelope of a run as wire types.
 
 use avfs_engine::{Denial, Enforcement, Executed, Exit, Outcome};
-use avfs_policy::ExecutionDecision;
+use avfs_policy::{ExecutionDecision, NETWORKED};
 use avfs_request::spec::RequestObject;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ApprovalId, RunId};
@@ -20,7 +20,10 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>, avfs: 
         Denial::NoTerminal => ("policy.no_terminal", format!("denied: {reason}"), advice),
         // The advice of the policy would be a way around the decision.
         Denial::Person { approval, .. } => {
-            let hint = format!("show the decision with: {avfs} approvals show {approval}");
+            let hint = format!(
+                "show the decision with: {avfs} approvals show {approval}; \
+                 reverse it with: {avfs} approvals approve {approval}"
+            );
             ("approval.denied", format!("denied: {reason}"), Some(hint))
         }
         Denial::BadApproval { shown, fault } => {
@@ -38,12 +41,19 @@ pub fn approval_body(
     decision: Option<&ExecutionDecision>,
     avfs: &Avfs,
 ) -> ErrorBody {
-    let approve =
-        |how| format!("approve it{how} with: {avfs} approvals approve {}, then run it again", approval.id);
-    // An approval adds nothing to a request, such as a network that was not requested.
-    let hint = match decision.and_then(|decision| decision.hint.clone()) {
-        Some(advice) => format!("{advice}; or {}", approve(" unchanged")),
-        None => approve(""),
+    let approve = |how, net| {
+        let id = &approval.id;
+        format!("approve it{how} with: {avfs} approvals approve {id}{net}, then run it again")
+    };
+    let hint = match decision {
+        // An approval without a network would let the command fail.
+        Some(ExecutionDecision { hint: Some(advice), rule: Some(rule), .. }) if rule == NETWORKED => {
+            format!("{advice}; or {}", approve("", " --net allow=DOMAIN,…"))
+        }
+        Some(ExecutionDecision { hint: Some(advice), .. }) => {
+            format!("{advice}; or {}", approve(" unchanged", ""))
+        }
+        Some(_) | None => approve("", ""),
     };
     let message = format!("an approval is required: {}", approval.reason);
     ErrorBody { code: "approval.required".to_owned(), message, hint: Some(hint) }

@@ -287,6 +287,7 @@ fn answered(
             out.line(format_args!("it will run with --net {net}"))?;
         } else if runs_without_network(approval) && result.approval.state.word() == "approved" {
             out.line(format_args!("it will run without a network: the request does not ask for one"))?;
+            out.line(format_args!("to use a network, run it with: --net allow=DOMAIN,…"))?;
         }
         for (rule, file) in result.rules.iter().zip(result.policy_file.iter().cycle()) {
             out.line(format_args!("from now on {rule:?} is allowed here, by a rule in {file}"))?;
