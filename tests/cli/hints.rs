@@ -141,6 +141,10 @@ fn missing_fork_hint_suggests_creation_only_where_it_helps() {
         let refusal = env.refused(words, 1, "fork.not_found");
         assert_eq!(hint(&refusal), "list forks with: avfs fork list", "{words:?}");
     }
+    let refusal = env.refused(&["fork", "delete", "last"], 1, "fork.not_found");
+    assert!(hint(&refusal).ends_with("drop the changes of a run with: avfs discard last"), "{refusal}");
+    let refusal = env.refused(&["write", "a", "--text", "a", "--fork", "last"], 1, "fork.not_found");
+    assert_eq!(hint(&refusal), "last is a run: list runs and their forks with: avfs runs list");
     for verb in ["apply", "discard"] {
         let refusal = env.refused(&[verb, "nosuch"], 1, "fork.not_found");
         assert_eq!(hint(&refusal), "list forks with: avfs fork list, runs with: avfs runs list", "{verb}");
@@ -159,6 +163,7 @@ fn verbs_without_anything_to_show_say_so() {
     for verb in ["diff", "apply"] {
         let refusal = env.refused(&[verb], 1, "run.not_found");
         assert_eq!(refusal["error"]["message"], "no run has changed files yet", "{verb}");
+        assert!(hint(&refusal).starts_with("run a command with: avfs run -- COMMAND"), "{refusal}");
     }
     let answer = env.run(&["audit", "list", "--action", "nosuch"]);
     assert!(answer.code == 0 && answer.stderr.contains("no rows found"), "{answer:?}");

@@ -39,7 +39,7 @@ fn files_that_an_installer_puts_into_the_home_are_reported() {
     );
     env.shell(&["-q"], "echo x > ~/.bashrc").expect(0);
     let shown = env.avfs(&["runs", "show"]).expect(0).text();
-    assert!(shown.contains("dropped    1 files (2 B) outside of the workspace\n"), "{shown}");
+    assert!(shown.contains("dropped    1 file (2 B) outside of the workspace\n"), "{shown}");
     assert!(shown.contains(&format!("           {home}/.bashrc\n")), "{shown}");
     let compact = env.shell(&["--json=compact"], "echo x > ~/.bashrc").expect(0).envelope();
     assert_eq!(compact["outside_writes"], json!(["1 files, 2 B", format!("{home}/.bashrc")]));

@@ -181,6 +181,12 @@ hint!(EdgeError, |error, avfs| {
         Self::Advised { hint, .. } => hint,
         Self::InVersion { error, reference } => return Some(in_version_hint(error, reference, avfs)),
         Self::NoVaultToDelete(_) => "nothing was deleted; list vaults with: avfs vault list",
+        Self::NoOldFork(VaultError::NoFork { name }) if name.as_str() == "last" => {
+            return Some(format!(
+                "last is a run: list runs and their forks with: {avfs} runs list; \
+                 drop the changes of a run with: {avfs} discard last"
+            ));
+        }
         Self::NoOldFork(_) => return Some(format!("list forks with: {avfs} fork list")),
         Self::NoChanges { .. } => {
             return Some(format!("list forks with: {avfs} fork list, runs with: {avfs} runs list"));

@@ -108,6 +108,9 @@ hint!(VaultError, |error, avfs| Some(match error {
         "import the directory before the run with: {avfs} import, and run the command without --base touched; \
          the changes of the run itself can be shown and applied"
     ),
+    Self::NoFork { name } if name.as_str() == "last" => {
+        format!("last is a run: list runs and their forks with: {avfs} runs list")
+    }
     Self::NoFork { name } => {
         format!("list forks with: {avfs} fork list, or create it with: {avfs} fork create {name}")
     }

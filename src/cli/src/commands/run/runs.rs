@@ -26,7 +26,7 @@ use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
-use crate::view::{first_line, local_time};
+use crate::view::{first_line, local_time, plural};
 
 /// The number of runs read at once.
 const LIST_ROWS: usize = 200;
@@ -362,7 +362,10 @@ fn show_result(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), Failur
     let outside = &result["outside_writes"];
     if let (Some(files), Some(bytes)) = (outside["files"].as_u64(), outside["bytes"].as_u64()) {
         let size = show_bytes_size(bytes);
-        out.line(format_args!("dropped    {files} files ({size}) outside of the workspace"))?;
+        out.line(format_args!(
+            "dropped    {} ({size}) outside of the workspace",
+            plural(files, "file", "files")
+        ))?;
         for path in outside["paths"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             out.line(format_args!("           {}", first_line(path)))?;
         }
