@@ -159,6 +159,9 @@ fn git_without_a_terminal_does_not_open_its_default_editor() {
         "git merge --continue",
         "git branch --edit-description",
         "git -C sub commit",
+        "git add -e",
+        "git config -e",
+        "git notes add HEAD",
     ] {
         assert_eq!(rule(line), json!("builtin.no_terminal"), "{line}");
     }
@@ -180,6 +183,8 @@ fn git_without_a_terminal_does_not_open_its_default_editor() {
         "git commit $ARGS",
         "echo x | git commit",
         "git add -p",
+        "git notes add -m x HEAD",
+        "git notes edit $ARGS",
         "git add -i",
         "git merge x",
         "git rebase -Xignore-space-change main",
