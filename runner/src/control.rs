@@ -130,7 +130,9 @@ impl Channel<'_> {
         let received = loop {
             let mut parts = [IoSliceMut::new(&mut bytes)];
             match recvmsg(self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                Err(Errno::INTR) => {}
+                // Init exited before it received an order. The kernel reports this once, before the messages that
+                // init sent.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 other => break other?,
             }
         };
@@ -270,6 +272,18 @@ mod tests {
         init.send_end(&end).unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::End(came)) if came == end));
         drop(theirs);
+        assert!(supervisor.next_message().unwrap().is_none());
+    }
+
+    #[test]
+    fn the_end_is_received_from_an_init_that_leaves_orders_unread() {
+        let (ours, theirs) = pair().unwrap();
+        let (supervisor, init) = (Channel(ours.as_fd()), Channel(theirs.as_fd()));
+        let usage = TreeUsage { user_micros: 1, system_micros: 2, max_rss_kib: 3 };
+        init.send_end(&End { status: 0, usage }).unwrap();
+        supervisor.order(Order::Signal(15)).unwrap();
+        drop(theirs);
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::End(end)) if end.status == 0));
         assert!(supervisor.next_message().unwrap().is_none());
     }
 
