@@ -166,9 +166,9 @@ fn git_without_a_terminal_does_not_open_its_default_editor() {
         assert_eq!(rule(line), json!("builtin.no_terminal"), "{line}");
     }
     let refused = env.run(&["--", "git", "commit"]).expect(122).stderr;
-    let told = "avfs-run: denied: `git commit` opens an editor, and there is no terminal\n\
+    let expected = "avfs-run: denied: `git commit` opens an editor, and there is no terminal\n\
                 hint: run it on a terminal and without --json, or use git commit -m MESSAGE\n";
-    assert_eq!(refused, told);
+    assert_eq!(refused, expected);
     let silent = [
         "git commit -m x",
         "git commit -am edit",
