@@ -2,13 +2,15 @@
 
 use avfs_types::KeepCount;
 use avfs_types::clock::{FileTime, Timestamp};
-use avfs_types::ids::{BatchItem, CheckpointName, ForkName, RunId};
+use avfs_types::ids::{BatchItem, CheckpointName, ForkName, RunId, VersionId};
 use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::edited_tree::EditedTree;
 use avfs_vault::memo::Memo;
 use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
 use avfs_vault::run::{AuditTexts, LandedRun, Landing, RunLanding};
-use avfs_vault::{Batch, Result, Vault, content};
+use avfs_vault::version::root_of_either;
+use avfs_vault::{Batch, Result, Vault, content, require_version};
 
 use super::path;
 
@@ -35,6 +37,13 @@ pub fn record(n: u8, on: &ForkName) -> RunRecord {
         decision: r#"{"action":"allow"}"#.to_owned(),
         result: r#"{"usage":{"user_ms":1}}"#.to_owned(),
     }
+}
+
+/// The tree of a version after these edits.
+pub fn edited(vault: &Vault, base: &VersionId, edits: &Edits) -> Result<EditedTree> {
+    let reader = vault.read()?;
+    let root = root_of_either(&require_version(&*reader, base)?)?;
+    EditedTree::new(&&*reader, &root, edits)
 }
 
 /// Edits and the blobs they need.
@@ -106,9 +115,14 @@ impl Changes {
         item: Option<&BatchItem>,
     ) -> Result<LandedRun> {
         let label = |when: &str| CheckpointName::parse(&format!("{when}-{}", record.id)).ok();
+        let base = match landing {
+            Landing::RecordOnly => None,
+            Landing::Fork { base, .. } | Landing::NewFork { base, .. } => Some(base),
+        };
+        let edited = base.map(|base| edited(vault, &base, &self.edits)).transpose()?;
         let run = RunLanding {
             landing,
-            edits: &self.edits,
+            edited: edited.as_ref(),
             message: "a run",
             checkpoint_before: label("before"),
             checkpoint_after: label("after"),

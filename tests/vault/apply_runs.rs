@@ -64,7 +64,7 @@ pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
     let life = Life::Ephemeral { expires_at: Timestamp(i64::MAX) };
     let run = RunLanding {
         landing: Landing::NewFork { name: &name, base, parent: &main_fork(), life },
-        edits: &edits,
+        edited: Some(&support::landing::edited(vault, &base, &edits).unwrap()),
         message: "run",
         checkpoint_before: None,
         checkpoint_after: None,

@@ -29,6 +29,7 @@ use avfs_vault::meter::Meter;
 use avfs_vault::quota::Quota;
 use avfs_vault::run::Landing;
 use avfs_vault::set_ids::SetIds;
+use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Advance, Context, Vault, When};
 
 use crate::runs::Changes;
@@ -426,7 +427,7 @@ fn capture(vault: &Vault, _: u64) {
     };
     say("begin");
     let captured = vault.capture(fd.as_fd(), &support::root(vault, "main"), &options).unwrap();
-    say(&format!("ack {} edits", captured.edits.len()));
+    say(&format!("ack {} edits", captured.edited.edits(&FreshPages::new(vault)).unwrap().len()));
     let head = vault.fork(&support::main_fork()).unwrap().head;
     let advance = Advance { action: "run.capture", message: "run", run: None, when: When::Changed };
     vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap();

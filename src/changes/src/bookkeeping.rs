@@ -9,10 +9,10 @@ use std::os::fd::BorrowedFd;
 
 use avfs_hostfs::beneath;
 use avfs_types::path::TreePath;
-use avfs_vault::capture::Captured;
-use avfs_vault::edit::Edit;
-use avfs_vault::page::{DirRef, FileNode, Node};
-use avfs_vault::{Result, Vault, VaultError, read_content, tree};
+use avfs_vault::backend::Reader;
+use avfs_vault::diff::{Change, Side};
+use avfs_vault::page::{FileNode, Node};
+use avfs_vault::{Result, VaultError, read_content};
 
 use crate::git_index::{INDEX_BYTES_MAX, is_index, same_entries};
 
@@ -47,33 +47,18 @@ fn matches_pattern(path: &TreePath) -> bool {
     })
 }
 
-/// The touched paths that are not bookkeeping. `upper` has the files that the command wrote.
-pub fn changed_content(
-    vault: &Vault,
-    before: &DirRef,
-    captured: &Captured<'_>,
-    upper: BorrowedFd<'_>,
-    touched: Vec<TreePath>,
-) -> Result<Vec<TreePath>> {
-    let reader = vault.read()?;
-    let mut changed = Vec::new();
-    for path in touched {
-        if matches_pattern(&path) {
-            continue;
-        }
-        let is_bookkeeping = match (tree::lookup(&&*reader, before, &path)?, captured.edits.get(&path)) {
-            (Some(Node::File(old)), Some(Edit::Put(Node::File(new)))) => {
-                differs_in_time_only(&old, new)
-                    || (may_be_refreshed_index(&path, &old, new)
-                        && same_entries(&read_content(&*reader, &old)?, &read_bounded(upper, &path)?))
-            }
-            (_, _) => false,
-        };
-        if !is_bookkeeping {
-            changed.push(path);
-        }
+/// True if a change is bookkeeping. `upper` has the files that the command wrote.
+pub fn is_bookkeeping(reader: &dyn Reader, upper: BorrowedFd<'_>, change: &Change) -> Result<bool> {
+    if matches_pattern(&change.path) {
+        return Ok(true);
     }
-    Ok(changed)
+    let node = |side: &Option<Side>| side.as_ref().map(|side| side.node.clone());
+    match (node(&change.before), node(&change.after)) {
+        (Some(Node::File(old)), Some(Node::File(new))) => Ok(differs_in_time_only(&old, &new)
+            || (may_be_refreshed_index(&change.path, &old, &new)
+                && same_entries(&read_content(reader, &old)?, &read_bounded(upper, &change.path)?))),
+        (_, _) => Ok(false),
+    }
 }
 
 fn differs_in_time_only(old: &FileNode, new: &FileNode) -> bool {

@@ -1,41 +1,48 @@
 //! Checks which paths a command changed that was classified read-only.
 
-use avfs_types::path::TreePath;
-use avfs_vault::capture::Captured;
-use avfs_vault::edit::Edit;
-use avfs_vault::page::{DirRef, Node};
-use avfs_vault::{Result, Vault, tree};
+use std::borrow::Cow;
 
-/// Changed paths, except directories of which only the time changed: creating and removing a file in them has
-/// that effect.
-pub fn touched(vault: &Vault, before: &DirRef, captured: &Captured<'_>) -> Result<Vec<TreePath>> {
-    let reader = vault.read()?;
-    let mut touched = Vec::new();
-    for (path, edit) in &captured.edits {
-        let time_only = match edit {
-            // Only a directory needs a lookup: every other edit is a change.
-            Edit::Dir(meta) => match tree::lookup(&&*reader, before, path)? {
-                Some(Node::Dir(dir)) => {
-                    let old = tree::top(&&*reader, &dir.tree)?.0;
-                    (old.mode, &old.xattrs) == (meta.mode, &meta.xattrs)
-                }
-                Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => false,
-            },
-            Edit::Put(_) | Edit::Remove => false,
-        };
-        if !time_only {
-            touched.push(path.clone());
-        }
-    }
-    Ok(touched)
+use avfs_types::path::TreePath;
+use avfs_vault::Result;
+use avfs_vault::changes::Changes;
+use avfs_vault::diff::{Change, ChangeKind};
+
+/// The changes of a command that matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    first: Option<TreePath>,
+    count: u64,
 }
 
-/// The changes of a command that was classified read-only, in a few words; `None` if it changed nothing.
-#[must_use]
-pub fn violation(touched: &[TreePath]) -> Option<String> {
-    let first = touched.first()?;
-    Some(match touched.len() {
-        1 => first.to_string(),
-        count => format!("{first} and {} more", count - 1),
-    })
+impl Touched {
+    /// The changes that are not `ignored`. Directories of which only the time changed are always ignored: creating and
+    /// removing a file in them has that effect.
+    pub fn by(changes: &Changes, mut ignored: impl FnMut(&Change) -> Result<bool>) -> Result<Self> {
+        let mut touched = Self::default();
+        for change in changes {
+            let change = change?;
+            let time_only = change.kind == ChangeKind::Time && change.is_of_dir();
+            if !time_only && !ignored(&change)? {
+                touched.first.get_or_insert_with(|| Cow::into_owned(change).path);
+                touched.count += 1;
+            }
+        }
+        Ok(touched)
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Their paths, in a few words; `None` if there are none.
+    #[must_use]
+    pub fn in_words(&self) -> Option<String> {
+        let first = self.first.as_ref()?;
+        Some(match self.count {
+            1 => first.to_string(),
+            count => format!("{first} and {} more", count - 1),
+        })
+    }
 }

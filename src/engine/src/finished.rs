@@ -3,7 +3,7 @@
 use avfs_types::KeepCount;
 use avfs_types::ids::{BatchItem, ForkName, VersionId};
 use avfs_vault::backend::{Durability, Life, RunRecord};
-use avfs_vault::edit::Edits;
+use avfs_vault::edited_tree::EditedTree;
 use avfs_vault::kept_output::KeptOutput;
 use avfs_vault::memo::Memo;
 use avfs_vault::run::{AuditTexts, LandedRun, Landing, RunLanding};
@@ -15,8 +15,8 @@ use crate::checkpoint::Labels;
 pub(crate) struct FinishedRun<'a> {
     /// Its row, including its fork; the vault fills in the outcome of the changes.
     pub record: RunRecord,
-    /// Its changes relative to `base`. No version is created if they are empty or there is no base.
-    pub edits: &'a Edits,
+    /// The tree after its changes to `base`. No version is created if it is unchanged or there is none.
+    pub edited: Option<&'a EditedTree>,
     pub base: Option<VersionId>,
     pub lands_on: LandsOn<'a>,
     /// The message of the version.
@@ -44,7 +44,8 @@ impl FinishedRun<'_> {
     /// The caller must hold a pin taken before the first blob was added to `batch`.
     pub fn land(self, vault: &Vault, batch: Batch<'_>) -> avfs_vault::Result<LandedRun> {
         let fork = self.record.fork.clone();
-        let landing = match (self.base.filter(|_| !self.edits.is_empty()), self.lands_on) {
+        let is_changed = self.edited.is_some_and(|edited| !edited.is_unchanged());
+        let landing = match (self.base.filter(|_| is_changed), self.lands_on) {
             (None, _) => Landing::RecordOnly,
             (Some(base), LandsOn::Fork) => Landing::Fork { name: &fork, base },
             (Some(base), LandsOn::NewFork { parent, expires_seconds }) => {
@@ -54,7 +55,7 @@ impl FinishedRun<'_> {
         };
         let landing = RunLanding {
             landing,
-            edits: self.edits,
+            edited: self.edited,
             message: self.message,
             checkpoint_before: self.labels.before,
             checkpoint_after: self.labels.after,

@@ -16,8 +16,8 @@ use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::backend::RunRecord;
 use avfs_vault::capture::{LeftOut, WrittenLinks};
+use avfs_vault::changes::Changes;
 use avfs_vault::diff::ChangeKind;
-use avfs_vault::edit::Edits;
 use avfs_vault::gc::Trial;
 use avfs_vault::layers::{Footprint, Made};
 use avfs_vault::page::Node;
@@ -108,7 +108,7 @@ impl ProxyRuntime<'_> {
         run: &mut Run,
         ended: &Ended<'_>,
         before: &Before,
-        edits: &Edits,
+        changes: &Changes,
     ) -> avfs_vault::Result<()> {
         let (dir, tree) = match ended.run_base {
             RunBase::Live(dir) | RunBase::Touched(dir) => (dir.as_path(), &before.root.tree),
@@ -120,7 +120,7 @@ impl ProxyRuntime<'_> {
         };
         let is_changed = ended.scan_met_change || {
             let pages = FreshPages::new(self.site.vault);
-            HostLook::new(self.site.vault, &pages, tree, dir, ended.launched_at)?.is_changed(edits)?
+            HostLook::new(self.site.vault, &pages, tree, dir, ended.launched_at)?.is_changed(changes)?
         };
         if is_changed {
             run.note(

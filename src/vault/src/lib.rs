@@ -63,7 +63,8 @@ pub use history::{
 pub use object::file_content::{copy_content, read_content};
 pub use object::object_writer::Batch;
 pub use object::{
-    changes, chunk, codec, content, delta, diff, edit, expansion, ingest, links, page, pages, renames, tree,
+    changes, chunk, codec, content, delta, diff, edit, edited_tree, expansion, ingest, links, page, pages,
+    renames, tree,
 };
 pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};
 pub use transfer::{

@@ -30,6 +30,7 @@ use avfs_vault::meter::Meter;
 use avfs_vault::page::DirRef;
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::version::full_root_of;
+use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Advance, Context, Vault, When};
 
 const STEPS_MAX: usize = 64;
@@ -289,7 +290,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(captured) = vault.capture(upper_fd.as_fd(), &base, &options) {
         let head = vault.fork(&ForkName::main()).expect("main").head;
         let advance = Advance { action: "run.capture", message: "run", run: None, when: When::Changed };
-        let edits = format!("{:?}", captured.edits);
+        let edits = format!("{:?}", captured.edited.edits(&FreshPages::new(&vault)));
         vault
             .commit_captured(&ForkName::main(), &head, captured, &advance)
             .expect("the capture is committed");

@@ -8,7 +8,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_vault::capture::LeftOutReason;
 use avfs_vault::edit::Edit;
 
-use super::{Case, edited, left_out};
+use super::{Case, edited, edits, left_out};
 use crate::overlay;
 use crate::support::path;
 
@@ -26,7 +26,7 @@ fn ignore_rules_come_from_the_merged_view() {
     );
     let captured = case.capture();
     assert_eq!(left_out(&captured), [ignored("a.log"), ignored("sub/b.log"), ignored("target")]);
-    assert_eq!(edited(&captured), [".", "sub", "sub/keep.log", "y"]);
+    assert_eq!(edited(&case, &captured), [".", "sub", "sub/keep.log", "y"]);
     // One that was changed, one that was removed, one in a recreated directory.
     let case =
         Case::new("echo '*.log' >.avfsignore; mkdir s t; echo '*.tmp' >s/.avfsignore; cp s/.avfsignore t");
@@ -36,7 +36,7 @@ fn ignore_rules_come_from_the_merged_view() {
     let captured = case.capture();
     assert_eq!(left_out(&captured), [ignored("a.bak")]);
     assert_eq!(
-        edited(&captured),
+        edited(&case, &captured),
         [".", ".avfsignore", "a.log", "s", "s/.avfsignore", "s/a.tmp", "t", "t/.avfsignore", "t/a.tmp"]
     );
     // An invalid pattern is not applied, and reported; the others are applied.
@@ -45,7 +45,7 @@ fn ignore_rules_come_from_the_merged_view() {
     let captured = case.capture();
     assert_eq!(captured.bad_ignore_files, [path(".avfsignore"), path("s/.avfsignore")]);
     assert_eq!(left_out(&captured), [ignored("a.log")]);
-    assert_eq!(edited(&captured), [".", ".avfsignore", "b", "s", "s/.avfsignore", "s/c"]);
+    assert_eq!(edited(&case, &captured), [".", ".avfsignore", "b", "s", "s/.avfsignore", "s/c"]);
 }
 
 #[test]
@@ -72,9 +72,9 @@ fn paths_versioned_before_an_ignore_rule_stay_versioned() {
     ];
     assert_eq!(left_out(&captured), expected);
     let expected = [".", ".avfsignore", "t", "t/a", "t/b", "t/in", "t/in/c", "x.log", "y.log", "z"];
-    assert_eq!(edited(&captured), expected);
-    assert_eq!(captured.edits[&path("t/b")], Edit::Remove);
-    assert_eq!(captured.edits[&path("y.log")], Edit::Remove);
+    assert_eq!(edited(&case, &captured), expected);
+    assert_eq!(edits(&case, &captured)[&path("t/b")], Edit::Remove);
+    assert_eq!(edits(&case, &captured)[&path("y.log")], Edit::Remove);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn excluded_hidden_and_own_paths_are_named() {
         left("no.o", LeftOutReason::Excluded),
     ];
     assert_eq!(left_out(&captured), expected);
-    assert_eq!(edited(&captured), [".", "b", "k", "n", "n/s"]);
+    assert_eq!(edited(&case, &captured), [".", "b", "k", "n", "n/s"]);
     let error = case.try_capture(&["[z-a]"], &[]).err().unwrap();
     assert_eq!(error.code(), "capture.bad_exclude");
 }
@@ -115,6 +115,6 @@ fn paths_that_cannot_be_stored_are_named() {
     let captured = case.capture();
     let left = |path: &str, gone| (path.to_owned(), LeftOutReason::Special("socket"), gone);
     assert_eq!(left_out(&captured), [left("f", true), left("s", false)]);
-    assert_eq!(edited(&captured), [".", "f", "pipe"]);
-    assert_eq!(captured.edits[&path("f")], Edit::Remove);
+    assert_eq!(edited(&case, &captured), [".", "f", "pipe"]);
+    assert_eq!(edits(&case, &captured)[&path("f")], Edit::Remove);
 }

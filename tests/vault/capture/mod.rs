@@ -20,12 +20,13 @@ use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 use avfs_vault::capture::{CaptureOptions, Captured, LeftOut, LeftOutReason, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
-use avfs_vault::edit::Edit;
+use avfs_vault::edit::{Edit, Edits};
 use avfs_vault::export::{ExportOptions, Overwrite};
 use avfs_vault::materialize::{BaseCache, Trust};
 use avfs_vault::meter::Meter;
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::set_ids::SetIds;
+use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Advance, Committed, Vault, When};
 
 use crate::overlay::Step;
@@ -112,7 +113,7 @@ impl Case {
     #[track_caller]
     fn assert_same_as(&self, plain: &Path) {
         let captured = self.capture();
-        let edits = format!("{:#?}", captured.edits);
+        let edits = format!("{:#?}", edits(self, &captured));
         self.commit(captured);
         support::assert_clean(&self.vault);
         let root = support::root(&self.vault, "main");
@@ -171,8 +172,12 @@ fn left_out(captured: &Captured<'_>) -> Vec<(String, LeftOutReason, bool)> {
     captured.left_out.iter().map(row).collect()
 }
 
-fn edited(captured: &Captured<'_>) -> Vec<String> {
-    captured.edits.keys().map(ToString::to_string).collect()
+fn edits(case: &Case, captured: &Captured<'_>) -> Edits {
+    captured.edited.edits(&FreshPages::new(&case.vault)).unwrap()
+}
+
+fn edited(case: &Case, captured: &Captured<'_>) -> Vec<String> {
+    edits(case, captured).keys().map(ToString::to_string).collect()
 }
 
 const TREE: &str =
@@ -235,7 +240,7 @@ fn reverted_changes_produce_no_edit() {
         let aside = case.scratch.join("aside");
         case.run(&format!("A={}; T=@1000; touch -r . $A; {script}; touch -r $A .", aside.display()));
         let captured = case.capture();
-        assert_eq!(edited(&captured), [""; 0], "after {script}");
+        assert_eq!(edited(&case, &captured), [""; 0], "after {script}");
         assert_eq!(left_out(&captured), []);
         assert!(!case.commit(captured).changed());
     }
@@ -252,8 +257,8 @@ fn metadata_change_keeps_the_blob() {
     let reader = case.vault.read().unwrap();
     let was = avfs_vault::tree::require(&&*reader, &case.base, &path("six")).unwrap();
     let Node::File(was) = was else { panic!("{was:?}") };
-    assert_eq!(captured.edits.keys().cloned().collect::<Vec<_>>(), [path("six")]);
-    let Some(Edit::Put(Node::File(now))) = captured.edits.get(&path("six")) else { panic!() };
+    assert_eq!(edits(&case, &captured).keys().cloned().collect::<Vec<_>>(), [path("six")]);
+    let Edit::Put(Node::File(now)) = &edits(&case, &captured)[&path("six")] else { panic!() };
     assert_eq!((now.content, now.mtime, now.mode), (was.content, was.mtime, 0o600));
     assert_eq!(captured.files_read, 1);
 }
@@ -265,7 +270,7 @@ fn change_with_equal_size_and_time_is_captured() {
     }
     let case = Case::new("echo aaaa >f; touch -d @1000 f");
     case.run("echo bbbb >f; touch -d @1000 f");
-    assert_eq!(edited(&case.capture()), ["f"]);
+    assert_eq!(edited(&case, &case.capture()), ["f"]);
 }
 
 #[test]
@@ -329,7 +334,7 @@ fn overlayfs_attributes_are_unescaped_by_one_level() {
     );
     next.run(&script);
     let captured = next.capture();
-    assert_eq!(edited(&captured), ["f"]);
+    assert_eq!(edited(&next, &captured), ["f"]);
 }
 
 #[test]
@@ -367,8 +372,8 @@ fn hostile_names_and_deep_trees_are_captured() {
         .unwrap(),
     );
     let captured = case.capture();
-    assert_eq!(captured.edits.len(), 1 + names.len() + levels + 1);
-    assert!(captured.edits.keys().any(|path| path.as_bytes().len() > 5000));
+    assert_eq!(edits(&case, &captured).len(), 1 + names.len() + levels + 1);
+    assert!(edits(&case, &captured).keys().any(|path| path.as_bytes().len() > 5000));
     case.commit(captured);
     let out = case.export("out");
     for name in &names {
@@ -406,8 +411,8 @@ fn inaccessible_files_are_captured_and_keep_their_modes() {
     assert!(!case.journal.exists());
     let expected =
         [".", "c", "c/sub", "c/sub/deep", "d", "d/l", "d/x", "f", "link", "new"].map(str::to_owned);
-    assert_eq!(edited(&captured), expected);
-    let mode = |at: &str| match &captured.edits[&path(at)] {
+    assert_eq!(edited(&case, &captured), expected);
+    let mode = |at: &str| match &edits(&case, &captured)[&path(at)] {
         Edit::Put(Node::File(file)) => file.mode,
         Edit::Dir(meta) => meta.mode,
         Edit::Put(node) => panic!("{node:?}"),
@@ -434,8 +439,8 @@ fn capture_can_be_repeated_after_a_kill() {
     fs::set_permissions(case.upper.join("c"), fs::Permissions::from_mode(0o500)).unwrap();
     fs::set_permissions(case.upper.join("c/f"), fs::Permissions::from_mode(0o400)).unwrap();
     let captured = case.capture();
-    let Edit::Put(Node::File(file)) = &captured.edits[&path("c/f")] else { panic!() };
-    let Edit::Dir(dir) = &captured.edits[&path("c")] else { panic!() };
+    let Edit::Put(Node::File(file)) = &edits(&case, &captured)[&path("c/f")] else { panic!() };
+    let Edit::Dir(dir) = &edits(&case, &captured)[&path("c")] else { panic!() };
     assert_eq!((file.mode, dir.mode), (0, 0));
     assert!(!case.journal.exists());
     assert_eq!(fs::metadata(case.upper.join("c")).unwrap().mode() & 0o7777, 0);
@@ -450,7 +455,7 @@ fn renamed_upper_is_captured() {
     case.run("echo 1 >new; rm -r d");
     fs::rename(&case.upper, case.scratch.join("elsewhere")).unwrap();
     let captured = case.capture();
-    assert_eq!(edited(&captured), [".", "d", "new"]);
+    assert_eq!(edited(&case, &captured), [".", "d", "new"]);
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
             }
             let run = RunLanding {
                 landing,
-                edits: &edits,
+                edited: Some(&support::landing::edited(vault, &base, &edits)?),
                 message: "run",
                 checkpoint_before: None,
                 checkpoint_after: None,

@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 
-use avfs_changes::{bookkeeping, read_only_check};
+use avfs_changes::bookkeeping::is_bookkeeping;
+use avfs_changes::read_only_check::Touched;
 use avfs_policy::OnViolation;
 use avfs_request::CheckpointMode;
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 use avfs_vault::capture::{Captured, Times};
-use avfs_vault::edit::Edit;
+use avfs_vault::changes::Changes;
+use avfs_vault::write_out::FreshPages;
 
-use super::{Before, earliest_time, times};
+use super::{earliest_time, times};
 use crate::proxy::ProxyRuntime;
 use crate::run::Run;
 
@@ -36,24 +38,31 @@ impl ProxyRuntime<'_> {
     pub(super) fn judge(
         &self,
         run: &mut Run,
-        before: &Before,
         captured: &Captured<'_>,
         upper: BorrowedFd<'_>,
     ) -> avfs_vault::Result<Judged> {
         let vault = self.site.vault;
         let drops_bookkeeping = run.decision.looks_only() && run.request.checkpoint != CheckpointMode::Always;
-        let may_be_trace = may_be_trace(run, captured);
+        let kept = Judged { violation: None, capture: CaptureFate::Kept };
+        let may_be_trace = run.request.fork.is_ephemeral() && !captured.files_changed;
         if !run.decision.looks_only() && !may_be_trace {
-            return Ok(Judged { violation: None, capture: CaptureFate::Kept });
+            return Ok(kept);
         }
-        let mut touched = read_only_check::touched(vault, &before.root, captured)?;
-        if drops_bookkeeping {
-            touched = bookkeeping::changed_content(vault, &before.root, captured, upper, touched)?;
+        let changes = captured.edited.changes(&FreshPages::new(vault), vault.temporary_dirs())?;
+        let may_be_trace = may_be_trace && is_trace(run, captured, &changes)?;
+        if !run.decision.looks_only() && !may_be_trace {
+            return Ok(kept);
         }
+        let reader = vault.read()?;
+        let touched =
+            Touched::by(
+                &changes,
+                |change| Ok(drops_bookkeeping && is_bookkeeping(&*reader, upper, change)?),
+            )?;
         let violation = Self::violation(run, &touched);
         let capture = match run.decision.on_violation {
             OnViolation::Discard if violation.is_some() => CaptureFate::DroppedByPolicy,
-            OnViolation::Keep | OnViolation::Discard => match touched.is_empty() {
+            OnViolation::Keep | OnViolation::Discard => match touched.is_nothing() {
                 true if drops_bookkeeping || may_be_trace => CaptureFate::WithoutContent,
                 true | false => CaptureFate::Kept,
             },
@@ -62,8 +71,8 @@ impl ProxyRuntime<'_> {
     }
 
     /// Reports the changes of a command that was classified read-only.
-    fn violation(run: &mut Run, touched: &[TreePath]) -> Option<String> {
-        let what = read_only_check::violation(touched).filter(|_| run.decision.looks_only())?;
+    fn violation(run: &mut Run, touched: &Touched) -> Option<String> {
+        let what = touched.in_words().filter(|_| run.decision.looks_only())?;
         let kept = match run.decision.on_violation {
             OnViolation::Keep => "",
             OnViolation::Discard => "; the policy discards the changes",
@@ -78,18 +87,19 @@ impl ProxyRuntime<'_> {
 
 /// True if a run without a fork may have changed only directory times: of directories in which it created files
 /// that are not versioned, or that it removed again. A time from before the run was set explicitly.
-fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
-    if !run.request.fork.is_ephemeral() {
-        return false;
-    }
+fn is_trace(run: &Run, captured: &Captured<'_>, changes: &Changes) -> avfs_vault::Result<bool> {
     let parents: HashSet<TreePath> =
         captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
     let is_of_run = |mtime: FileTime| match times(run.request.clock, run.started_at) {
         Times::Fixed { to, .. } => mtime == to,
         Times::AsWritten => mtime >= earliest_time(run.started_at),
     };
-    captured.edits.iter().all(|(path, edit)| match edit {
-        Edit::Dir(meta) => parents.contains(path) || is_of_run(meta.mtime),
-        Edit::Put(_) | Edit::Remove => false,
-    })
+    for change in changes {
+        let change = change?;
+        let meta = change.after.as_ref().and_then(|side| side.dir_meta.as_ref());
+        if !meta.is_some_and(|meta| parents.contains(&change.path) || is_of_run(meta.mtime)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

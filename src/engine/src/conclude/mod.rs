@@ -19,12 +19,13 @@ use avfs_types::secrets::Secrets;
 use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind, WrittenLinks};
 use avfs_vault::chunk::FILE_BYTES_MAX;
-use avfs_vault::edit::Edits;
+use avfs_vault::edited_tree::EditedTree;
 use avfs_vault::import::{Imported, TouchedBase, TouchedOptions};
 use avfs_vault::memo::Memo;
 use avfs_vault::page::DirRef;
-use avfs_vault::run::{AuditTexts, LandedRun};
+use avfs_vault::run::{AuditTexts, Landed, LandedRun};
 use avfs_vault::version::full_root_of;
+use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Batch, Vault, VaultError};
 
 use judge::CaptureFate;
@@ -284,7 +285,6 @@ impl ProxyRuntime<'_> {
         let committing = Instant::now();
         // The changes must not go unnoticed into a vault that was moved.
         ended.identity.check(vault)?;
-        let none = Edits::new();
         let bytes_written = captured.as_ref().map_or(0, |(captured, _)| captured.bytes_read);
         let size = captured.as_ref().map(|(captured, _)| captured.footprint()).unwrap_or_default();
         let mut record = self.record(run, ended, before.as_ref(), bytes_written);
@@ -299,29 +299,29 @@ impl ProxyRuntime<'_> {
             }
             avfs_vault::Result::Ok(memo)
         };
-        let (landed, left_out, edits) = match (captured, before.as_ref()) {
+        let (landed, left_out, edited) = match (captured, before.as_ref()) {
             (Some((captured, upper)), Some(before)) => {
                 let left_out = captured.left_out.clone();
-                let judged = self.judge(run, before, &captured, upper.as_fd())?;
+                let judged = self.judge(run, &captured, upper.as_fd())?;
                 texts.violation = judged.violation;
                 record.discarded_at =
                     record.ended_at.filter(|_| judged.capture == CaptureFate::DroppedByPolicy);
-                let edits = match judged.capture {
-                    CaptureFate::Kept => &captured.edits,
-                    CaptureFate::DroppedByPolicy | CaptureFate::WithoutContent => &none,
+                let edited = match judged.capture {
+                    CaptureFate::Kept => Some(&captured.edited),
+                    CaptureFate::DroppedByPolicy | CaptureFate::WithoutContent => None,
                 };
                 let memo = remember(run, &mut record, &left_out, texts.violation.is_some())?;
                 let kept = self.kept_output(run, &ended.completion, bytes_written)?;
-                let finished = self.finished(run, record, edits, Some(before), texts.as_texts(), memo);
+                let finished = self.finished(run, record, edited, Some(before), texts.as_texts(), memo);
                 let finished = FinishedRun { kept, ..finished };
-                (finished.land(vault, captured.batch)?, left_out, captured.edits)
+                (finished.land(vault, captured.batch)?, left_out, Some(captured.edited))
             }
             (Some(_) | None, _) => {
                 let memo = remember(run, &mut record, &[], false)?;
                 let kept = self.kept_output(run, &ended.completion, bytes_written)?;
-                let finished = self.finished(run, record, &none, None, texts.as_texts(), memo);
+                let finished = self.finished(run, record, None, None, texts.as_texts(), memo);
                 let finished = FinishedRun { kept, ..finished };
-                (finished.land(vault, Batch::new(vault)?)?, Vec::new(), Edits::new())
+                (finished.land(vault, Batch::new(vault)?)?, Vec::new(), None)
             }
         };
         run.phases.commit = committing.elapsed();
@@ -335,7 +335,12 @@ impl ProxyRuntime<'_> {
             (ChangeSummary::default(), None)
         });
         if let (Some(before), true) = (&before, landed.landed.version().is_some()) {
-            let looked = self.look_at_host(run, ended, before, &edits);
+            let rebased = edited.filter(|_| matches!(landed.landed, Landed::Rebased { .. }));
+            let looked =
+                match rebased.map(|edited| edited.changes(&FreshPages::new(vault), vault.temporary_dirs())) {
+                    Some(own) => own.and_then(|changes| self.look_at_host(run, ended, before, &changes)),
+                    None => self.look_at_host(run, ended, before, &changes.changes),
+                };
             let layered = looked
                 .and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size, &written_links));
             if let Err(error) = layered {
@@ -371,7 +376,7 @@ impl ProxyRuntime<'_> {
         &self,
         run: &'l Run,
         record: RunRecord,
-        edits: &'l Edits,
+        edited: Option<&'l EditedTree>,
         before: Option<&Before>,
         texts: AuditTexts<'l>,
         memo: Option<Memo>,
@@ -380,7 +385,7 @@ impl ProxyRuntime<'_> {
             CheckpointService { mode: run.request.checkpoint, keep: self.site.checkpoints_keep };
         FinishedRun {
             record,
-            edits,
+            edited,
             base: before.map(|before| before.version),
             lands_on: match &run.request.fork {
                 ForkChoice::Persistent { .. } => LandsOn::Fork,

@@ -7,7 +7,7 @@ use avfs_changes::ChangeSummary;
 use avfs_request::{CacheMode, Retention, Streams, Writing};
 use avfs_types::ids::BlobId;
 use avfs_vault::backend::{MemoRecord, RunRecord, RunState};
-use avfs_vault::edit::Edits;
+use avfs_vault::edited_tree::EditedTree;
 use avfs_vault::memo::{Forget, Lost};
 use avfs_vault::run::LandedRun;
 use avfs_vault::stored_output::copy_output;
@@ -34,7 +34,7 @@ use crate::workspace_service::WorkspaceService;
 struct Recalled {
     memo: MemoRecord,
     before: Before,
-    edits: Edits,
+    edited: Option<EditedTree>,
     completion: Completion,
 }
 
@@ -108,18 +108,19 @@ impl ProxyRuntime<'_> {
         let version = run.base.clone().ok_or_else(missing)?;
         let before = Before { version: version.id, root: full_root_of(&*reader, &version)? };
         let wanted = run.request.retention != Retention::Discard && run.request.writing == Writing::Allowed;
-        let edits = match (memo.version_before, memo.version_after) {
+        let edited = match (memo.version_before, memo.version_after) {
             (Some(from), Some(to)) if wanted => {
                 let root = |id| full_root_of(&*reader, &require_version(&*reader, id)?);
-                changes_onto(&&*reader, &root(&from)?, &root(&to)?, &before.root)?
+                let edits = changes_onto(&&*reader, &root(&from)?, &root(&to)?, &before.root)?;
+                Some(EditedTree::new(&&*reader, &before.root, &edits)?)
             }
-            (Some(_) | None, _) => Edits::new(),
+            (Some(_) | None, _) => None,
         };
         let output = |id| self.recalled_output(id, run.request.streams);
         let exit = Exit::Code(u8::try_from(memo.exit_code).unwrap_or(u8::MAX));
         let (stdout, stderr) = (Some(output(&memo.stdout)?), Some(output(&memo.stderr)?));
         let completion = Completion { stdout, stderr, ..Completion::of(exit) };
-        Ok(Recalled { memo, before, edits, completion })
+        Ok(Recalled { memo, before, edited, completion })
     }
 
     /// The output of a stream, limited as requested.
@@ -141,7 +142,7 @@ impl ProxyRuntime<'_> {
         recalled: Recalled,
         pin: avfs_vault::backend::Guard,
     ) -> Step<ExecutionResult> {
-        let Recalled { memo, before, edits, completion } = recalled;
+        let Recalled { memo, before, edited, completion } = recalled;
         let vault = self.site.vault;
         let committing = Instant::now();
         let record = RunRecord {
@@ -153,7 +154,7 @@ impl ProxyRuntime<'_> {
         let texts = run.audit_texts();
         // The changes are in the vault already.
         let kept = self.kept_output(&mut run, &completion, 0)?;
-        let finished = self.finished(&run, record, &edits, Some(&before), texts.as_texts(), None);
+        let finished = self.finished(&run, record, edited.as_ref(), Some(&before), texts.as_texts(), None);
         let finished = FinishedRun { kept, ..finished };
         let landed = finished.land(vault, Batch::new(vault)?)?;
         // The following steps may wait for a sweep.

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use avfs_changes::{places_of_host, read_only_check};
+use avfs_changes::places_of_host;
+use avfs_changes::read_only_check::Touched;
 use avfs_request::SecretsInFiles;
 use avfs_types::KeepCount;
 use avfs_types::clock::Timestamp;
@@ -18,11 +19,11 @@ use avfs_types::secrets::Secrets;
 use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, LeftOut};
 use avfs_vault::chunk::FILE_BYTES_MAX;
-use avfs_vault::edit::Edits;
 use avfs_vault::import::{ImportOptions, OnTrouble, TouchedOptions};
 use avfs_vault::meter::Meter;
 use avfs_vault::run::{AuditTexts, LandedRun};
 use avfs_vault::version::full_root_of_either;
+use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Batch, Vault, VaultError, require_version};
 
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
@@ -261,16 +262,19 @@ impl Recovery {
         };
         let captured = vault.capture(upper.as_fd(), &root, &options)?;
         let violation = match record.looks_only {
-            true => read_only_check::violation(&read_only_check::touched(vault, &root, &captured)?),
+            true => {
+                let changes = captured.edited.changes(&FreshPages::new(vault), vault.temporary_dirs())?;
+                Touched::by(&changes, |_| Ok(false))?.in_words()
+            }
             false => None,
         };
         let dropped = violation.is_some() && record.drops_violations;
         let version_before = Some(before).filter(|_| !record.touched);
         let mut run = run_record(&record, Some(&outcome), RunState::Completed, version_before)?;
         run.discarded_at = Some(vault.now()).filter(|_| dropped);
-        let (none, main, item) = (Edits::new(), ForkName::main(), record.item());
+        let (main, item) = (ForkName::main(), record.item());
         let finished = FinishedRun {
-            edits: if dropped { &none } else { &captured.edits },
+            edited: Some(&captured.edited).filter(|_| !dropped),
             base: Some(before),
             lands_on: match record.ephemeral {
                 true => LandsOn::NewFork { parent: &main, expires_seconds: record.expires_seconds },
@@ -279,7 +283,7 @@ impl Recovery {
             labels: record.labels(),
             checkpoints_keep: record.checkpoints_keep(),
             texts: AuditTexts { violation: violation.as_deref(), ..record.audit_texts() },
-            ..unchanged(run, &record, &none, item.as_ref())
+            ..unchanged(run, &record, item.as_ref())
         };
         let landed = finished.land(vault, captured.batch)?;
         let left_out = captured.left_out;
@@ -333,20 +337,19 @@ fn run_record(
 
 /// Journals a row without changes.
 fn journal_only(vault: &Vault, run: RunRecord, session: &SessionRecord) -> avfs_vault::Result<LandedRun> {
-    let (none, item) = (Edits::new(), session.item());
-    unchanged(run, session, &none, item.as_ref()).land(vault, Batch::new(vault)?)
+    let item = session.item();
+    unchanged(run, session, item.as_ref()).land(vault, Batch::new(vault)?)
 }
 
 /// A run of which only the row is kept.
 fn unchanged<'a>(
     record: RunRecord,
     session: &'a SessionRecord,
-    none: &'a Edits,
     item: Option<&'a BatchItem>,
 ) -> FinishedRun<'a> {
     FinishedRun {
         record,
-        edits: none,
+        edited: None,
         base: None,
         lands_on: LandsOn::Fork,
         message: &session.message,

@@ -1,9 +1,8 @@
 //! Detects whether another process changed the lower directory of a run in a path that the run touched.
 //!
-//! Only entries at or above the run's edits are checked, so the cost is proportional to the run's changes. No
+//! Only entries at or above the run's changes are checked, so the cost is proportional to the run's changes. No
 //! file content is read, and nothing is written.
 
-use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -16,9 +15,10 @@ use avfs_hostfs::stat::{HostKind, HostStat, wall_clock};
 use avfs_types::clock::FileTime;
 use avfs_types::ids::TreeId;
 use avfs_types::path::TreePath;
-use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::changes::Changes;
+use avfs_vault::diff::ChangeKind;
 use avfs_vault::page::{DirRef, Node};
-use avfs_vault::tree::{CachedPages, Pages, Walk};
+use avfs_vault::tree::{CachedPages, Pages};
 use avfs_vault::{Result, Vault, VaultError, pages, tree};
 
 /// Compares the host directory with the base version of a run.
@@ -49,42 +49,45 @@ impl<'a> HostLook<'a> {
         Ok(Self { pages, base, dir, vault_dir, launched_at })
     }
 
-    /// True if an edited path, or one of its parent directories, differs from the base.
-    pub fn is_changed(&self, edits: &Edits) -> Result<bool> {
-        let mut looked = HashSet::new();
-        for (path, edit) in edits {
-            let node = self.in_base(path)?;
-            // A name created by another process changes the time of its directory, which is checked.
-            let parents =
-                path.ancestors().find_map(|dir| self.in_base(&dir).transpose().map(|node| (dir, node)));
-            if let Some((dir, node)) = parents
-                && looked.insert(dir.clone())
-                && self.differs(&dir, &node?)?
+    /// True if a path of these changes of the base, or one of its parent directories, differs from the base.
+    pub fn is_changed(&self, changes: &Changes) -> Result<bool> {
+        let mut last_dir = None;
+        for change in changes {
+            let change = change?;
+            let path = match &change.kind {
+                ChangeKind::Renamed { from } => from,
+                ChangeKind::Added
+                | ChangeKind::Deleted
+                | ChangeKind::Modified
+                | ChangeKind::Mode
+                | ChangeKind::Type
+                | ChangeKind::Time => &change.path,
+            };
+            if let Some(before) = &change.before
+                && self.differs(path, &before.node)?
             {
                 return Ok(true);
             }
-            let Some(node) = node else { continue };
-            if looked.insert(path.clone()) && self.differs(path, &node)? {
-                return Ok(true);
-            }
-            let goes = match edit {
-                Edit::Put(_) | Edit::Remove => true,
-                Edit::Dir(_) => false,
-            };
-            if let (Node::Dir(dir), true) = (&node, goes) {
-                for walked in Walk::new(self.pages.source(), dir, path) {
-                    let walked = walked?;
-                    if self.differs(&walked.path, &walked.node)? {
-                        return Ok(true);
-                    }
+            for path in [path, &change.path] {
+                let dir = path.split().map(|(dir, _)| dir);
+                // A name created by another process changes the time of its directory.
+                if dir != last_dir && self.dir_differs(path)? {
+                    return Ok(true);
                 }
+                last_dir = dir;
             }
         }
         Ok(false)
     }
 
-    fn in_base(&self, path: &TreePath) -> Result<Option<Node>> {
-        tree::lookup(&self.pages, &self.base, path)
+    /// Whether the closest directory of the base above a path differs from the base.
+    fn dir_differs(&self, path: &TreePath) -> Result<bool> {
+        for dir in path.ancestors() {
+            if let Some(node) = tree::lookup(&self.pages, &self.base, &dir)? {
+                return self.differs(&dir, &node);
+            }
+        }
+        Ok(false)
     }
 
     /// Compares files only by kind, mode, size and times: sufficient for a note, not for a decision.

@@ -16,7 +16,7 @@ use crate::pages::NewPages;
 use crate::path_set::PathSet;
 use crate::tree::Pages;
 use crate::{
-    Advance, Batch, Committed, Result, Transaction, Vault, VaultError, When, edit, ingest, links, own, tree,
+    Advance, Batch, Committed, Result, Transaction, Vault, VaultError, When, ingest, links, own, tree,
 };
 
 /// Whether an edit may affect a whole directory.
@@ -270,10 +270,7 @@ pub(crate) fn apply_edits(
     manner: Manner,
 ) -> Result<DirRef> {
     let mut new = NewPages::default();
-    let mut edited = edit::apply(&transaction.view() as &dyn Pages, root, edits, manner, &mut new)?;
-    if edited.totals.links > 0 && links::are_touched(&transaction.view() as &dyn Pages, root, edits)? {
-        edited = links::settle(&transaction.view() as &dyn Pages, &edited, &mut new)?;
-    }
+    let edited = links::apply_settled(&transaction.view() as &dyn Pages, root, edits, manner, &mut new)?;
     if edited.tree != root.tree {
         transaction.put_pages(&new)?;
     }

@@ -4,8 +4,6 @@
 //! appear together or not at all. Only a commit with a version is worth waiting for the disk. A landing never loses
 //! changes: if they cannot go to the intended fork, they get a separate fork.
 
-use std::borrow::Cow;
-
 use avfs_types::KeepCount;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{
@@ -21,6 +19,7 @@ use super::version::{Draft, full_root_of, full_root_of_either};
 use super::{checkpoint, kept_output, memo, ops};
 use crate::backend::{CheckpointRecord, Durability, ForkRecord, Life, Reader, RunRecord, RunState};
 use crate::edit::{Edits, Manner};
+use crate::edited_tree::EditedTree;
 use crate::tree::Pages;
 use crate::{Batch, Result, Transaction, Vault, VaultError, require_version};
 
@@ -72,8 +71,8 @@ impl Landing<'_> {
 pub struct RunLanding<'a> {
     /// Where the changes go.
     pub landing: Landing<'a>,
-    /// The changes relative to the version it started from. Ignored for [`Landing::RecordOnly`].
-    pub edits: &'a Edits,
+    /// The tree after its changes to the version it started from. Ignored for [`Landing::RecordOnly`].
+    pub edited: Option<&'a EditedTree>,
     /// The message of the version.
     pub message: &'a str,
     /// The automatic checkpoint of the version that the run started from; saved only if the run creates a version.
@@ -295,7 +294,13 @@ struct Course<'e> {
     /// The version that the run started from; `onto` is the version that the changes are applied to.
     base: VersionId,
     onto: VersionId,
-    edits: Cow<'e, Edits>,
+    changes: CourseChanges<'e>,
+}
+
+enum CourseChanges<'e> {
+    /// `onto` is the base.
+    Made(&'e EditedTree),
+    Rebased(Edits),
 }
 
 enum RunPlace {
@@ -319,13 +324,22 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     }
     let version_before = run.landing.base().or(run.record.version_before);
     let record = RunRecord { version_before, version_after: None, ..run.record.clone() };
-    let course = if run.edits.is_empty() { None } else { course(transaction, &run)? };
+    let course = match run.edited.filter(|edited| !edited.is_unchanged()) {
+        Some(edited) => course(transaction, &run, edited)?,
+        None => None,
+    };
     let texts = run.texts;
     let Some(course) = course else { return record_only(transaction, record, texts) };
     batch.finish(transaction)?;
     let parent = require_version(transaction.view(), &course.onto)?;
     let root = full_root_of_either(transaction.view(), &parent)?;
-    let edited = ops::apply_edits(transaction, &root, &course.edits, Manner::Exact)?;
+    let edited = match &course.changes {
+        CourseChanges::Made(edited) => {
+            edited.store(transaction)?;
+            *edited.after()
+        }
+        CourseChanges::Rebased(edits) => ops::apply_edits(transaction, &root, edits, Manner::Exact)?,
+    };
     if edited.tree == root.tree {
         return record_only(transaction, record, texts);
     }
@@ -470,7 +484,11 @@ pub(crate) fn digest(text: &str) -> [u8; DIGEST_BYTES] {
 }
 
 /// `None` if only the record is kept.
-fn course<'e>(transaction: &Transaction<'_>, run: &RunLanding<'e>) -> Result<Option<Course<'e>>> {
+fn course<'e>(
+    transaction: &Transaction<'_>,
+    run: &RunLanding<'e>,
+    edited: &'e EditedTree,
+) -> Result<Option<Course<'e>>> {
     match run.landing {
         Landing::RecordOnly => Ok(None),
         Landing::NewFork { name, base, parent, life } => {
@@ -479,20 +497,21 @@ fn course<'e>(transaction: &Transaction<'_>, run: &RunLanding<'e>) -> Result<Opt
             }
             let (name, parent) = (name.clone(), parent.clone());
             let place = RunPlace::New { name, parent, life, diverted: None };
-            Ok(Some(Course { place, base, onto: base, edits: Cow::Borrowed(run.edits) }))
+            Ok(Some(Course { place, base, onto: base, changes: CourseChanges::Made(edited) }))
         }
-        Landing::Fork { name, base } => onto_fork(transaction, run, name, base).map(Some),
+        Landing::Fork { name, base } => onto_fork(transaction, run, edited, name, base).map(Some),
     }
 }
 
 fn onto_fork<'e>(
     transaction: &Transaction<'_>,
     run: &RunLanding<'e>,
+    edited: &'e EditedTree,
     name: &ForkName,
     base: VersionId,
 ) -> Result<Course<'e>> {
     let view = transaction.view();
-    let as_they_are = |place| Course { place, base, onto: base, edits: Cow::Borrowed(run.edits) };
+    let as_they_are = |place| Course { place, base, onto: base, changes: CourseChanges::Made(edited) };
     let divert = |paths: Vec<TreePath>| -> Result<Course<'e>> {
         let life = Life::Ephemeral { expires_at: transaction.now().plus_seconds(DIVERTED_SECONDS) };
         let (new, parent) = (diverted_name(view, name, &run.record.id)?, name.clone());
@@ -504,10 +523,11 @@ fn onto_fork<'e>(
     }
     let root = |id: &VersionId| full_root_of(view, &require_version(view, id)?);
     let (from, to) = (root(&base)?, root(&fork.head)?);
-    match rebase(&view as &dyn Pages, &from, &to, run.edits)? {
+    let edits = edited.edits(&view as &dyn Pages)?;
+    match rebase(&view as &dyn Pages, &from, &to, &edits)? {
         Rebase::Onto(edits) => {
-            let onto = fork.head;
-            Ok(Course { place: RunPlace::Head(fork), base, onto, edits: Cow::Owned(edits) })
+            let (onto, changes) = (fork.head, CourseChanges::Rebased(edits));
+            Ok(Course { place: RunPlace::Head(fork), base, onto, changes })
         }
         Rebase::Clash(paths) => divert(paths),
     }

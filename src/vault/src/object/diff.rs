@@ -36,6 +36,13 @@ pub struct Side {
 }
 
 impl Change {
+    /// Whether it is a new directory, or one whose own metadata changed.
+    #[must_use]
+    pub fn is_of_dir(&self) -> bool {
+        let is_dir = |side: &Option<Side>| matches!(side, Some(Side { node: Node::Dir(_), .. }));
+        is_dir(&self.after) && (self.before.is_none() || is_dir(&self.before))
+    }
+
     /// Whether a file written to the host differs only by setuid and setgid bits that were stripped.
     #[must_use]
     pub fn is_stripped(&self) -> bool {

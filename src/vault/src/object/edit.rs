@@ -165,7 +165,7 @@ impl OpenDirs<'_> {
 }
 
 /// Reuses a page that a lookup has already read, for the last time.
-struct Taken<'a>(&'a CachedPages<'a>);
+pub(crate) struct Taken<'a>(pub(crate) &'a CachedPages<'a>);
 
 impl Pages for Taken<'_> {
     fn page(&self, id: &TreeId) -> Result<Page> {

@@ -77,7 +77,7 @@ pub fn members(pages: &dyn Pages, root: &DirRef, at: &TreePath) -> Result<Vec<(T
 
 /// False if edits of a settled root leave every member of every group unchanged: then the result is settled too. A
 /// large number of edits is not checked, and counts as touching a group.
-pub(crate) fn are_touched(pages: &dyn Pages, root: &DirRef, edits: &Edits) -> Result<bool> {
+fn are_touched(pages: &dyn Pages, root: &DirRef, edits: &Edits) -> Result<bool> {
     if edits.len() > LOOKED_AT_MAX {
         return Ok(true);
     }
@@ -90,7 +90,22 @@ pub(crate) fn are_touched(pages: &dyn Pages, root: &DirRef, edits: &Edits) -> Re
     Ok(false)
 }
 
-fn has_members(node: &Node) -> bool {
+/// Applies edits to a settled root, and settles the groups that they touch.
+pub(crate) fn apply_settled(
+    pages: &dyn Pages,
+    root: &DirRef,
+    edits: &Edits,
+    manner: Manner,
+    new: &mut NewPages,
+) -> Result<DirRef> {
+    let edited = edit::apply(pages, root, edits, manner, new)?;
+    if edited.totals.links > 0 && are_touched(pages, root, edits)? {
+        return settle(pages, &edited, new);
+    }
+    Ok(edited)
+}
+
+pub(crate) fn has_members(node: &Node) -> bool {
     match node {
         Node::Dir(dir) => dir.totals.links > 0,
         Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => node.link().is_some(),

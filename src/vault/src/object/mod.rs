@@ -7,6 +7,7 @@ pub mod content;
 pub mod delta;
 pub mod diff;
 pub mod edit;
+pub mod edited_tree;
 pub mod expansion;
 pub mod file_content;
 pub mod ingest;

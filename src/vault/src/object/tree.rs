@@ -28,6 +28,9 @@ impl Pages for &dyn Reader {
     }
 }
 
+/// Maximum pages in a [`CachedPages`], about 20 MB.
+const CACHED_PAGES_MAX: usize = 1024;
+
 /// Keeps the pages it reads, for lookups of paths that share directories.
 pub struct CachedPages<'a> {
     source: &'a dyn Pages,
@@ -60,6 +63,9 @@ impl Pages for CachedPages<'_> {
             return Ok(page.clone());
         }
         let page = self.source.page(id)?;
+        if self.pages.borrow().len() >= CACHED_PAGES_MAX {
+            self.pages.borrow_mut().clear();
+        }
         self.pages.borrow_mut().insert(*id, page.clone());
         Ok(page)
     }
@@ -80,6 +86,13 @@ pub struct Dir {
     pub(crate) meta: DirMeta,
     /// The entries, sorted by name.
     pub entries: Vec<Entry>,
+}
+
+impl Dir {
+    pub(crate) fn entry(&self, name: &[u8]) -> Option<&Entry> {
+        let found = self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
+        found.ok().map(|at| &self.entries[at])
+    }
 }
 
 /// The top page of a directory.

@@ -7,6 +7,7 @@
 //! a rename gave to the original.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
 
 use avfs_types::clock::FileTime;
 use avfs_types::ids::LinkId;
@@ -16,12 +17,13 @@ use avfs_types::renamed::RenamedNames;
 use super::Times;
 use crate::edit::{Edit, Edits};
 use crate::import::build;
-use crate::import::shared::{ScannedEntry, ScannedTree, What};
+use crate::import::build::Groups;
+use crate::import::shared::{ScannedDir, ScannedEntry, What, lock};
 use crate::links::members;
 use crate::page::{DirRef, FileNode, Node};
 use crate::path_set::PathSet;
 use crate::tree::Pages;
-use crate::{Result, tree};
+use crate::{Result, Vault, tree};
 
 /// Hard links of the base that a run wrote to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,38 +57,38 @@ impl Evidence<'_> {
     }
 }
 
-/// Applies a write through one name of a file to all its names. `hidden` paths stay unchanged.
-pub(super) fn join(
-    pages: &dyn Pages,
-    base: &DirRef,
-    found: &ScannedTree,
-    hidden: &[TreePath],
-    evidence: &Evidence<'_>,
-    edits: &mut Edits,
-) -> Result<WrittenLinks> {
-    let mut written = WrittenLinks::default();
-    if base.totals.links == 0 {
-        return Ok(written);
+/// The merged trees, in which the names of a written file may differ.
+pub(super) struct Merged<'a> {
+    pub pages: &'a dyn Pages,
+    pub base: &'a DirRef,
+    pub root: &'a DirRef,
+    /// Paths that stay unchanged.
+    pub hidden: &'a [TreePath],
+}
+
+impl Merged<'_> {
+    /// True if the path has changed since the base, where it was `old`.
+    fn is_changed(&self, path: &TreePath, old: &Node) -> Result<bool> {
+        Ok(tree::lookup(self.pages, self.root, path)?.as_ref() != Some(old))
     }
-    let copies = copies(pages, base, found, evidence, edits)?;
+}
+
+/// The edits that apply a write through one name of a file to all its names.
+pub(super) fn join(merged: &Merged<'_>, search: &CopySearch<'_>) -> Result<(Edits, WrittenLinks)> {
+    let (mut edits, mut written) = (Edits::new(), WrittenLinks::default());
+    let copies = search.copies(merged)?;
     if copies.is_empty() {
-        return Ok(written);
+        return Ok((edits, written));
     }
-    let hidden = PathSet::new(hidden.iter());
+    let hidden = PathSet::new(merged.hidden.iter());
     let mut names: BTreeMap<LinkId, Vec<(TreePath, Node)>> = BTreeMap::new();
-    for (path, node) in members(pages, base, &TreePath::root())? {
+    for (path, node) in members(merged.pages, merged.base, &TreePath::root())? {
         if let Some(link) = node.link().filter(|link| copies.contains_key(link)) {
             names.entry(link).or_default().push((path, node));
         }
     }
-    let mut merged = HashMap::new();
+    let mut groups = HashMap::new();
     for (link, copies) in copies {
-        let names = names.remove(&link).unwrap_or_default();
-        let untouched: Vec<_> = names
-            .into_iter()
-            .filter(|(path, _)| !copies.iter().any(|copy| copy.path == *path))
-            .filter(|(path, _)| !is_edited(edits, path) && !hidden.covers(path))
-            .collect();
         let mut changed = copies.iter().filter(|copy| copy.changed());
         let last = changed.clone().max_by_key(|copy| copy.new.mtime).or(copies.first());
         let Some(last) = last else { continue };
@@ -95,36 +97,31 @@ pub(super) fn join(
             continue;
         }
         let node = Node::File(FileNode { link: Some(link), ..last.new.clone() });
-        // New names of a copy are a separate link group: all names are merged into one group.
-        merged.extend(copies.iter().filter_map(|copy| Some((copy.new.link?, node.clone()))));
-        for copy in &copies {
-            if !copy.is_moved && Node::File(copy.old.clone()) == node {
-                edits.remove(&copy.path);
-            } else {
-                edits.insert(copy.path.clone(), Edit::Put(node.clone()));
+        for (path, old) in names.remove(&link).unwrap_or_default() {
+            let is_copied = copies.iter().any(|copy| copy.path == path);
+            if is_copied || old == node || hidden.covers(&path) || merged.is_changed(&path, &old)? {
+                continue;
             }
-        }
-        for (path, _) in untouched.into_iter().filter(|(_, old)| *old != node) {
             edits.insert(path.clone(), Edit::Put(node.clone()));
             written.joined.push(path);
         }
+        // New names of a copy are a separate link group: all names are merged into one group.
+        groups.extend(copies.iter().filter_map(|copy| Some((copy.new.link?, node.clone()))));
+        edits.extend(copies.into_iter().map(|copy| (copy.path, Edit::Put(node.clone()))));
     }
-    if !merged.is_empty() {
-        for edit in edits.values_mut() {
-            let Edit::Put(node) = edit else { continue };
-            if let Some(of_group) = node.link().and_then(|link| merged.get(&link)) {
-                *node = of_group.clone();
+    if !groups.is_empty() {
+        for (path, node) in members(merged.pages, merged.root, &TreePath::root())? {
+            if let Some(of_group) = node.link().and_then(|link| groups.get(&link)) {
+                edits.insert(path, Edit::Put(of_group.clone()));
             }
         }
     }
-    Ok(written)
+    Ok((edits, written))
 }
 
 /// A copied-up name of a file of the base.
 struct Copied {
     path: TreePath,
-    /// The base has the file under another name.
-    is_moved: bool,
     old: FileNode,
     new: FileNode,
 }
@@ -137,54 +134,72 @@ impl Copied {
     }
 }
 
-fn copies(
-    pages: &dyn Pages,
-    base: &DirRef,
-    found: &ScannedTree,
-    evidence: &Evidence<'_>,
-    edits: &Edits,
-) -> Result<BTreeMap<LinkId, Vec<Copied>>> {
-    let groups = build::link_groups(&found.dirs);
-    let mut copies: BTreeMap<LinkId, Vec<Copied>> = BTreeMap::new();
-    let mut moved = Vec::new();
-    for dir in &found.dirs {
+/// Searches the directories of an upper for copied-up names of hard links.
+pub(crate) struct CopySearch<'a> {
+    base: DirRef,
+    evidence: Evidence<'a>,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    copies: Vec<(LinkId, Copied)>,
+    /// Each with the name in the base.
+    moved: Vec<(TreePath, LinkId, Copied)>,
+}
+
+impl<'a> CopySearch<'a> {
+    pub(super) fn new(base: DirRef, evidence: Evidence<'a>) -> Self {
+        Self { base, evidence, found: Mutex::default() }
+    }
+
+    pub(super) fn search(&self, vault: &Vault, dir: &ScannedDir, groups: &Groups) -> Result<()> {
         let same = dir.over.base.filter(|base| dir.over.holds_copies && base.totals.links > 0);
-        if same.is_none() && evidence.renamed.is_empty() {
-            continue;
+        if same.is_none() && self.evidence.renamed.is_empty() {
+            return Ok(());
         }
+        let reader = vault.read()?;
+        let pages = &&*reader;
         for entry in dir.entries.iter().filter(|entry| matches!(entry.what, What::File { .. })) {
             let path = dir.path.join(&entry.name);
-            let Some(origin) = evidence.renamed.origin(&path) else { continue };
+            let Some(origin) = self.evidence.renamed.origin(&path) else { continue };
             let is_moved = origin != path;
             let old = match same {
-                _ if is_moved => tree::lookup(pages, base, &origin)?,
+                _ if is_moved => tree::lookup(pages, &self.base, &origin)?,
                 Some(base) => tree::entry(pages, &base.tree, &entry.name)?,
                 None => None,
             };
-            let (Some(Node::File(old)), Some(Node::File(new))) = (old, build::leaf(entry, &groups)) else {
+            let (Some(Node::File(old)), Some(Node::File(new))) = (old, build::leaf(entry, groups)) else {
                 continue;
             };
-            let Some(link) = old.link.filter(|_| evidence.is_copy(entry, &old, &new)) else { continue };
-            let copy = Copied { path, is_moved, old, new };
+            let Some(link) = old.link.filter(|_| self.evidence.is_copy(entry, &old, &new)) else { continue };
+            let copy = Copied { path, old, new };
+            let mut found = lock(&self.found);
             if is_moved {
-                moved.push((origin, link, copy));
+                found.moved.push((origin, link, copy));
             } else {
-                copies.entry(link).or_default().push(copy);
+                found.copies.push((link, copy));
             }
         }
+        Ok(())
     }
-    // A rename may have failed: then the file still has its old name.
-    let standing: BTreeSet<_> = copies.values().flatten().map(|copy| copy.path.clone()).collect();
-    for (origin, link, copy) in moved {
-        if is_edited(edits, &origin) && !standing.contains(&origin) {
-            copies.entry(link).or_default().push(copy);
-        }
-    }
-    Ok(copies)
-}
 
-/// True if the path has an edit, or a directory above it is replaced or removed.
-fn is_edited(edits: &Edits, path: &TreePath) -> bool {
-    edits.contains_key(path)
-        || path.ancestors().any(|above| matches!(edits.get(&above), Some(Edit::Remove | Edit::Put(_))))
+    /// The copies of each file, sorted by path.
+    fn copies(&self, merged: &Merged<'_>) -> Result<BTreeMap<LinkId, Vec<Copied>>> {
+        let Found { mut copies, moved } = std::mem::take(&mut *lock(&self.found));
+        // A rename may have failed: then the file still has its old name.
+        let standing: BTreeSet<_> = copies.iter().map(|(_, copy)| copy.path.clone()).collect();
+        for (origin, link, copy) in moved {
+            let Some(old) = tree::lookup(merged.pages, merged.base, &origin)? else { continue };
+            if !standing.contains(&origin) && merged.is_changed(&origin, &old)? {
+                copies.push((link, copy));
+            }
+        }
+        copies.sort_by(|(_, a), (_, b)| a.path.cmp(&b.path));
+        let mut by_file: BTreeMap<LinkId, Vec<Copied>> = BTreeMap::new();
+        for (link, copy) in copies {
+            by_file.entry(link).or_default().push(copy);
+        }
+        Ok(by_file)
+    }
 }

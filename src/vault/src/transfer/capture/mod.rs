@@ -1,17 +1,19 @@
-//! Captures the upper of an unmounted overlay as edits of its base.
+//! Captures the upper of an unmounted overlay as changes of its base.
 //!
 //! Only the upper is walked, through descriptors: its file system may no longer have a path. The base is never read
 //! from disk; entries deleted by a whiteout or an opaque directory are read from the vault. Every file is read and
 //! hashed, since size and mtime can be forged. Nothing is committed here.
 
-mod expand;
 mod links;
+pub(crate) mod merger;
 pub(crate) mod modes;
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 pub use links::WrittenLinks;
+use links::{CopySearch, Evidence, Merged};
+use merger::Merger;
 use modes::Modes;
 
 use avfs_types::clock::FileTime;
@@ -22,17 +24,19 @@ use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 
 use super::ignore::Rules;
+use super::import::assembly::Built;
 use super::import::scan::Scan;
-use super::import::shared::{Flavour, Outlet, ScannedTree, Shared, lock};
+use super::import::shared::{Flavour, Outlet, Shared, lock};
 use super::import::upper::{Over, Upper};
-use super::import::{ImportError, TroubleReason};
+use super::import::{ImportError, Scanned, TroubleReason};
 use super::layers::Footprint;
 use super::write_out::{FreshPages, WriteOut};
 use crate::backend::Guard;
 use crate::edit::{Edit, Edits};
+use crate::edited_tree::EditedTree;
 use crate::meter::Meter;
-use crate::page::DirRef;
-use crate::path_set::PathSet;
+use crate::page::{DirRef, Entry, Node};
+use crate::tree::Pages;
 use crate::{Advance, Batch, Committed, Result, Vault, VaultError, tree};
 
 /// Why changes cannot be captured from the upper directory of an overlay.
@@ -149,14 +153,14 @@ pub struct CaptureOptions<'a> {
     pub meter: &'a Meter,
 }
 
-/// A path of the upper that is not in the edits, and the reason. Paths beneath it are not listed.
+/// A path of the upper that is not captured, and the reason. Paths beneath it are not listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The path in the workspace.
     pub path: TreePath,
     /// Why it was left out.
     pub reason: LeftOutReason,
-    /// Whether the edits delete this path of the base.
+    /// Whether the changes delete this path of the base.
     pub base_is_gone: bool,
 }
 
@@ -237,8 +241,10 @@ impl std::fmt::Display for LeftOutReason {
 
 /// An uncommitted capture. Its blobs are stored, or are in the batch.
 pub struct Captured<'v> {
-    /// Edits relative to the base, for [`Manner::Exact`](crate::edit::Manner); empty if nothing changed.
-    pub edits: Edits,
+    /// The merged tree of the base and the upper.
+    pub edited: EditedTree,
+    /// Whether anything but the metadata of directories changed.
+    pub files_changed: bool,
     /// Blobs to store in the transaction that adds the version.
     pub batch: Batch<'v>,
     /// Sorted by path.
@@ -247,6 +253,8 @@ pub struct Captured<'v> {
     pub bad_ignore_files: Vec<TreePath>,
     /// Hard links of the base that were written to.
     pub written_links: WrittenLinks,
+    /// The number of changed entries.
+    entries_changed: u64,
     /// Files whose content was read.
     pub files_read: u64,
     /// Size of those files in bytes.
@@ -259,7 +267,7 @@ impl Captured<'_> {
     /// The size of the upper as a layer.
     #[must_use]
     pub fn footprint(&self) -> Footprint {
-        Footprint { entries: self.edits.len() as u64, bytes: self.bytes_read }
+        Footprint { entries: self.entries_changed, bytes: self.bytes_read }
     }
 }
 
@@ -284,94 +292,74 @@ impl Vault {
         options: &CaptureOptions<'_>,
     ) -> Result<Captured<'_>> {
         let pin = self.backend().pin()?;
+        let copies = (options.kind == UpperKind::Layer && base.totals.links > 0).then(|| {
+            let CaptureOptions { since, times, renamed, .. } = *options;
+            CopySearch::new(*base, Evidence { since, times, renamed })
+        });
+        let merger = Merger::new(self, copies);
         let modes = Modes::load(options.modes_journal, upper)?;
-        let scanned = self.scan_upper(upper, base, options, &modes);
+        let scanned = self.scan_upper(upper, base, options, &modes, &merger);
         // Restore the modes even if the scan failed. The failure of the scan is the one to report.
         let restored = modes.restore(upper);
         let (found, batch, notes) = scanned.map_err(in_capture)?;
         restored?;
+        let Notes { left_out, bad_ignore_files } = notes;
+        let Built { root, new, scanned: Scanned { files_read, bytes_read, .. }, .. } = found;
+        let (mut files_changed, links_changed) = (merger.files_changed(), merger.links_changed());
+        let entries_changed = merger.entries_changed();
+        let mut edited = EditedTree::of(*base, root, new);
         let pages = FreshPages::new(self);
-        let mut edits = expand::edits(&pages, &found)?;
-        let written_links = match options.kind {
-            UpperKind::Layer => {
-                let evidence =
-                    links::Evidence { since: options.since, times: options.times, renamed: options.renamed };
-                links::join(&pages, base, &found, options.hidden, &evidence, &mut edits)?
+        let (mut more, written_links) = match &merger.copies {
+            Some(search) => {
+                let (base, root, hidden) = (edited.before(), edited.after(), options.hidden);
+                links::join(&Merged { pages: &edited.over(&pages), base, root, hidden }, search)?
             }
-            UpperKind::Whole => WrittenLinks::default(),
+            None => Default::default(),
         };
-        if options.kind == UpperKind::Whole && !options.hidden.is_empty() {
-            // Hidden paths were never copied, so their absence is not a deletion.
-            let hidden = PathSet::new(options.hidden.iter());
-            edits.retain(|path, _| !hidden.covers(path));
+        restore_left_out(&pages, &edited, options, &left_out, &mut more)?;
+        let left_out = drop_mount_points(&pages, &edited, options.hidden, left_out, &mut more)?;
+        if !more.is_empty() {
+            edited.amend(&pages, &more)?;
+            files_changed = edited.changes_files(&pages)?;
         }
-        for (path, reason) in &notes.left_out {
-            // Also in opaque directories: the base's entry must not be lost because its replacement was left out.
-            if let LeftOutReason::Secret(_) | LeftOutReason::TooLarge { .. } = reason {
-                edits.remove(path);
-            }
+        if (links_changed || !more.is_empty()) && edited.after().totals.links > 0 {
+            edited.settle(&pages)?;
         }
-        let mut left_out: Vec<LeftOut> = self
-            .drop_mount_points(base, options.hidden, &mut edits, notes.left_out)?
+        let mut left_out = left_out
             .into_iter()
             .map(|(path, reason)| {
-                let base_is_gone = matches!(edits.get(&path), Some(Edit::Remove));
-                LeftOut { path, reason, base_is_gone }
+                let base_is_gone = tree::lookup(&pages, base, &path)?.is_some()
+                    && tree::lookup(&edited.over(&pages), edited.after(), &path)?.is_none();
+                Ok(LeftOut { path, reason, base_is_gone })
             })
-            .collect();
+            .collect::<Result<Vec<_>>>()?;
         left_out.sort_by(|a, b| a.path.cmp(&b.path));
-        let (files_read, bytes_read) = (found.scanned.files_read, found.scanned.bytes_read);
-        let bad_ignore_files = notes.bad_ignore_files;
         Ok(Captured {
-            edits,
+            edited,
+            files_changed,
             batch,
             left_out,
             bad_ignore_files,
             written_links,
+            entries_changed,
             files_read,
             bytes_read,
             _pin: pin,
         })
     }
 
-    /// Drops directories above a hidden path that the base does not have and that contain nothing else: they were
-    /// created as mount points. Returns the left-out paths, with such a directory in place of the paths beneath it.
-    fn drop_mount_points(
-        &self,
-        base: &DirRef,
-        hidden: &[TreePath],
-        edits: &mut Edits,
-        mut left_out: Vec<(TreePath, LeftOutReason)>,
-    ) -> Result<Vec<(TreePath, LeftOutReason)>> {
-        for dir in hidden.iter().flat_map(TreePath::ancestors).filter(|dir| !dir.is_root()) {
-            let is_made = matches!(edits.get(&dir), Some(Edit::Dir(_)));
-            if !is_made || edits.keys().any(|path| *path != dir && dir.contains(path)) {
-                continue;
-            }
-            let others = |(path, reason): &(TreePath, LeftOutReason)| {
-                dir.contains(path) && *reason != LeftOutReason::Hidden
-            };
-            if left_out.iter().any(others) || tree::lookup(&FreshPages::new(self), base, &dir)?.is_some() {
-                continue;
-            }
-            edits.remove(&dir);
-            left_out.retain(|(path, _)| !dir.contains(path));
-            left_out.push((dir, LeftOutReason::Hidden));
-        }
-        Ok(left_out)
-    }
-
-    fn scan_upper(
-        &self,
+    fn scan_upper<'v: 'm, 'm>(
+        &'v self,
         upper: BorrowedFd<'_>,
         base: &DirRef,
-        options: &CaptureOptions<'_>,
-        modes: &Modes,
-    ) -> Result<(ScannedTree, Batch<'_>, Notes)> {
+        options: &'m CaptureOptions<'_>,
+        modes: &'m Modes,
+        merger: &'m Merger<'m>,
+    ) -> Result<(Built<'m>, Batch<'v>, Notes)> {
         let io = |operation| move |source| CaptureError::Io { operation, path: TreePath::root(), source };
         let root = upper.try_clone_to_owned().map_err(io("open"))?;
         let bad_exclude = |source| CaptureError::BadExclude { pattern: options.exclude.join(", "), source };
-        let flavour = Flavour::Upper(Upper {
+        let settings = Upper {
             kind: options.kind,
             exclude: Rules::excluding(options.exclude).map_err(bad_exclude)?,
             hidden: options.hidden,
@@ -379,11 +367,12 @@ impl Vault {
             secrets: options.secrets,
             times: options.times,
             modes,
+            merger,
             left_out: Default::default(),
             bad_ignore_files: Default::default(),
-        });
+        };
         let held = Outlet::Held(Default::default());
-        let shared = Shared::new(self, flavour, root, held, options.meter);
+        let shared = Shared::of_upper(self, settings, root, held, options.meter);
         let hides_base = options.kind == UpperKind::Whole;
         let over = Over { base: Some(*base), hides_base, ..Over::default() };
         Scan::new(shared, None, over).store_into(self, Notes::of)
@@ -397,14 +386,16 @@ impl Vault {
         captured: Captured<'_>,
         advance: &Advance<'_>,
     ) -> Result<Committed> {
-        let Captured { edits, batch, _pin, .. } = captured;
+        let Captured { edited, batch, _pin, .. } = captured;
         self.transact(|transaction| {
             batch.finish(transaction)?;
-            let found = transaction.fork(fork)?.head;
-            if found != *base {
+            let record = transaction.fork(fork)?;
+            if record.head != *base {
+                let found = record.head;
                 return Err(VaultError::ForkMoved { fork: fork.clone(), expected: *base, found });
             }
-            transaction.commit_edits(fork, &edits, advance)
+            edited.store(transaction)?;
+            transaction.advance(&record, edited.after(), Advance { ..*advance })
         })
     }
 
@@ -423,7 +414,7 @@ struct Notes {
 
 impl Notes {
     /// Consumes the scan, which closes the channel to the storing thread.
-    fn of(found: &ScannedTree, shared: Shared<'_>) -> Self {
+    fn of(scanned: &Scanned, shared: Shared<'_>) -> Self {
         let mut notes = match &shared.flavour {
             Flavour::Host { .. } => Self { left_out: Vec::new(), bad_ignore_files: Vec::new() },
             Flavour::Upper(upper) => Self {
@@ -431,7 +422,7 @@ impl Notes {
                 bad_ignore_files: std::mem::take(&mut *lock(&upper.bad_ignore_files)),
             },
         };
-        for trouble in &found.scanned.troubles {
+        for trouble in &scanned.troubles {
             let reason = match trouble.reason {
                 TroubleReason::Special(kind) => LeftOutReason::Special(kind),
                 TroubleReason::Attribute(what) => LeftOutReason::Attribute(what),
@@ -446,6 +437,73 @@ impl Notes {
         }
         notes
     }
+}
+
+/// Adds edits that put back entries of the base: those whose replacement was left out, also in opaque directories, and
+/// hidden paths, which a copy of the base lacks.
+fn restore_left_out(
+    pages: &dyn Pages,
+    edited: &EditedTree,
+    options: &CaptureOptions<'_>,
+    left_out: &[(TreePath, LeftOutReason)],
+    more: &mut Edits,
+) -> Result<()> {
+    let replaced = left_out.iter().filter_map(|(path, reason)| match reason {
+        LeftOutReason::Secret(_) | LeftOutReason::TooLarge { .. } => Some(path),
+        LeftOutReason::Special(_)
+        | LeftOutReason::Ignored
+        | LeftOutReason::Excluded
+        | LeftOutReason::Hidden
+        | LeftOutReason::Own
+        | LeftOutReason::NoPermission
+        | LeftOutReason::TooDeep
+        | LeftOutReason::SecretAttribute(_)
+        | LeftOutReason::Attribute(_) => None,
+    });
+    let not_copied = options.hidden.iter().filter(|_| options.kind == UpperKind::Whole);
+    let merged = edited.over(pages);
+    for path in replaced.chain(not_copied) {
+        let Some(old) = tree::lookup(pages, edited.before(), path)? else { continue };
+        let Some((parent, _)) = path.split() else { continue };
+        let has_parent = matches!(tree::lookup(&merged, edited.after(), &parent)?, Some(Node::Dir(_)));
+        if has_parent && tree::lookup(&merged, edited.after(), path)?.as_ref() != Some(&old) {
+            more.insert(path.clone(), Edit::Put(old));
+        }
+    }
+    Ok(())
+}
+
+/// Adds edits that remove directories above a hidden path that the base does not have and that contain nothing else:
+/// they were created as mount points. Returns the left-out paths, with such a directory in place of the paths beneath
+/// it.
+fn drop_mount_points(
+    pages: &dyn Pages,
+    edited: &EditedTree,
+    hidden: &[TreePath],
+    mut left_out: Vec<(TreePath, LeftOutReason)>,
+    more: &mut Edits,
+) -> Result<Vec<(TreePath, LeftOutReason)>> {
+    let merged = edited.over(pages);
+    for dir in hidden.iter().flat_map(TreePath::ancestors).filter(|dir| !dir.is_root()) {
+        if more.contains_key(&dir) {
+            continue;
+        }
+        let Some(Node::Dir(made)) = tree::lookup(&merged, edited.after(), &dir)? else { continue };
+        let is_dropped = |entry: &Entry| matches!(more.get(&dir.join(&entry.name)), Some(Edit::Remove));
+        let is_empty = tree::dir(&merged, &made.tree)?.entries.iter().all(is_dropped);
+        let others = |(path, reason): &(TreePath, LeftOutReason)| {
+            dir.contains(path) && *reason != LeftOutReason::Hidden
+        };
+        let is_other = !is_empty || left_out.iter().any(others);
+        if is_other || tree::lookup(pages, edited.before(), &dir)?.is_some() {
+            continue;
+        }
+        more.retain(|path, _| !dir.contains(path));
+        more.insert(dir.clone(), Edit::Remove);
+        left_out.retain(|(path, _)| !dir.contains(path));
+        left_out.push((dir, LeftOutReason::Hidden));
+    }
+    Ok(left_out)
 }
 
 /// Converts an import error into a capture error.

@@ -1,16 +1,19 @@
-//! Builds the trees of directories during the scan, bottom up: each as soon as all its entries are known.
+//! Builds the trees of directories during the scan, bottom up: each as soon as all its entries are known. A directory
+//! of an upper is merged with the base's.
 //!
 //! Only waiting directories are held: those that wait for files being read, for subdirectories, or, if a file has
 //! several hard links, for the end of the scan. A directory that matches the cache is not built.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::Scanned;
-use super::build::{Groups, leaf, link_groups, link_of};
-use super::shared::{Facts, ScannedDir, ScannedEntry, ScannedTree, What, let_names_agree, lock};
-use crate::page::{DirMeta, DirRef, Entry, Node};
+use super::build::{Groups, link_groups, link_of, node};
+use super::shared::{Facts, ScannedDir, ScannedEntry, What, let_names_agree, lock};
+use crate::Result;
+use crate::capture::merger::Merger;
+use crate::page::{DirMeta, DirRef};
 use crate::pages;
 use crate::pages::NewPages;
 use crate::spill::SpilledPages;
@@ -19,10 +22,12 @@ use crate::stat_cache::{
 };
 
 /// A directory that was scanned and built.
-pub(super) struct Built<'c> {
+pub(crate) struct Built<'c> {
     pub(crate) root: DirRef,
     pub(crate) new: SpilledPages,
     pub(crate) scanned: Scanned,
+    /// By device and inode, the number of hard links of scanned files that the scan did not find.
+    pub(crate) links_missing: HashMap<(u64, u64), u64>,
     /// A new stat cache, or the changes to the old one; `None` if the old one is still accurate.
     pub(crate) cache: Option<NewCache<'c>>,
 }
@@ -37,6 +42,8 @@ pub(super) enum Records {
 /// The directories of a scan that are being assembled.
 pub(crate) struct Assembly<'a> {
     cache: Option<&'a StatCache>,
+    /// Merges the directories of an upper; `None` for a host directory.
+    merger: Option<&'a Merger<'a>>,
     records: Records,
     /// Waiting directories, by number.
     open: Mutex<HashMap<u32, OpenDir>>,
@@ -59,8 +66,8 @@ impl OpenDir {
 }
 
 #[derive(Clone, Copy)]
-struct BuiltDir {
-    dir: DirRef,
+pub(crate) struct BuiltDir {
+    pub(crate) dir: DirRef,
     complete: bool,
     /// The number of the identical directory in the cache.
     same_as: Option<u32>,
@@ -75,6 +82,7 @@ impl<'a> Assembly<'a> {
         let (open, root) = (Mutex::default(), Mutex::default());
         Self {
             cache,
+            merger: None,
             records,
             open,
             pages: Mutex::new(SpilledPages::new(places)),
@@ -83,12 +91,9 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Builds the trees of a finished scan. `None` if there is no root.
-    pub(super) fn of_scanned(found: ScannedTree, places: &[PathBuf]) -> Option<Built<'a>> {
-        let assembly = Self::new(None, Records::NotWanted, places);
-        let open = |dir| OpenDir { dir, waiting: 0, built: HashMap::new() };
-        lock(&assembly.open).extend((0..).zip(found.dirs.into_iter().map(open)));
-        assembly.finish(found.scanned)
+    /// Builds the merged trees of an upper.
+    pub(super) fn of_upper(merger: &'a Merger<'a>, places: &[PathBuf]) -> Self {
+        Self { merger: Some(merger), ..Self::new(None, Records::NotWanted, places) }
     }
 
     /// Assigns the number of a directory: its number in the cache if it has one, so that it stays the same.
@@ -104,21 +109,19 @@ impl<'a> Assembly<'a> {
     }
 
     /// Adds a listed directory, with the number of its unfinished jobs and subdirectories.
-    pub(super) fn add(&self, number: u32, dir: ScannedDir, waiting: usize) {
+    pub(super) fn add(&self, number: u32, dir: ScannedDir, waiting: usize) -> Result<()> {
         lock(&self.open).insert(number, OpenDir { dir, waiting, built: HashMap::new() });
-        self.update(number, |_| {});
+        self.update(number, |_| {})
     }
 
     /// Records that a directory no longer exists.
-    pub(super) fn add_gone(&self, number: u32, parent: Option<u32>) {
+    pub(super) fn add_gone(&self, number: u32, parent: Option<u32>) -> Result<()> {
         lock(&self.dirs).disclaim(number);
-        if let Some(parent) = parent {
-            self.update(parent, |open| open.waiting -= 1);
-        }
+        parent.map_or(Ok(()), |parent| self.update(parent, |open| open.waiting -= 1))
     }
 
     /// Adds the results of a job for files of a directory. `left` files are read later.
-    pub(super) fn add_facts(&self, number: u32, facts: Vec<(Facts, bool)>, left: usize) {
+    pub(super) fn add_facts(&self, number: u32, facts: Vec<(Facts, bool)>, left: usize) -> Result<()> {
         self.update(number, |open| {
             for (fact, settled) in facts {
                 if let Some(entry) = open.dir.entries.get_mut(fact.entry) {
@@ -126,11 +129,11 @@ impl<'a> Assembly<'a> {
                 }
             }
             open.waiting = open.waiting + left - 1;
-        });
+        })
     }
 
     /// Updates a waiting directory, and builds it if it is complete; then likewise the directories above it.
-    fn update(&self, number: u32, change: impl FnOnce(&mut OpenDir)) {
+    fn update(&self, number: u32, change: impl FnOnce(&mut OpenDir)) -> Result<()> {
         let take_ready = |open: &mut HashMap<u32, OpenDir>, number| {
             let ready = open.get(&number).is_some_and(OpenDir::is_ready);
             ready.then(|| open.remove(&number)).flatten().map(|dir| (number, dir))
@@ -142,7 +145,7 @@ impl<'a> Assembly<'a> {
         };
         while let Some((number, dir)) = ready {
             let parent = dir.dir.parent;
-            let built = self.build(number, dir, &Groups::default());
+            let built = self.build(number, dir, &Groups::default())?;
             ready = parent.and_then(|parent| {
                 let mut open = lock(&self.open);
                 if let Some(above) = open.get_mut(&parent) {
@@ -152,9 +155,10 @@ impl<'a> Assembly<'a> {
                 take_ready(&mut open, parent)
             });
         }
+        Ok(())
     }
 
-    fn build(&self, number: u32, open: OpenDir, groups: &Groups) -> BuiltDir {
+    fn build(&self, number: u32, open: OpenDir, groups: &Groups) -> Result<BuiltDir> {
         let OpenDir { mut dir, built, .. } = open;
         for entry in &mut dir.entries {
             if let What::Dir(beneath) = entry.what
@@ -173,10 +177,15 @@ impl<'a> Assembly<'a> {
         let made = match self.unchanged(&dir, &built, groups) {
             Some(same) => BuiltDir { dir: same, complete: true, same_as: dir.cached },
             None => {
-                let entries = dir.entries.iter().filter_map(|entry| node(entry, &built, groups)).collect();
-                let meta = DirMeta { mode: dir.stat.mode, mtime: dir.stat.mtime, xattrs: dir.xattrs };
                 let mut new = NewPages::default();
-                let made = pages::build(&meta, entries, &mut new);
+                let made = match self.merger {
+                    Some(merger) => merger.merge(&dir, &built, groups, &mut new)?,
+                    None => {
+                        let entries = dir.entries.iter().filter_map(|entry| node(entry, &built, groups));
+                        let meta = DirMeta { mode: dir.stat.mode, mtime: dir.stat.mtime, xattrs: dir.xattrs };
+                        pages::build(&meta, entries.collect(), &mut new)
+                    }
+                };
                 lock(&self.pages).push(new);
                 if self.records == Records::Kept {
                     let cached = to_cache(&dir, made, groups);
@@ -188,7 +197,7 @@ impl<'a> Assembly<'a> {
         if dir.parent.is_none() {
             *lock(&self.root) = Some(made.dir);
         }
-        made
+        Ok(made)
     }
 
     /// The cached tree of a directory whose content, at all levels, equals that in the cache.
@@ -210,40 +219,38 @@ impl<'a> Assembly<'a> {
     }
 
     /// Builds the directories that waited for the end of the scan. `None` if there is no root.
-    pub(super) fn finish(self, scanned: Scanned) -> Option<Built<'a>> {
+    pub(super) fn finish(&self, scanned: Scanned) -> Result<Option<Built<'a>>> {
         let taken = std::mem::take(&mut *lock(&self.open));
         let mut open: BTreeMap<u32, OpenDir> = taken.into_iter().collect();
         let mut dirs: Vec<&mut ScannedDir> = open.values_mut().map(|open| &mut open.dir).collect();
         let_names_agree(&mut dirs);
         let groups = link_groups(open.values().map(|open| &open.dir));
+        let links_missing = links_missing(open.values().map(|open| &open.dir));
         // A directory has a higher number than its parent.
         while let Some((number, dir)) = open.pop_last() {
             let parent = dir.dir.parent;
-            let built = self.build(number, dir, &groups);
+            let built = self.build(number, dir, &groups)?;
             if let Some(above) = parent.and_then(|parent| open.get_mut(&parent)) {
                 above.built.insert(number, built);
             }
         }
-        let Self { cache, records, pages, dirs, root, .. } = self;
-        let root = root.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-        let new = pages.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let dirs = dirs.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let is_new = records == Records::Kept && !dirs.is_empty();
-        Some(Built { root, new, scanned, cache: is_new.then(|| NewCache::after(cache, dirs)) })
+        let Some(root) = *lock(&self.root) else { return Ok(None) };
+        let new = std::mem::take(&mut *lock(&self.pages));
+        let dirs = std::mem::take(&mut *lock(&self.dirs));
+        let is_new = self.records == Records::Kept && !dirs.is_empty();
+        let cache = is_new.then(|| NewCache::after(self.cache, dirs));
+        Ok(Some(Built { root, new, scanned, links_missing, cache }))
     }
 }
 
-fn node(entry: &ScannedEntry, built: &HashMap<u32, BuiltDir>, groups: &Groups) -> Option<Entry> {
-    let node = match &entry.what {
-        What::Dir(number) => Node::Dir(built.get(number)?.dir),
-        What::File { .. }
-        | What::Symlink { .. }
-        | What::Fifo
-        | What::Pending
-        | What::Gone
-        | What::Whiteout => leaf(entry, groups)?,
-    };
-    Some(Entry { name: entry.name.clone(), node })
+fn links_missing<'d>(dirs: impl Iterator<Item = &'d ScannedDir>) -> HashMap<(u64, u64), u64> {
+    let mut missing = HashMap::new();
+    for entry in dirs.flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {
+        let left = missing.entry((entry.stat.device, entry.stat.inode)).or_insert(entry.stat.links);
+        *left = left.saturating_sub(1);
+    }
+    missing.retain(|_, left| *left > 0);
+    missing
 }
 
 fn to_cache<'d>(dir: &'d ScannedDir, built: DirRef, groups: &Groups) -> CachedDir<'d> {

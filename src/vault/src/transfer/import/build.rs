@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use avfs_types::ids::LinkId;
 
+use super::assembly::BuiltDir;
 use super::shared::{ScannedDir, ScannedEntry, What};
 use crate::links;
-use crate::page::{FifoNode, FileNode, Node, SymlinkNode};
+use crate::page::{Entry, FifoNode, FileNode, Node, SymlinkNode};
 
 /// Hard link groups by device and inode. Only files with more than one name in the scan.
 pub(crate) type Groups = HashMap<(u64, u64), LinkId>;
@@ -33,6 +34,20 @@ pub(super) fn link_of(entry: &ScannedEntry, groups: &Groups) -> Option<LinkId> {
         return None;
     }
     groups.get(&(entry.stat.device, entry.stat.inode)).copied()
+}
+
+/// The entry of a tree; `built` are the subdirectories. `None` if it is missing.
+pub(crate) fn node(entry: &ScannedEntry, built: &HashMap<u32, BuiltDir>, groups: &Groups) -> Option<Entry> {
+    let node = match &entry.what {
+        What::Dir(number) => Node::Dir(built.get(number)?.dir),
+        What::File { .. }
+        | What::Symlink { .. }
+        | What::Fifo
+        | What::Pending
+        | What::Gone
+        | What::Whiteout => leaf(entry, groups)?,
+    };
+    Some(Entry { name: entry.name.clone(), node })
 }
 
 /// The node of an entry. `None` for a directory or a missing file.

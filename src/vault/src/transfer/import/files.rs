@@ -133,7 +133,7 @@ pub(super) fn read_small(
                 Err(error) => break Err(error),
             }
         };
-        let stat_gone = |stat: HostStat| Facts { dir: number, entry, stat, what: What::Gone };
+        let stat_gone = |stat: HostStat| Facts { entry, stat, what: What::Gone };
         let read = match shared.tolerate(read, "read", || file.clone())? {
             Some(Some(read)) => read,
             Some(None) => continue,
@@ -156,7 +156,7 @@ pub(super) fn read_small(
         let what = What::File { content: FileContent::Whole(id), xattrs: shared.keep_xattrs(read.xattrs)? };
         // The size of the content read, even if the file has grown since.
         let stat = HostStat { size: read.content.len() as u64, ..read.stat };
-        facts.push(Facts { dir: number, entry, stat, what });
+        facts.push(Facts { entry, stat, what });
         if shared.keep != Keep::Nothing {
             held_bytes += read.content.len();
             held.push((id, read.content));
@@ -167,8 +167,7 @@ pub(super) fn read_small(
         }
     }
     hand_over(shared, &mut held)?;
-    shared.add_facts(number, facts, left);
-    Ok(())
+    shared.add_facts(number, facts, left)
 }
 
 fn count(shared: &Shared<'_>, bytes: u64) {
@@ -292,8 +291,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
         });
         let Some(fd) = shared.tolerate(opened, "open", || large.path.clone())? else {
             let stat = beneath::fstat(shared.root.as_fd()).map_err(VaultError::Input)?;
-            shared.add_facts(large.dir, vec![large.gone(stat)], 0);
-            return Ok(());
+            return shared.add_facts(large.dir, vec![large.gone(stat)], 0);
         };
         let file = File::from(fd);
         let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
@@ -303,19 +301,16 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
                 OnTrouble::Fail => return Err(ImportError::TooLarge { path, size: stat.size }.into()),
                 OnTrouble::KeepGoing => shared.report(path, TroubleReason::TooLarge),
             }
-            shared.add_facts(large.dir, vec![large.gone(stat)], 0);
-            return Ok(());
+            return shared.add_facts(large.dir, vec![large.gone(stat)], 0);
         }
         // Checked before any of it is stored, which needs an extra read.
         if shared.withholds_large(&large.path, &file)? {
             let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
-            shared.add_facts(large.dir, vec![large.gone(stat)], 0);
-            return Ok(());
+            return shared.add_facts(large.dir, vec![large.gone(stat)], 0);
         }
         let once = read_large_once(shared, large, &file)?;
         let Some((facts, quiet)) = shared.tolerate(once, "read", || large.path.clone())? else {
-            shared.add_facts(large.dir, vec![large.gone(stat)], 0);
-            return Ok(());
+            return shared.add_facts(large.dir, vec![large.gone(stat)], 0);
         };
         let content = match facts.what {
             What::File { content, .. } => quiet.then_some((facts.stat, content)),
@@ -340,8 +335,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
         }
         shared.files_read.fetch_add(1, Ordering::Relaxed);
         shared.bytes_read.fetch_add(facts.stat.size, Ordering::Relaxed);
-        shared.add_facts(large.dir, vec![facts], 0);
-        return Ok(());
+        return shared.add_facts(large.dir, vec![facts], 0);
     }
     Ok(())
 }
@@ -371,7 +365,7 @@ fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Resul
     let what = What::File { content: read.content, xattrs: shared.keep_xattrs(xattrs)? };
     // The size of the content read, even if the file has grown since.
     let stat = HostStat { size: read.size, ..after };
-    Ok(Ok((Facts { dir: large.dir, entry: large.entry, stat, what }, quiet)))
+    Ok(Ok((Facts { entry: large.entry, stat, what }, quiet)))
 }
 
 /// Reads all blocks, for tests.

@@ -4,7 +4,7 @@
 //! `scan` lists all directories in parallel, and `files` reads the changed files; `assembly` builds trees from the
 //! results, bottom up; then one transaction adds the version.
 
-mod assembly;
+pub(crate) mod assembly;
 pub(crate) mod build;
 mod files;
 pub mod heal;

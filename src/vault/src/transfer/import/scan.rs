@@ -17,10 +17,10 @@ use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 
 use super::assembly::Built;
-use super::shared::{Flavour, LargeFile, Outlet, ScannedDir, ScannedEntry, ScannedTree, Shared, What, lock};
+use super::shared::{Flavour, LargeFile, Outlet, ScannedDir, ScannedEntry, Shared, What, lock};
 use super::touched::{Reach, TouchedBy};
 use super::upper::Over;
-use super::{CHANNEL_BATCHES, ImportError, ImportOptions, TroubleReason, files};
+use super::{CHANNEL_BATCHES, ImportError, ImportOptions, Scanned, TroubleReason, files};
 use crate::backend::BlobRecord;
 use crate::ignore::{FILE_NAME, OWN_DIR, Rules};
 use crate::own::is_staging_name;
@@ -79,8 +79,6 @@ impl<'a> Scan<'a> {
         if let Flavour::Host { touched, .. } = &mut self.shared.flavour {
             *touched = Some(by);
         }
-        // The scan results must be held, to find other hard links of touched files.
-        self.shared.assembly = None;
         self.dirs.iter_mut().for_each(|root| root.reach = Reach::Touched);
     }
 
@@ -89,14 +87,15 @@ impl<'a> Scan<'a> {
     pub(crate) fn store_into<'v, T: Send>(
         mut self,
         vault: &'v Vault,
-        end: impl FnOnce(&ScannedTree, Shared<'a>) -> T,
-    ) -> Result<(ScannedTree, Batch<'v>, T)> {
+        end: impl FnOnce(&Scanned, Shared<'a>) -> T,
+    ) -> Result<(Built<'a>, Batch<'v>, T)> {
         if self.is_little()? {
-            let (found, shared) = self.alone()?;
+            let shared = self.look_alone()?;
+            let built = shared.built()?;
             let mut batch = Batch::new(vault)?;
             take_held(&shared.outlet).into_iter().try_for_each(|blob| batch.push(blob))?;
-            let ended = end(&found, shared);
-            return Ok((found, batch, ended));
+            let ended = end(&built.scanned, shared);
+            return Ok((built, batch, ended));
         }
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
         let held = take_held(&std::mem::replace(&mut self.shared.outlet, Outlet::Channel(send)));
@@ -109,13 +108,14 @@ impl<'a> Scan<'a> {
                 batch.settle()?;
                 Ok(batch)
             })?;
-            let scanned = self.on_all_cores().map(|(found, shared)| {
-                let ended = end(&found, shared);
-                (found, ended)
+            let scanned = self.look_everywhere().and_then(|shared| {
+                let built = shared.built()?;
+                let ended = end(&built.scanned, shared);
+                Ok((built, ended))
             });
             // A failure to store also ends the scan; it is the cause to report.
             let batch = threads::join(storing)?;
-            scanned.map(|(found, ended)| (found, batch, ended))
+            scanned.map(|(built, ended)| (built, batch, ended))
         })
     }
 
@@ -144,11 +144,6 @@ impl<'a> Scan<'a> {
     }
 
     /// Does the remaining work on this thread.
-    pub(crate) fn alone(self) -> Result<(ScannedTree, Shared<'a>)> {
-        let shared = self.look_alone()?;
-        Ok((shared.finish()?, shared))
-    }
-
     fn look_alone(mut self) -> Result<Shared<'a>> {
         self.read_waiting()?;
         while let Some(job) = self.dirs.pop() {
@@ -174,17 +169,12 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Does the remaining work on all cores, or on this thread if no other can be started.
-    pub(crate) fn on_all_cores(self) -> Result<(ScannedTree, Shared<'a>)> {
-        let shared = self.look_everywhere()?;
-        Ok((shared.finish()?, shared))
-    }
-
-    /// Like [`Self::on_all_cores`], for a host directory, whose trees are built during the scan.
+    /// The trees of the directory.
     pub(super) fn build(self) -> Result<Built<'a>> {
-        self.look_everywhere()?.into_built()
+        self.look_everywhere()?.built()
     }
 
+    /// Does the remaining work on all cores, or on this thread if no other can be started.
     fn look_everywhere(self) -> Result<Shared<'a>> {
         let Ok(pool) = threads::pool() else { return self.look_alone() };
         let Self { shared, dirs, files } = self;
@@ -296,8 +286,8 @@ impl Shared<'_> {
     fn look(&self, job: Job) -> Result<Option<Looked>> {
         let (number, parent) = (job.number, job.parent);
         let looked = self.look_at(job)?;
-        if let (None, Some(assembly)) = (&looked, &self.assembly) {
-            assembly.add_gone(number, parent);
+        if looked.is_none() {
+            self.assembly.add_gone(number, parent)?;
         }
         Ok(looked)
     }
@@ -319,7 +309,7 @@ impl Shared<'_> {
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
         let holds_vault = self.own_file.is_in(&stat);
         self.note_owner(&stat);
-        let stat = match &self.flavour {
+        let mut stat = match &self.flavour {
             Flavour::Host { touched: Some(by), .. } if job.reach == Reach::Touched => {
                 by.as_found(stat, &job.path).map_err(io("stat"))?
             }
@@ -355,7 +345,10 @@ impl Shared<'_> {
                 self.list_upper(upper, &job, fd, names)?
             }
         };
-        let Listing { fd, entries, pending, mut subdirs, clean, complete, changed_at, .. } = listing;
+        let Listing { fd, mut entries, pending, mut subdirs, clean, complete, changed_at, .. } = listing;
+        for stat in std::iter::once(&mut stat).chain(entries.iter_mut().map(|entry| &mut entry.stat)) {
+            stat.mode = self.true_mode(stat);
+        }
         for subdir in &mut subdirs {
             let reach = subdir.path.split().and_then(|(_, name)| reaches.get(name));
             subdir.reach = reach.copied().unwrap_or_default();
@@ -376,10 +369,7 @@ impl Shared<'_> {
         let looked = Looked { subdirs, files: chunks.map(file_job).collect(), bytes };
         let Job { number, parent, path, cached, over, .. } = job;
         let scanned = ScannedDir { path, parent, stat, xattrs, entries, cached, clean, complete, over };
-        match &self.assembly {
-            Some(assembly) => assembly.add(number, scanned, looked.files.len() + looked.subdirs.len()),
-            None => lock(&self.dirs).push((number, scanned)),
-        }
+        self.assembly.add(number, scanned, looked.files.len() + looked.subdirs.len())?;
         Ok(Some(looked))
     }
 
@@ -467,10 +457,7 @@ impl Shared<'_> {
                     CachedKind::Dir(number) => Some(number),
                     CachedKind::File { .. } | CachedKind::Symlink { .. } | CachedKind::Fifo => None,
                 });
-                let (number, cached) = match &self.assembly {
-                    Some(assembly) => assembly.number(cached, || self.next_number()),
-                    None => (self.next_number(), None),
-                };
+                let (number, cached) = self.assembly.number(cached, || self.next_number());
                 listing.clean &= cached.is_some();
                 let (parent, rules) = (Some(listing.job.number), listing.job.rules.clone());
                 let over = Over::default();

@@ -64,6 +64,13 @@ pub(crate) struct ScannedEntry {
     pub(crate) settled: bool,
 }
 
+impl ScannedDir {
+    /// True if it has an entry with this name.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)).is_ok()
+    }
+}
+
 impl ScannedEntry {
     /// True for a file, symlink or fifo that may have other hard links in the scan.
     pub(crate) fn is_shared(&self) -> bool {
@@ -96,7 +103,6 @@ pub(crate) enum What {
 
 /// The result of reading a file.
 pub(super) struct Facts {
-    pub(crate) dir: u32,
     pub(crate) entry: usize,
     pub(crate) stat: HostStat,
     pub(crate) what: What,
@@ -112,12 +118,6 @@ impl Facts {
     }
 }
 
-/// The result of a scan, with directories by number: children have higher numbers than their parents.
-pub(crate) struct ScannedTree {
-    pub(crate) dirs: Vec<ScannedDir>,
-    pub(crate) scanned: Scanned,
-}
-
 /// A file that is too large or too sparse to be read at once.
 pub(super) struct LargeFile {
     pub(crate) dir: u32,
@@ -128,7 +128,7 @@ pub(super) struct LargeFile {
 impl LargeFile {
     /// The result if the file is not kept.
     pub(super) fn gone(&self, stat: HostStat) -> Facts {
-        Facts { dir: self.dir, entry: self.entry, stat, what: What::Gone }
+        Facts { entry: self.entry, stat, what: What::Gone }
     }
 }
 
@@ -170,9 +170,8 @@ pub(crate) struct Shared<'a> {
     /// The latest ctime, in nanoseconds since 1970.
     changed_at: AtomicI64,
     pub(super) large: Mutex<Vec<LargeFile>>,
-    /// Builds the trees of a host directory; `None` for an upper, whose entries are held until the end.
-    pub(super) assembly: Option<Assembly<'a>>,
-    facts: Mutex<Vec<Facts>>,
+    /// Builds the trees.
+    pub(super) assembly: Assembly<'a>,
     pub(crate) cache: Option<&'a StatCache>,
     /// Location of the vault's own file.
     pub(super) own_file: OwnFile,
@@ -183,7 +182,6 @@ pub(crate) struct Shared<'a> {
     seen: Mutex<HashSet<BlobId>>,
     pub(crate) outlet: Outlet,
     pub(crate) next_dir: AtomicU32,
-    pub(crate) dirs: Mutex<Vec<(u32, ScannedDir)>>,
     troubles: Mutex<Vec<Trouble>>,
     unversioned: Mutex<Vec<TreePath>>,
     failure: Mutex<Option<VaultError>>,
@@ -194,12 +192,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'a> Shared<'a> {
-    pub(crate) fn new(
+    fn new(
         vault: &'a Vault,
         flavour: Flavour<'a>,
         root: OwnedFd,
         outlet: Outlet,
         meter: &'a Meter,
+        assembly: Assembly<'a>,
     ) -> Self {
         let keep = match outlet {
             Outlet::Nowhere => Keep::Nothing,
@@ -220,8 +219,7 @@ impl<'a> Shared<'a> {
             foreign_lists: AtomicBool::new(false),
             changed_at: AtomicI64::new(0),
             large: Mutex::default(),
-            assembly: None,
-            facts: Mutex::default(),
+            assembly,
             cache: None,
             own_file: OwnFile::nowhere(),
             began: vault.now(),
@@ -229,11 +227,22 @@ impl<'a> Shared<'a> {
             seen: Mutex::default(),
             outlet,
             next_dir: AtomicU32::new(1),
-            dirs: Mutex::default(),
             troubles: Mutex::default(),
             unversioned: Mutex::default(),
             failure: Mutex::default(),
         }
+    }
+
+    /// The scan of an upper.
+    pub(crate) fn of_upper(
+        vault: &'a Vault,
+        upper: Upper<'a>,
+        root: OwnedFd,
+        outlet: Outlet,
+        meter: &'a Meter,
+    ) -> Self {
+        let assembly = Assembly::of_upper(upper.merger, &vault.temporary_dirs());
+        Self::new(vault, Flavour::Upper(upper), root, outlet, meter, assembly)
     }
 
     /// The scan of a host directory.
@@ -247,19 +256,20 @@ impl<'a> Shared<'a> {
     ) -> Result<Self> {
         let exclude =
             Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
-        let shared = Self::new(vault, Flavour::Host { exclude, touched: None }, root, outlet, options.meter);
         let own_file = OwnFile::of(vault, dir);
         let mapped = Mapped::here();
-        let records = match shared.keep {
-            Keep::Nothing => Records::NotWanted,
-            Keep::Everything | Keep::Only(_) => Records::Kept,
+        let records = match (&outlet, options.stat_cache) {
+            (Outlet::Held(_) | Outlet::Channel(_), Some(_)) => Records::Kept,
+            (Outlet::Nowhere, _) | (_, None) => Records::NotWanted,
         };
         let beside = |path: &Path| path.parent().map(Path::to_owned);
         let places = [vault.path(), options.stat_cache].into_iter().flatten().filter_map(beside);
         let assembly = Assembly::new(cache, records, &places.collect::<Vec<_>>());
         let next_dir = AtomicU32::new(cache.map_or(1, StatCache::numbers));
         let on_trouble = options.on_trouble;
-        Ok(Self { on_trouble, cache, own_file, mapped, assembly: Some(assembly), next_dir, ..shared })
+        let flavour = Flavour::Host { exclude, touched: None };
+        let shared = Self::new(vault, flavour, root, outlet, options.meter, assembly);
+        Ok(Self { on_trouble, cache, own_file, mapped, next_dir, ..shared })
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -360,7 +370,7 @@ impl<'a> Shared<'a> {
     }
 
     /// The original mode of a file.
-    fn true_mode(&self, stat: &HostStat) -> u32 {
+    pub(super) fn true_mode(&self, stat: &HostStat) -> u32 {
         match &self.flavour {
             Flavour::Host { .. } => stat.mode,
             Flavour::Upper(upper) => upper.modes.true_mode(stat),
@@ -396,18 +406,15 @@ impl<'a> Shared<'a> {
     }
 
     /// Adds the results of reading files of one directory. `left` more files are read later.
-    pub(super) fn add_facts(&self, number: u32, facts: Vec<Facts>, left: usize) {
+    pub(super) fn add_facts(&self, number: u32, facts: Vec<Facts>, left: usize) -> Result<()> {
         for fact in facts.iter().filter(|fact| fact.what != What::Gone) {
             self.note_change(fact.stat.ctime);
         }
-        match &self.assembly {
-            Some(assembly) => {
-                let settled = |fact: Facts| (self.is_settled(&fact.stat), fact);
-                let facts = facts.into_iter().map(settled).map(|(settled, fact)| (fact, settled));
-                assembly.add_facts(number, facts.collect(), left);
-            }
-            None => lock(&self.facts).extend(facts),
-        }
+        let true_fact = |fact: Facts| {
+            let stat = HostStat { mode: self.true_mode(&fact.stat), ..fact.stat };
+            (Facts { stat, ..fact }, self.is_settled(&stat))
+        };
+        self.assembly.add_facts(number, facts.into_iter().map(true_fact).collect(), left)
     }
 
     /// The ids that the caller has to store. Each id is returned to one caller only, unless [`SEEN_MAX`] was exceeded
@@ -485,61 +492,10 @@ impl<'a> Shared<'a> {
         if self.meter.stopped() { Err(ImportError::Interrupted.into()) } else { Ok(()) }
     }
 
-    /// The built trees of a host directory.
-    pub(super) fn into_built(mut self) -> Result<Built<'a>> {
+    /// The trees of the finished scan.
+    pub(super) fn built(&self) -> Result<Built<'a>> {
         self.check_end()?;
-        let scanned = self.scanned();
-        let built = self.assembly.take().and_then(|assembly| assembly.finish(scanned));
-        built.ok_or_else(|| self.without_root())
-    }
-
-    /// The content of an upper.
-    pub(crate) fn finish(&self) -> Result<ScannedTree> {
-        self.check_end()?;
-        let mut numbered = std::mem::take(&mut *lock(&self.dirs));
-        if !numbered.iter().any(|(number, _)| *number == 0) {
-            return Err(self.without_root());
-        }
-        // A parent comes before its subdirectories.
-        numbered.sort_unstable_by_key(|(number, _)| *number);
-        // A vanished directory is missing: renumber the rest without gaps.
-        let highest = self.next_dir.load(Ordering::Relaxed) as usize;
-        let mut renumbered: Vec<Option<u32>> = vec![None; highest];
-        for (now, (number, _)) in numbered.iter().enumerate() {
-            renumbered[*number as usize] = u32::try_from(now).ok();
-        }
-        let mut dirs: Vec<ScannedDir> = numbered.into_iter().map(|(_, dir)| dir).collect();
-        for dir in &mut dirs {
-            dir.parent = dir.parent.and_then(|parent| renumbered[parent as usize]);
-            for entry in &mut dir.entries {
-                if let What::Dir(number) = entry.what {
-                    entry.what = renumbered[number as usize].map_or(What::Gone, What::Dir);
-                    dir.clean &= !matches!(entry.what, What::Gone);
-                }
-            }
-        }
-        for fact in std::mem::take(&mut *lock(&self.facts)) {
-            let Some(number) = renumbered[fact.dir as usize] else { continue };
-            let settled = self.is_settled(&fact.stat);
-            let entry = &mut dirs[number as usize].entries[fact.entry];
-            fact.apply(entry, settled);
-        }
-        let_names_agree(&mut dirs.iter_mut().collect::<Vec<_>>());
-        for number in (0..dirs.len()).rev() {
-            let is_there = |entry: &ScannedEntry| match entry.what {
-                What::Dir(beneath) => dirs[beneath as usize].complete,
-                What::File { .. } | What::Symlink { .. } | What::Fifo => true,
-                What::Pending | What::Gone | What::Whiteout => false,
-            };
-            dirs[number].complete = dirs[number].complete && dirs[number].entries.iter().all(is_there);
-        }
-        for dir in &mut dirs {
-            dir.stat.mode = self.true_mode(&dir.stat);
-            for entry in &mut dir.entries {
-                entry.stat.mode = self.true_mode(&entry.stat);
-            }
-        }
-        Ok(ScannedTree { dirs, scanned: self.scanned() })
+        self.assembly.finish(self.scanned())?.ok_or_else(|| self.without_root())
     }
 
     fn scanned(&self) -> Scanned {

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::OFlags;
 
@@ -21,9 +21,8 @@ use avfs_hostfs::{beneath, overlay, xattr};
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 
-use super::assembly::Assembly;
 use super::scan::Job;
-use super::shared::{Flavour, Outlet, ScannedDir, Shared};
+use super::shared::{Flavour, Outlet, Shared};
 use super::{ImportError, ImportOptions, OnTrouble, Scanned, scan};
 use crate::backend::{Durability, Extent, Guard, VersionRecord};
 use crate::capture::modes::{Modes, is_closed, open_up_root};
@@ -247,17 +246,14 @@ impl Vault {
             by.others = others.take().unwrap_or_else(|| links_at(root, options.links_at));
             let links = by.others.clone();
             scan.only_touched(by);
-            let (found, mut batch, root) = scan.store_into(self, |_, shared| shared.root)?;
+            let (built, mut batch, root) = scan.store_into(self, |_, shared| shared.root)?;
             if first {
-                let names = other_names(root.as_fd(), &found.dirs, options.meter)?;
+                let names = other_names(root.as_fd(), &built.links_missing, options.meter)?;
                 if !names.is_empty() {
                     others = Some(&names | &links);
                     continue;
                 }
             }
-            let beside = self.path().and_then(Path::parent).map(Path::to_owned);
-            let places: Vec<PathBuf> = beside.into_iter().collect();
-            let Some(built) = Assembly::of_scanned(found, &places) else { return Ok(None) };
             for page in built.new.all() {
                 let (id, data) = page?;
                 batch.push_page(id, data)?;
@@ -302,13 +298,11 @@ fn links_at(root: BorrowedFd<'_>, places: &[TreePath]) -> BTreeSet<TreePath> {
 
 /// All paths of files with more hard links than the scan found. Walks the whole directory, but only if a run touched
 /// such a file.
-fn other_names(root: BorrowedFd<'_>, dirs: &[ScannedDir], meter: &Meter) -> Result<BTreeSet<TreePath>> {
-    let mut missing: HashMap<(u64, u64), u64> = HashMap::new();
-    for entry in dirs.iter().flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {
-        let left = missing.entry((entry.stat.device, entry.stat.inode)).or_insert(entry.stat.links);
-        *left = left.saturating_sub(1);
-    }
-    missing.retain(|_, left| *left > 0);
+fn other_names(
+    root: BorrowedFd<'_>,
+    missing: &HashMap<(u64, u64), u64>,
+    meter: &Meter,
+) -> Result<BTreeSet<TreePath>> {
     let mut others = BTreeSet::new();
     let mut waiting = if missing.is_empty() { Vec::new() } else { vec![TreePath::root()] };
     while let Some(path) = waiting.pop() {

@@ -16,6 +16,7 @@ use super::scan::{Job, Listing};
 use super::shared::{Flavour, ScannedEntry, Shared, What, lock};
 use super::touched::Reach;
 use crate::backend::Reader;
+use crate::capture::merger::Merger;
 use crate::capture::modes::{Modes, is_closed};
 use crate::capture::{CaptureError, LeftOutReason, Times, UpperKind};
 use crate::ignore::{FILE_NAME, OWN_DIR, Rules, Text};
@@ -32,6 +33,7 @@ pub(crate) struct Upper<'a> {
     pub(crate) secrets: &'a Secrets,
     pub(crate) times: Times,
     pub modes: &'a Modes,
+    pub(crate) merger: &'a Merger<'a>,
     pub(crate) left_out: Mutex<Vec<(TreePath, LeftOutReason)>>,
     pub(crate) bad_ignore_files: Mutex<Vec<TreePath>>,
 }
@@ -286,7 +288,7 @@ impl Shared<'_> {
                     holds_copies: false,
                     ignored: rule,
                 };
-                let number = self.next_number();
+                let (number, _) = self.assembly.number(None, || self.next_number());
                 listing.subdirs.push(Job {
                     number,
                     parent: Some(job.number),
