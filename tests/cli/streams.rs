@@ -191,6 +191,27 @@ fn interrupted_import_adds_no_version() {
     env.assert_sound();
 }
 
+#[test]
+fn interrupted_apply_and_unapply_write_nothing() {
+    let env = TestEnv::new();
+    support::many_files(&env.project(), 100);
+    env.ok(&["run", "--", "sh", "-c", "find . -type f -delete"]);
+    let stopped = |verb| {
+        let files = || support::snapshot::take_without(&env.project(), &[".avfs"]);
+        let before = files();
+        for point in ["going#1", "going#50"] {
+            let answer = interrupt(&env, &[verb, "--json"], point, Signal::INT);
+            assert_eq!(answer.code, 130, "{verb} at {point}: {answer:?}");
+            assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
+            assert_eq!(support::snapshot::differences(&before, &files()), [""; 0], "{verb} at {point}");
+        }
+        env.ok(&[verb]);
+    };
+    stopped("apply");
+    stopped("unapply");
+    env.assert_sound();
+}
+
 /// A command started with nohup outlives its terminal.
 #[test]
 fn ignored_sighup_does_not_interrupt() {

@@ -30,13 +30,13 @@ impl Touched {
         Ok(touched)
     }
 
-    /// True if there are none.
+    /// True if no file was touched.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Their paths, in a few words; `None` if there are none.
+    /// Their paths, in a few words; `None` if no file was touched.
     #[must_use]
     pub fn in_words(&self) -> Option<String> {
         let first = self.first.as_ref()?;

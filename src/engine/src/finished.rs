@@ -15,7 +15,7 @@ use crate::checkpoint::Labels;
 pub(crate) struct FinishedRun<'a> {
     /// Its row, including its fork; the vault fills in the outcome of the changes.
     pub record: RunRecord,
-    /// The tree after its changes to `base`. No version is created if it is unchanged or there is none.
+    /// The tree after its changes to `base`. Without one, or if it is unchanged, no version is created.
     pub edited: Option<&'a EditedTree>,
     pub base: Option<VersionId>,
     pub lands_on: LandsOn<'a>,

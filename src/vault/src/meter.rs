@@ -88,7 +88,8 @@ impl Meter {
         Some(self.signal.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 
-    pub(crate) fn add(&self, files: u64, bytes: u64) {
+    /// Counts completed work.
+    pub fn add(&self, files: u64, bytes: u64) {
         avfs_types::pause::point("work");
         self.files.fetch_add(files, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -21,10 +21,11 @@ use avfs_hostfs::xattr::Xattrs;
 use avfs_hostfs::{beneath, xattr};
 use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
+use avfs_vault::export::ExportError;
 use avfs_vault::ingest::ReadBlocks;
 use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
 use avfs_vault::write_out::WriteOut;
-use avfs_vault::{ingest, read_content, set_ids};
+use avfs_vault::{VaultError, ingest, read_content, set_ids};
 
 use crate::apply::error::ApplyError;
 use crate::git_index::{INDEX_BYTES_MAX, is_index, same_entries};
@@ -79,6 +80,15 @@ impl<'a> Host<'a> {
         let caller = Caller::now().map_err(ApplyError::dir("check the permissions of", dir))?;
         let (writable, keys) = (RefCell::default(), RandomState::new());
         Ok(Self { dir: dir.to_owned(), root, device, out, writable, caller, keys })
+    }
+
+    /// An error if the user has cancelled the operation.
+    pub fn require_going(&self) -> Result<()> {
+        avfs_types::pause::point("going");
+        match self.out.meter.stopped() {
+            true => Err(VaultError::from(ExportError::Interrupted).into()),
+            false => Ok(()),
+        }
     }
 
     /// The mode to set on a file whose content is already correct; `None` if its mode is correct too.

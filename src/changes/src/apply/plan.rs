@@ -86,6 +86,7 @@ pub fn make<'c>(
     };
     let (mut conflicts, mut reported) = (Vec::new(), HashSet::new());
     for change in changes {
+        host.require_going()?;
         let change = &*change?;
         maker.decided.push(Decided { act: Act::Nothing, seen: None });
         // Sorted by path: a directory comes before its entries.

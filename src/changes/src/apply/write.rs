@@ -15,10 +15,10 @@ use avfs_hostfs::{beneath, make, xattr};
 use avfs_types::clock::FileTime;
 use avfs_types::ids::LinkId;
 use avfs_types::path::TreePath;
-use avfs_vault::export::{ExportError, Staging};
+use avfs_vault::export::Staging;
 use avfs_vault::page::{DirMeta, DirRef, Entry, Node};
 use avfs_vault::write_out::{FreshPages, Unfinished, WriteOut};
-use avfs_vault::{VaultError, export, links};
+use avfs_vault::{export, links};
 
 use super::host::{Host, Look};
 use super::path_digests::PathDigests;
@@ -50,9 +50,7 @@ pub fn carry_out(
     } else {
         None
     };
-    if out.meter.stopped() {
-        return Err(VaultError::from(ExportError::Interrupted).into());
-    }
+    host.require_going()?;
     avfs_types::pause::point("check-again");
     plan.check_again(host, wanted)?;
     if let Some(stage) = &stage {
@@ -66,7 +64,7 @@ pub fn carry_out(
     let closed = open_up(host, plan)?;
     for task in plan.tasks_backward() {
         let task = task?;
-        if !remove(host, &task)? {
+        if !remove(host, out, &task)? {
             kept.push(task.path().clone());
         }
     }
@@ -389,7 +387,7 @@ fn open_up(host: &Host<'_>, plan: &Plan<'_>) -> Result<Vec<(TreePath, u32)>> {
 }
 
 /// Returns false for a directory that is not empty.
-fn remove(host: &Host<'_>, task: &Task) -> Result<bool> {
+fn remove(host: &Host<'_>, out: &WriteOut<'_>, task: &Task) -> Result<bool> {
     let path = task.path();
     let failed = || ApplyError::io("remove", path);
     let Some((parent, name)) = path.split() else { return Ok(true) };
@@ -398,6 +396,7 @@ fn remove(host: &Host<'_>, task: &Task) -> Result<bool> {
         Task::Unlink { .. } => {
             let parent = host.open_dir(&parent).map_err(failed())?;
             remove_file(parent.as_fd(), name).map_err(failed())?;
+            out.meter.add(1, 0);
             Ok(true)
         }
         Task::Rmdir { .. } => {
@@ -421,6 +420,7 @@ fn adjust(host: &Host<'_>, out: &WriteOut<'_>, task: &Task) -> Result<()> {
             };
             let Some((parent, name)) = path.split() else { return Ok(()) };
             let parent = host.open_dir(&parent).map_err(failed())?;
+            out.meter.add(1, 0);
             match mode {
                 None => make::set_time(parent.as_fd(), name, mtime).map_err(failed()),
                 Some(mode) => {

@@ -2,32 +2,34 @@
 //! of an upper is merged with the base's.
 //!
 //! Only waiting directories are held: those that wait for files being read, for subdirectories, or, if a file has
-//! several hard links, for the end of the scan. A directory that matches the cache is not built.
+//! several hard links, for the end of the scan. The entries of the latter are spilled. A directory that matches the
+//! cache is not built.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
 use super::Scanned;
-use super::build::{Groups, link_groups, link_of, node};
-use super::shared::{Facts, ScannedDir, ScannedEntry, What, let_names_agree, lock};
+use super::build::{Groups, link_of, node};
+use super::hard_links::{HardLinks, SharedNames};
+use super::shared::{Facts, ScannedDir, ScannedEntry, What, lock};
+use super::spilled_entries::{EntriesAt, SpilledEntries, cached_entry};
 use crate::Result;
 use crate::capture::merger::Merger;
 use crate::page::{DirMeta, DirRef};
 use crate::pages;
 use crate::pages::NewPages;
 use crate::spill::SpilledPages;
-use crate::stat_cache::{
-    CachedDir, CachedEntry, CachedKind, NewCache, NewDirs, Stamp, StatCache, decode_dir,
-};
+use crate::stat_cache::{CachedDir, CachedEntry, CachedKind, NewCache, NewDirs, StatCache, decode_dir};
 
 /// A directory that was scanned and built.
 pub(crate) struct Built<'c> {
     pub(crate) root: DirRef,
     pub(crate) new: SpilledPages,
     pub(crate) scanned: Scanned,
-    /// By device and inode, the number of hard links of scanned files that the scan did not find.
-    pub(crate) links_missing: HashMap<(u64, u64), u64>,
+    /// The names of files with several hard links.
+    pub(crate) shared_names: SharedNames,
     /// A new stat cache, or the changes to the old one; `None` if the old one is still accurate.
     pub(crate) cache: Option<NewCache<'c>>,
 }
@@ -47,13 +49,17 @@ pub(crate) struct Assembly<'a> {
     records: Records,
     /// Waiting directories, by number.
     open: Mutex<HashMap<u32, OpenDir>>,
+    /// The entries of those that wait for the end of the scan.
+    spilled: Mutex<SpilledEntries>,
     pages: Mutex<SpilledPages>,
     dirs: Mutex<NewDirs>,
     root: Mutex<Option<DirRef>>,
 }
 
 struct OpenDir {
+    /// Without entries if they are spilled.
     dir: ScannedDir,
+    spilled: Option<EntriesAt>,
     /// Number of unfinished jobs, large files and subdirectories.
     waiting: usize,
     built: HashMap<u32, BuiltDir>,
@@ -61,7 +67,19 @@ struct OpenDir {
 
 impl OpenDir {
     fn is_ready(&self) -> bool {
-        self.waiting == 0 && !self.dir.entries.iter().any(ScannedEntry::is_shared)
+        self.waiting == 0 && self.spilled.is_none() && !self.waits_for_end()
+    }
+
+    fn entries(&self, spilled: &SpilledEntries) -> Result<Cow<'_, [ScannedEntry]>> {
+        match &self.spilled {
+            Some(place) => spilled.read(place).map(Cow::Owned),
+            None => Ok(Cow::Borrowed(&self.dir.entries)),
+        }
+    }
+
+    /// True if other hard links of an entry may be found until the end of the scan.
+    fn waits_for_end(&self) -> bool {
+        self.dir.entries.iter().any(ScannedEntry::is_shared)
     }
 }
 
@@ -85,6 +103,7 @@ impl<'a> Assembly<'a> {
             merger: None,
             records,
             open,
+            spilled: Mutex::new(SpilledEntries::new(places)),
             pages: Mutex::new(SpilledPages::new(places)),
             dirs: Mutex::new(dirs),
             root,
@@ -110,7 +129,9 @@ impl<'a> Assembly<'a> {
 
     /// Adds a listed directory, with the number of its unfinished jobs and subdirectories.
     pub(super) fn add(&self, number: u32, dir: ScannedDir, waiting: usize) -> Result<()> {
-        lock(&self.open).insert(number, OpenDir { dir, waiting, built: HashMap::new() });
+        let mut open = OpenDir { dir, spilled: None, waiting, built: HashMap::new() };
+        self.spill(&mut open);
+        lock(&self.open).insert(number, open);
         self.update(number, |_| {})
     }
 
@@ -129,7 +150,18 @@ impl<'a> Assembly<'a> {
                 }
             }
             open.waiting = open.waiting + left - 1;
+            self.spill(open);
         })
+    }
+
+    /// Spills the entries of a directory that only waits for subdirectories and the end of the scan.
+    fn spill(&self, open: &mut OpenDir) {
+        // The entries of an upper have more to them, and hard links in it are few.
+        let is_host = self.merger.is_none();
+        let is_read = || !open.dir.entries.iter().any(|entry| entry.what == What::Pending);
+        if is_host && open.waits_for_end() && is_read() {
+            open.spilled = Some(lock(&self.spilled).push(&mut open.dir));
+        }
     }
 
     /// Updates a waiting directory, and builds it if it is complete; then likewise the directories above it.
@@ -222,12 +254,25 @@ impl<'a> Assembly<'a> {
     pub(super) fn finish(&self, scanned: Scanned) -> Result<Option<Built<'a>>> {
         let taken = std::mem::take(&mut *lock(&self.open));
         let mut open: BTreeMap<u32, OpenDir> = taken.into_iter().collect();
-        let mut dirs: Vec<&mut ScannedDir> = open.values_mut().map(|open| &mut open.dir).collect();
-        let_names_agree(&mut dirs);
-        let groups = link_groups(open.values().map(|open| &open.dir));
-        let links_missing = links_missing(open.values().map(|open| &open.dir));
+        let spilled = lock(&self.spilled);
+        let mut shared_names = SharedNames::default();
+        for dir in open.values() {
+            shared_names.add(&dir.entries(&spilled)?);
+        }
+        shared_names.sort();
+        let mut links = HardLinks::default();
+        if shared_names.has_groups() {
+            for dir in open.values() {
+                links.add(&dir.dir.path, &dir.entries(&spilled)?, &shared_names);
+            }
+        }
+        let groups = links.groups();
         // A directory has a higher number than its parent.
-        while let Some((number, dir)) = open.pop_last() {
+        while let Some((number, mut dir)) = open.pop_last() {
+            if let Some(place) = &dir.spilled {
+                dir.dir.entries = spilled.read(place)?;
+            }
+            links.let_names_agree(&mut dir.dir);
             let parent = dir.dir.parent;
             let built = self.build(number, dir, &groups)?;
             if let Some(above) = parent.and_then(|parent| open.get_mut(&parent)) {
@@ -239,33 +284,12 @@ impl<'a> Assembly<'a> {
         let dirs = std::mem::take(&mut *lock(&self.dirs));
         let is_new = self.records == Records::Kept && !dirs.is_empty();
         let cache = is_new.then(|| NewCache::after(self.cache, dirs));
-        Ok(Some(Built { root, new, scanned, links_missing, cache }))
+        Ok(Some(Built { root, new, scanned, shared_names, cache }))
     }
-}
-
-fn links_missing<'d>(dirs: impl Iterator<Item = &'d ScannedDir>) -> HashMap<(u64, u64), u64> {
-    let mut missing = HashMap::new();
-    for entry in dirs.flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {
-        let left = missing.entry((entry.stat.device, entry.stat.inode)).or_insert(entry.stat.links);
-        *left = left.saturating_sub(1);
-    }
-    missing.retain(|_, left| *left > 0);
-    missing
 }
 
 fn to_cache<'d>(dir: &'d ScannedDir, built: DirRef, groups: &Groups) -> CachedDir<'d> {
-    let entries = dir.entries.iter().filter_map(|entry| {
-        let kind = match &entry.what {
-            What::File { content, xattrs } => CachedKind::File { content: *content, xattrs: *xattrs },
-            What::Symlink { target } => CachedKind::Symlink { target },
-            What::Fifo => CachedKind::Fifo,
-            What::Dir(number) => CachedKind::Dir(*number),
-            What::Pending | What::Gone | What::Whiteout => return None,
-        };
-        let link = link_of(entry, groups);
-        let stamp = Stamp::of(&entry.stat);
-        Some(CachedEntry { name: &entry.name, stamp, settled: entry.settled, link, kind })
-    });
+    let entries = dir.entries.iter().filter_map(|entry| cached_entry(entry, link_of(entry, groups)));
     CachedDir {
         mode: dir.stat.mode,
         mtime: dir.stat.mtime,

@@ -1,33 +1,15 @@
-//! Converts scanned entries to nodes of a tree, and groups hard links.
+//! Converts scanned entries to nodes of a tree.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use avfs_types::ids::LinkId;
 
 use super::assembly::BuiltDir;
-use super::shared::{ScannedDir, ScannedEntry, What};
-use crate::links;
+use super::shared::{ScannedEntry, What};
 use crate::page::{Entry, FifoNode, FileNode, Node, SymlinkNode};
 
 /// Hard link groups by device and inode. Only files with more than one name in the scan.
 pub(crate) type Groups = HashMap<(u64, u64), LinkId>;
-
-pub(crate) fn link_groups<'d>(dirs: impl IntoIterator<Item = &'d ScannedDir>) -> Groups {
-    let mut paths: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();
-    for dir in dirs {
-        for entry in dir.entries.iter().filter(|entry| entry.is_shared()) {
-            let key = (entry.stat.device, entry.stat.inode);
-            paths.entry(key).or_default().push(dir.path.join(&entry.name).as_bytes().to_vec());
-        }
-    }
-    let several = paths.into_iter().filter(|(_, paths)| paths.len() > 1);
-    several
-        .map(|(key, mut paths)| {
-            paths.sort_unstable();
-            (key, links::group_id(paths.iter().map(Vec::as_slice)))
-        })
-        .collect()
-}
 
 pub(super) fn link_of(entry: &ScannedEntry, groups: &Groups) -> Option<LinkId> {
     if entry.stat.links < 2 {

@@ -7,10 +7,12 @@
 pub(crate) mod assembly;
 pub(crate) mod build;
 mod files;
+pub(crate) mod hard_links;
 pub mod heal;
 mod ignore_file;
 pub(crate) mod scan;
 pub(crate) mod shared;
+mod spilled_entries;
 mod touched;
 pub(crate) mod upper;
 mod withhold;

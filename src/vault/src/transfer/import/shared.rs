@@ -1,7 +1,6 @@
 //! The state that all jobs of a scan share, and their results so far.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -536,31 +535,5 @@ fn lost_with(name: &[u8]) -> Option<&'static str> {
             Some("trusted attributes")
         }
         _ => None,
-    }
-}
-
-/// Gives all hard links of a file the state that was scanned last: they are scanned one after the other, and the file
-/// may have changed in between.
-pub(super) fn let_names_agree(dirs: &mut [&mut ScannedDir]) {
-    let mut latest: HashMap<(u64, u64), ScannedEntry> = HashMap::new();
-    for entry in dirs.iter().flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {
-        match latest.entry((entry.stat.device, entry.stat.inode)) {
-            Entry::Vacant(place) => {
-                place.insert(entry.clone());
-            }
-            Entry::Occupied(mut known) if known.get().stat.ctime < entry.stat.ctime => {
-                known.insert(entry.clone());
-            }
-            Entry::Occupied(_) => {}
-        }
-    }
-    for dir in dirs {
-        for entry in dir.entries.iter_mut().filter(|entry| entry.is_shared()) {
-            let Some(last) = latest.get(&(entry.stat.device, entry.stat.inode)) else { continue };
-            if (&entry.what, entry.stat) != (&last.what, last.stat) {
-                *entry = ScannedEntry { name: std::mem::take(&mut entry.name), ..last.clone() };
-                dir.clean = false;
-            }
-        }
     }
 }

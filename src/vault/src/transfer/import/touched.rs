@@ -248,7 +248,7 @@ impl Vault {
             scan.only_touched(by);
             let (built, mut batch, root) = scan.store_into(self, |_, shared| shared.root)?;
             if first {
-                let names = other_names(root.as_fd(), &built.links_missing, options.meter)?;
+                let names = other_names(root.as_fd(), &built.shared_names.missing(), options.meter)?;
                 if !names.is_empty() {
                     others = Some(&names | &links);
                     continue;

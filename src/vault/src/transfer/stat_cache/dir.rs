@@ -129,7 +129,7 @@ const LINKED: u8 = 0x10;
 const XATTRS: u8 = 0x20;
 const CHUNKED: u8 = 0x40;
 
-fn decode_entry<'a>(decoder: &mut Decoder<'a>) -> Result<CachedEntry<'a>, DecodeError> {
+pub(crate) fn decode_entry<'a>(decoder: &mut Decoder<'a>) -> Result<CachedEntry<'a>, DecodeError> {
     let name = decoder.bytes()?;
     let tag = decoder.byte()?;
     let stamp = Stamp::decode(decoder)?;
@@ -149,7 +149,7 @@ fn decode_entry<'a>(decoder: &mut Decoder<'a>) -> Result<CachedEntry<'a>, Decode
     Ok(CachedEntry { name, stamp, settled: tag & SETTLED != 0, link, kind })
 }
 
-fn encode_entry(entry: &CachedEntry<'_>, out: &mut Vec<u8>) {
+pub(crate) fn encode_entry(entry: &CachedEntry<'_>, out: &mut Vec<u8>) {
     put_bytes(out, entry.name);
     let kind = match entry.kind {
         CachedKind::File { content, xattrs } => {

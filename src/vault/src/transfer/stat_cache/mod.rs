@@ -24,7 +24,7 @@ use crate::codec::{DecodeError, Decoder};
 use crate::page::{DirRef, Totals};
 
 use dir::decode_head;
-pub(crate) use dir::{CachedDir, CachedEntry, CachedKind, Stamp, decode_dir};
+pub(crate) use dir::{CachedDir, CachedEntry, CachedKind, Stamp, decode_dir, decode_entry, encode_entry};
 pub(crate) use new_cache::{NewCache, NewDirs, unfinished};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
