@@ -89,6 +89,53 @@ fn renamed_names_stay_linked() {
     );
 }
 
+/// A directory that is copied for a rename, and has its old name afterwards.
+#[test]
+fn names_in_copied_directories_stay_linked() {
+    let rename = "python3 -c 'import os, sys; os.rename(*sys.argv[1:])'";
+    let refused = |names: &str| format!("! {rename} {names} 2> /dev/null");
+    let lines = [
+        "mv h g; mv g h; echo more >> other".to_owned(),
+        "mv h g; mv g h; echo more >> h/a".to_owned(),
+        "mkdir up; mv h up/h; mv up/h h; chmod 600 h/b; mv p q; mv q p".to_owned(),
+        "mv h g; mv g/b g/c; mv g h; echo more >> top".to_owned(),
+        format!("{}; echo more >> h/a", refused("h d")),
+        // New files with the content and times of the old ones.
+        "mv h g; mkdir h; cp -p g/a h/a".to_owned(),
+        "mv h g; mv g h; cp -p h/a t; mv t h/a".to_owned(),
+    ];
+    agree_in(&[WAYS[0], WAYS[4], WAYS[7]], &lines.each_ref().map(String::as_str));
+}
+
+/// The directories in a directory are copied first: here some are copied before one is too large.
+#[test]
+fn names_in_a_directory_that_cannot_be_copied_completely_stay_linked() {
+    let env = TestEnv::new();
+    for dir in 0..20 {
+        env.put(&format!("h/d{dir}/a"), format!("{dir}\n").as_bytes());
+        std::fs::hard_link(
+            env.project().join(format!("h/d{dir}/a")),
+            env.project().join(format!("h/d{dir}/b")),
+        )
+        .unwrap();
+    }
+    env.put("h/d10/large", &crate::support::noise(3, 3 << 20));
+    settle();
+    let line = "python3 -c 'import os; os.rename(\"h\", \"g\")' 2> /dev/null || \
+                for dir in h/*; do echo more >> $dir/a; done; ls -d h";
+    let answer = env.json(&["--scratch", "memory", "--disk", "1MiB", "--fork", "work"], line);
+    assert_eq!(answer["result"]["stdout"], json!("h\n"), "{answer}");
+    assert!(answer["result"]["notes"].to_string().contains("rename.refused"), "{answer}");
+    let export = env.export("work", "export");
+    for dir in 0..20 {
+        let [a, b] = ["a", "b"].map(|name| export.join(format!("h/d{dir}/{name}")));
+        assert_eq!(std::fs::read_to_string(&b).unwrap(), format!("{dir}\nmore\n"));
+        use std::os::unix::fs::MetadataExt;
+        let [a, b] = [a, b].map(|path| path.metadata().unwrap().ino());
+        assert_eq!(a, b, "h/d{dir}");
+    }
+}
+
 #[test]
 fn new_names_of_several_names_stay_linked() {
     agree_in(

@@ -16,6 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::fs::{Mode, OFlags, fstatfs, open, readlinkat};
@@ -25,7 +26,7 @@ use avfs_engine::{LaunchPlan, ViewStep, WorkspaceMount};
 use avfs_request::NestedUserns;
 use avfs_types::renamed::RenamedNames;
 
-use self::names::Moves;
+use self::names::Rename;
 use crate::sys::{Notification, Result, continue_notification, is_waiting, read_memory};
 
 pub use helper::{WORD, run as help};
@@ -53,7 +54,17 @@ pub struct Renames {
     /// Started with the first rename of a directory.
     mover: Option<Mover>,
     failed: u64,
-    names: RenamedNames,
+    names: Names,
+}
+
+/// The names noted so far, shared with the mover.
+#[derive(Clone, Debug, Default)]
+struct Names(Arc<Mutex<RenamedNames>>);
+
+impl Names {
+    fn lock(&self) -> MutexGuard<'_, RenamedNames> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The result of the renames of a run.
@@ -61,7 +72,7 @@ pub struct Renames {
 pub struct Renamed {
     /// Number of directories that could not be moved.
     pub dirs_failed: u64,
-    /// Names that a rename gave to another file.
+    /// Names that a rename gave to another file, and the directories that were copied for that.
     pub names: RenamedNames,
 }
 
@@ -103,20 +114,20 @@ impl Renames {
 
     /// Lets the kernel execute a rename, at once or after its directories were made movable.
     pub fn answer(&mut self, listener: BorrowedFd<'_>, call: &Notification) -> Result<()> {
-        let dirs = match &self.workspace {
-            Some(workspace) => match names::note(&mut self.names, workspace, call) {
-                Moves::Files => Vec::new(),
-                Moves::Dirs => workspace.dirs_of(call),
-            },
-            None => Vec::new(),
-        };
+        let Some(workspace) = &self.workspace else { return continue_notification(listener, call.id) };
+        let rename = Rename::of(call);
+        let may_copy = rename.as_ref().is_none_or(Rename::moves_dirs);
+        let dirs = if may_copy { workspace.dirs_of(call) } else { Vec::new() };
         if dirs.is_empty() {
+            if let Some(rename) = rename {
+                rename.note(&mut self.names.lock(), workspace);
+            }
             return continue_notification(listener, call.id);
         }
         // Opened again when it is its turn: until then a rename holds no descriptors.
         drop(dirs);
         if self.mover.is_none() {
-            self.mover = self.workspace.as_ref().and_then(|workspace| Mover::start(workspace, listener));
+            self.mover = Mover::start(workspace, &self.names, listener);
         }
         let calls = self.mover.as_ref().and_then(|mover| mover.calls.as_ref());
         if calls.is_some_and(|calls| calls.send(*call).is_ok()) {
@@ -138,7 +149,7 @@ impl Renames {
     #[must_use]
     pub fn finish(self) -> Renamed {
         let failed = self.mover.map_or(0, Mover::finish);
-        Renamed { dirs_failed: self.failed + failed, names: self.names }
+        Renamed { dirs_failed: self.failed + failed, names: std::mem::take(&mut *self.names.lock()) }
     }
 }
 
@@ -152,11 +163,12 @@ struct Mover {
 }
 
 impl Mover {
-    fn start(workspace: &Workspace, listener: BorrowedFd<'_>) -> Option<Self> {
-        let (workspace, listener) = (workspace.clone(), listener.try_clone_to_owned().ok()?);
+    fn start(workspace: &Workspace, names: &Names, listener: BorrowedFd<'_>) -> Option<Self> {
+        let (workspace, names) = (workspace.clone(), names.clone());
+        let listener = listener.try_clone_to_owned().ok()?;
         let (calls, waiting) = channel();
         let thread = std::thread::Builder::new();
-        let thread = thread.spawn(move || move_all(&workspace, listener.as_fd(), &waiting)).ok()?;
+        let thread = thread.spawn(move || move_all(&workspace, &names, listener.as_fd(), &waiting)).ok()?;
         Some(Self { calls: Some(calls), thread })
     }
 
@@ -166,13 +178,27 @@ impl Mover {
     }
 }
 
-fn move_all(workspace: &Workspace, listener: BorrowedFd<'_>, calls: &Receiver<Notification>) -> u64 {
+fn move_all(
+    workspace: &Workspace,
+    names: &Names,
+    listener: BorrowedFd<'_>,
+    calls: &Receiver<Notification>,
+) -> u64 {
     let mut failed = 0;
     for call in calls {
         let mut dirs = workspace.dirs_of(&call).into_iter();
         // The caller may be dead, and its id may be that of another thread.
         if is_waiting(listener, call.id) {
-            failed += u64::from(!dirs.all(|dir| dir.make_movable(&workspace.path)));
+            let is_movable = dirs.all(|dir| dir.make_movable(&workspace.path));
+            failed += u64::from(!is_movable);
+            // Only now: the rename is executed after those that were noted in the meantime.
+            if let Some(rename) = Rename::of(&call) {
+                let mut names = names.lock();
+                rename.note_copies(&mut names, workspace);
+                if is_movable {
+                    rename.note(&mut names, workspace);
+                }
+            }
             let _ = continue_notification(listener, call.id);
         }
     }

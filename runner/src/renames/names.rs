@@ -35,61 +35,80 @@ fn arguments(call: &Notification) -> Option<(Argument, Argument, u64)> {
     }
 }
 
-/// Whether a rename moves directories.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moves {
-    Files,
-    /// Or it is not known.
-    Dirs,
-}
-
-/// Notes a rename that is about to be executed, unless it is clear that it will fail.
-pub fn note(names: &mut RenamedNames, workspace: &Workspace, call: &Notification) -> Moves {
-    let Some((from, to, flags)) = arguments(call) else { return Moves::Dirs };
-    let (Some(from), Some(to)) = (whole_path(call.thread, from), whole_path(call.thread, to)) else {
-        return Moves::Dirs;
-    };
-    let (Ok(Some(stat)), Ok(to_stat)) = (stat_of(&from), stat_of(&to)) else { return Moves::Dirs };
-    let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
-    let kinds = (kind(&stat), to_stat.as_ref().map(kind));
-    // Most renames are of a new file to a new name.
-    if kinds.1.is_some() || !workspace.is_new_file(&stat) {
-        note_kinds(names, workspace, (&from, &to), kinds, flags);
-    }
-    let is_exchange = flags & RENAME_EXCHANGE != 0;
-    match kinds {
-        (FileType::Directory, _) => Moves::Dirs,
-        (_, Some(FileType::Directory)) if is_exchange => Moves::Dirs,
-        _ => Moves::Files,
-    }
-}
-
-fn note_kinds(
-    names: &mut RenamedNames,
-    workspace: &Workspace,
-    (from, to): (&[u8], &[u8]),
-    (from_kind, to_kind): (FileType, Option<FileType>),
+/// A rename that is about to be executed.
+pub struct Rename {
+    from: Vec<u8>,
+    to: Vec<u8>,
     flags: u64,
-) {
-    let is_exchange = flags & RENAME_EXCHANGE != 0;
-    let is_possible = match to_kind {
-        None => !is_exchange,
-        Some(_) if is_exchange => true,
-        Some(_) if flags & RENAME_NOREPLACE != 0 => false,
-        Some(FileType::Directory) => from_kind == FileType::Directory && is_empty(to),
-        Some(_) => from_kind != FileType::Directory,
-    };
-    let Some(from) = workspace.path_of(from).filter(|_| is_possible) else { return };
-    if to_kind.is_none() && names.is_empty() && !workspace.is_known(&from) {
-        return;
+    stat: Stat,
+    /// `None` if nothing has the new name.
+    to_kind: Option<FileType>,
+}
+
+impl Rename {
+    /// `None` if it is not known what the call renames.
+    pub fn of(call: &Notification) -> Option<Self> {
+        let (from, to, flags) = arguments(call)?;
+        let (from, to) = (whole_path(call.thread, from)?, whole_path(call.thread, to)?);
+        let stat = stat_of(&from).ok()??;
+        let to_kind = stat_of(&to).ok()?.as_ref().map(kind);
+        Some(Self { from, to, flags, stat, to_kind })
     }
-    let Some(to) = workspace.path_of(to).filter(|to| *to != from) else { return };
-    let is_known = |path: &TreePath| workspace.is_known(path);
-    if is_exchange {
-        names.exchange(&from, &to, is_known);
-    } else {
-        names.rename(&from, &to, is_known);
+
+    const fn is_exchange(&self) -> bool {
+        self.flags & RENAME_EXCHANGE != 0
     }
+
+    /// True if it moves a directory.
+    pub fn moves_dirs(&self) -> bool {
+        let exchanged = self.to_kind.filter(|_| self.is_exchange());
+        [Some(kind(&self.stat)), exchanged].contains(&Some(FileType::Directory))
+    }
+
+    /// False if it is clear that it will fail.
+    fn is_possible(&self) -> bool {
+        let from_kind = kind(&self.stat);
+        match self.to_kind {
+            None => !self.is_exchange(),
+            Some(_) if self.is_exchange() => true,
+            Some(_) if self.flags & RENAME_NOREPLACE != 0 => false,
+            Some(FileType::Directory) => from_kind == FileType::Directory && is_empty(&self.to),
+            Some(_) => from_kind != FileType::Directory,
+        }
+    }
+
+    /// Notes the new names, unless it is clear that the rename will fail.
+    pub fn note(&self, names: &mut RenamedNames, workspace: &Workspace) {
+        // Most renames are of a new file to a new name.
+        if self.to_kind.is_none() && workspace.is_new_file(&self.stat) {
+            return;
+        }
+        let Some(from) = workspace.path_of(&self.from).filter(|_| self.is_possible()) else { return };
+        if self.to_kind.is_none() && names.is_empty() && !workspace.is_known(&from) {
+            return;
+        }
+        let Some(to) = workspace.path_of(&self.to).filter(|to| *to != from) else { return };
+        let is_known = |path: &TreePath| workspace.is_known(path);
+        if self.is_exchange() {
+            names.exchange(&from, &to, is_known);
+        } else {
+            names.rename(&from, &to, is_known);
+        }
+    }
+
+    /// Notes that its directories were copied, completely or in part, and keep their names.
+    pub fn note_copies(&self, names: &mut RenamedNames, workspace: &Workspace) {
+        let exchanged = self.is_exchange().then_some(&self.to);
+        for path in [Some(&self.from), exchanged].into_iter().flatten() {
+            if let Some(path) = workspace.path_of(path) {
+                names.copy(&path, |path| workspace.is_known(path));
+            }
+        }
+    }
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
 }
 
 /// The path as seen from here, without trailing slashes.
@@ -119,8 +138,9 @@ impl Workspace {
     /// False for a file of a lower layer, even if it was copied up: it keeps its atime.
     fn is_new_file(&self, stat: &Stat) -> bool {
         let atime = (stat.st_atime, i64::try_from(stat.st_atime_nsec).unwrap_or(0));
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        is_file && stat.st_nlink == 1 && atime >= (self.since.tv_sec, self.since.tv_nsec)
+        kind(stat) == FileType::RegularFile
+            && stat.st_nlink == 1
+            && atime >= (self.since.tv_sec, self.since.tv_nsec)
     }
 
     /// The path in the workspace; `None` for any other.

@@ -1,4 +1,4 @@
-//! Which names a run gave to other files with rename(2).
+//! Which names a run gave to other files with rename(2), and which directories it copied for that.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crate::path::TreePath;
 /// The maximum number of names; further renames are not noted.
 const NAMES_MAX: usize = 65_536;
 
-/// The names that belong to another file or directory than in the base, each with the name it has in the base; `None`
-/// for one that the base does not have. Names in such a directory follow it.
+/// The names that belong to another file or directory than in the base, or to a copied directory, each with the name it
+/// has in the base; `None` for one that the base does not have. Names in such a directory follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RenamedNames(BTreeMap<TreePath, Option<TreePath>>);
 
 impl RenamedNames {
-    /// True if no name belongs to another file.
+    /// True if nothing was noted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -22,13 +22,35 @@ impl RenamedNames {
     /// The name in the base of what has this name now.
     #[must_use]
     pub fn origin(&self, path: &TreePath) -> Option<TreePath> {
+        match self.noted(path) {
+            Some((above, origin)) => Some(path.below(&above)?.beneath(origin?)),
+            None => Some(path.clone()),
+        }
+    }
+
+    /// True if the path, or a directory above it, was noted.
+    #[must_use]
+    pub fn covers(&self, path: &TreePath) -> bool {
+        self.noted(path).is_some()
+    }
+
+    /// The innermost noted path at or above a path, with its name in the base.
+    fn noted(&self, path: &TreePath) -> Option<(TreePath, Option<&TreePath>)> {
         if self.is_empty() {
-            return Some(path.clone());
+            return None;
         }
         let mut names = std::iter::once(path.clone()).chain(path.ancestors());
-        match names.find_map(|above| Some((self.0.get(&above)?, above))) {
-            Some((origin, above)) => Some(path.below(&above)?.beneath(origin.as_ref()?)),
-            None => Some(path.clone()),
+        names.find_map(|above| {
+            let origin = self.0.get(&above)?.as_ref();
+            Some((above, origin))
+        })
+    }
+
+    /// Notes that a directory was replaced with a copy, completely or in part.
+    pub fn copy(&mut self, path: &TreePath, is_known: impl Fn(&TreePath) -> bool) {
+        let origin = self.origin(path).filter(is_known);
+        if origin.is_some() {
+            self.insert(path.clone(), origin);
         }
     }
 
@@ -66,11 +88,17 @@ impl RenamedNames {
         is_known: impl Fn(&TreePath) -> bool,
     ) {
         let names = below.into_iter().map(|(name, origin)| (name.beneath(path), origin));
-        let own = (self.origin(path).filter(is_known) != origin).then(|| (path.clone(), origin));
+        // A directory that gets its old name back is noted too: it was copied for the rename.
+        let is_noted = origin.is_some() || self.origin(path).filter(is_known).is_some();
+        let own = is_noted.then(|| (path.clone(), origin));
         for (name, origin) in own.into_iter().chain(names) {
-            if self.0.len() < NAMES_MAX {
-                self.0.insert(name, origin);
-            }
+            self.insert(name, origin);
+        }
+    }
+
+    fn insert(&mut self, path: TreePath, origin: Option<TreePath>) {
+        if self.0.len() < NAMES_MAX {
+            self.0.insert(path, origin);
         }
     }
 }
@@ -112,11 +140,24 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_back_leaves_nothing() {
+    fn a_directory_that_gets_its_old_name_back_is_noted_as_a_copy() {
         let mut names = RenamedNames::default();
-        for (from, to) in [("d", "e"), ("e", "d"), ("d/a", "d-a"), ("d-a", "d/a")] {
+        for (from, to) in [("d", "e"), ("e", "d")] {
             names.rename(&at(from), &at(to), is_known);
         }
-        assert!(names.is_empty(), "{names:?}");
+        assert_eq!(names.origin(&at("d/a")), Some(at("d/a")));
+        assert_eq!([at("d/a"), at("e/a")].map(|path| names.covers(&path)), [true, false]);
+    }
+
+    #[test]
+    fn a_copied_directory_keeps_its_origin() {
+        let mut names = RenamedNames::default();
+        names.copy(&at("new"), is_known);
+        assert!(names.is_empty());
+        names.copy(&at("d"), is_known);
+        assert_eq!((names.covers(&at("d/a")), names.origin(&at("d/a"))), (true, Some(at("d/a"))));
+        names.rename(&at("d"), &at("e"), is_known);
+        names.copy(&at("e"), is_known);
+        assert_eq!((names.covers(&at("d/a")), names.origin(&at("e/a"))), (false, Some(at("d/a"))));
     }
 }

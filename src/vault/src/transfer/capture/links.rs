@@ -3,8 +3,12 @@
 //! overlayfs copies a file up only under the name used for the write, and leaves its other names in the lower layer.
 //! Outside an overlay, all names are one file. A copied-up file has the atime of the original (the overlay is mounted
 //! with noatime), and its directory has the `impure` xattr; a new file that replaces a name has neither. A copy with
-//! the times of the original (`cp -p`) that a rename gave the name is known from the rename, and so is a new name that
-//! a rename gave to the original.
+//! the times of the original (`cp -p`) that a rename gave the name is known from the rename, and so are a new name that
+//! a rename gave to the original, and the directories that were copied for a rename, which lack the xattr.
+//!
+//! The `origin` xattr does not distinguish them: without an index, overlayfs sets it only on copies of files with one
+//! name, and an index needs CAP_DAC_READ_SEARCH outside of user namespaces. Neither does the creation time: `touch`
+//! sets the atime in the same tick of the clock in which it copies the file up.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -39,7 +43,7 @@ pub(super) struct Evidence<'a> {
     /// A time before the command started.
     pub since: FileTime,
     pub times: Times,
-    /// Names that are known to belong to another file.
+    /// Names that are known to belong to another file, or to a copied directory.
     pub renamed: &'a RenamedNames,
 }
 
@@ -165,7 +169,7 @@ impl<'a> CopySearch<'a> {
             let Some(origin) = self.evidence.renamed.origin(&path) else { continue };
             let is_moved = origin != path;
             let old = match same {
-                _ if is_moved => tree::lookup(pages, &self.base, &origin)?,
+                _ if self.evidence.renamed.covers(&path) => tree::lookup(pages, &self.base, &origin)?,
                 Some(base) => tree::entry(pages, &base.tree, &entry.name)?,
                 None => None,
             };

@@ -144,7 +144,8 @@ pub struct CaptureOptions<'a> {
     pub times: Times,
     /// A file with an earlier atime existed before the command ran.
     pub since: FileTime,
-    /// Names that belong to another file than in the base, which may have the times of the old one.
+    /// Names that belong to another file than in the base, which may have the times of the old one, or to a copied
+    /// directory.
     pub renamed: &'a RenamedNames,
     /// File that records temporarily changed modes, on a file system that survives a crash of the process. An existing
     /// journal is from an earlier capture of the same upper, which is then completed.
