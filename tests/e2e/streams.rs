@@ -112,6 +112,15 @@ fn input_from_a_socket_is_forwarded() {
 }
 
 #[test]
+fn an_empty_stdin_has_a_name() {
+    let env = TestEnv::with_project();
+    let line = "readlink /proc/self/fd/0; echo x >> /proc/self/fd/1; chmod 600 /dev/null || echo refused";
+    assert_eq!(env.ok(&["-q"], line), "/dev/null\nx\nrefused\n");
+    // A view without the device.
+    env.run(&["-q", "--hide", "/dev/null", "--", "cat"]).expect(0);
+}
+
+#[test]
 fn closed_streams_act_like_empty_ones() {
     let env = TestEnv::with_project();
     let out = env.at("out");

@@ -100,6 +100,7 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
         if inherited.stdio.wants_null() { Some(rootfs::open_null().at(Stage::Session)?) } else { None };
     let input = open_input(inherited)?;
     rootfs::enter().at(Stage::Pivot)?;
+    let null = null.map(|null| rootfs::null_of_view(&null).unwrap_or(null));
     let private = PrivateDirs::note(&prepared.private_dirs);
     if prepared.loopback {
         sys::raise_loopback().at(Stage::Loopback)?;

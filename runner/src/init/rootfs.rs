@@ -7,8 +7,9 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
-    fsetxattr, fstat, mkdirat, mknodat, open, openat, openat2, seek, symlinkat, utimensat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, SeekFrom, StatVfsMountFlags, Timespec, Timestamps,
+    XattrFlags, fsetxattr, fstat, lstat, mkdirat, mknodat, open, openat, openat2, seek, statvfs, symlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -239,6 +240,18 @@ pub fn open_null() -> Result<OwnedFd> {
     let host = open(c"/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     bind(c"/dev/null", &host, MountAttr::READ_ONLY.and(MountAttr::NO_SUID))?;
     open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The same device through the read-only mount of the view, where it has a path: `readlink /proc/self/fd/0` prints it.
+/// `None` if the view has no such device.
+pub fn null_of_view(null: &OwnedFd) -> Option<OwnedFd> {
+    // Opening another device could have effects.
+    let (found, null) = (lstat(c"/dev/null").ok()?, fstat(null).ok()?);
+    let is_read_only = statvfs(c"/dev/null").ok()?.f_flag.contains(StatVfsMountFlags::RDONLY);
+    if (found.st_dev, found.st_ino) != (null.st_dev, null.st_ino) || !is_read_only {
+        return None;
+    }
+    open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 /// Opens a regular file of the host through a detached read-only mount: reopening it for writing through /proc, or
