@@ -55,6 +55,7 @@ mod review;
 mod secrets;
 mod shared;
 mod signals;
+mod snippets;
 mod streams;
 mod terminal;
 mod touched;

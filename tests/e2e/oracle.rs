@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
-use crate::env::{Running, TestEnv};
+use crate::env::{Answer, Running, TestEnv};
 use crate::support;
 use crate::support::snapshot;
 use crate::support::snapshot::Snapshot;
@@ -61,6 +61,41 @@ pub enum Ends {
     Well,
     /// The exit status does not matter.
     Somehow,
+    /// Both sides have the same exit status and the same output.
+    Alike,
+}
+
+impl Ends {
+    const fn accepts(self, is_success: bool) -> bool {
+        match self {
+            Self::Well => is_success,
+            Self::Somehow | Self::Alike => true,
+        }
+    }
+}
+
+/// The exit status and the output of a line.
+#[derive(Debug, PartialEq, Eq)]
+struct End {
+    code: Option<i64>,
+    signal: Option<i64>,
+    stdout: String,
+    stderr: String,
+}
+
+impl End {
+    /// From the envelope of a run.
+    fn inside(answer: &serde_json::Value) -> Self {
+        let result = &answer["result"];
+        let text = |field: &str| result[field].as_str().unwrap().to_owned();
+        let [code, signal] = ["exit_code", "signal"].map(|field| result[field].as_i64());
+        Self { code, signal, stdout: text("stdout"), stderr: text("stderr") }
+    }
+
+    fn outside(answer: &Answer) -> Self {
+        let [code, signal] = [answer.code, answer.signal].map(|status| status.map(i64::from));
+        Self { code, signal, stdout: answer.text(), stderr: answer.stderr.clone() }
+    }
 }
 
 impl Trial<'_> {
@@ -70,11 +105,13 @@ impl Trial<'_> {
         env.avfs(&["init"]).expect(0);
         (self.fixture)(&env);
         set_old_times(&env.project());
+        let mut ends = Vec::new();
         let reference = match way.runs {
             Runs::One => {
                 let answer = env.json(way.options, &self.lines.join("\n"));
                 assert_eq!(answer["result"]["left_out"], serde_json::json!([]), "{way:?}: {answer}");
                 self.check_end(&answer);
+                ends.push(End::inside(&answer));
                 let landed = answer["result"]["fork"].is_string();
                 if landed {
                     format!("run:{}", answer["result"]["run_id"].as_str().unwrap())
@@ -86,6 +123,7 @@ impl Trial<'_> {
                 for line in self.lines {
                     let answer = env.json(way.options, line);
                     self.check_end(&answer);
+                    ends.push(End::inside(&answer));
                 }
                 "work".to_owned()
             }
@@ -98,7 +136,8 @@ impl Trial<'_> {
             Runs::One => &[self.lines.join("\n")],
             Runs::Each => self.lines,
         };
-        for line in lines {
+        let mut found = Vec::new();
+        for (line, inside) in lines.iter().zip(ends) {
             // A line that hangs is killed with all processes it has started. Root has no capabilities inside, so it
             // must have none here: with them modes have no effect.
             let mut command = env.clean(Path::new("timeout"));
@@ -110,17 +149,23 @@ impl Trial<'_> {
                 .env("HOME", env.at("plain-home"))
                 .env("TMPDIR", "/tmp");
             let answer = Running::start(&mut command).answer();
+            let outside = End::outside(&answer);
+            if self.ends == Ends::Alike {
+                found.extend((inside != outside).then(|| format!("{line}: {outside:?} became {inside:?}")));
+                continue;
+            }
             assert_eq!(answer.signal, None, "{line}: {answer:?}");
-            assert!(self.ends == Ends::Somehow || answer.code == Some(0), "{line}: {answer:?}");
+            assert!(self.ends.accepts(answer.code == Some(0)), "{line}: {answer:?}");
         }
         let plain = self.comparable(&env.project());
-        snapshot::differences(&plain, &self.comparable(&export))
+        found.extend(snapshot::differences(&plain, &self.comparable(&export)));
+        found
     }
 
     #[track_caller]
     fn check_end(&self, answer: &serde_json::Value) {
         assert!(answer["error"].is_null(), "{answer}");
-        assert!(self.ends == Ends::Somehow || answer["success"] == true, "{answer}");
+        assert!(self.ends.accepts(answer["success"] == true), "{answer}");
     }
 
     fn comparable(&self, dir: &Path) -> Snapshot {
