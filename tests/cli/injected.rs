@@ -109,6 +109,30 @@ fn import_with_a_failing_call_is_complete_or_an_error() {
     .hold();
 }
 
+/// SQLite ignores that the lock of a read mark was not released, and then waits for itself.
+#[test]
+fn a_lock_of_a_reader_that_is_not_released_fails_nothing() {
+    let env = TestEnv::with_project();
+    let strace = || env.clean(Path::new("strace"));
+    let import = |mut strace: Command| Answer::of(strace.arg(binary()).arg("import"));
+    let trace = env.at("trace");
+    env.put("file", b"traced\n");
+    assert_eq!(import(traced(strace(), &trace)).code, 0);
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let first = text.split(' ').next().unwrap();
+    let calls = text.lines().filter(|line| line.starts_with(first) && line.contains(" fcntl("));
+    let calls: Vec<&str> = calls.collect();
+    // The last one: in a transaction, not while the vault is opened.
+    let is_mark = |line: &str, kind: &str| line.contains(kind) && line.contains("l_start=124,");
+    let marks = calls.windows(2).rposition(|pair| is_mark(pair[0], "F_WRLCK") && is_mark(pair[1], "F_UNLCK"));
+    let number = marks.unwrap_or_else(|| panic!("no mark was set: {calls:#?}")) + 2;
+    env.put("file", b"injected\n");
+    let answer = import(Call::new("fcntl", number, "ENOLCK").strace(strace()));
+    assert_eq!(answer.code, 0, "{answer:?}");
+    assert_eq!(env.ok(&["cat", "main", "file"]), "injected\n");
+    env.assert_sound();
+}
+
 #[test]
 fn apply_with_a_failing_call_can_be_completed() {
     let env = TestEnv::with_project();

@@ -48,6 +48,9 @@ const LOGS: [&str; 4] = ["-wal", "-shm", "-journal", "-head"];
 const SWEEP_TURN: Duration = Duration::from_secs(1);
 const SWEEP_LOOK: Duration = Duration::from_millis(2);
 const SWEEP_PAUSE: Duration = Duration::from_millis(200);
+/// How long to wait until no transaction of this process keeps the file open, and how often to look.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
+const RELEASE_PAUSE: Duration = Duration::from_millis(2);
 
 /// A vault in one SQLite file, in WAL mode. Many processes may use it; one at a time writes.
 pub struct SqliteBackend {
@@ -102,8 +105,12 @@ impl SqliteBackend {
         connect::check_locks(&real)?;
         let acknowledged = head::Acknowledged::read(&real);
         let log = log::open(&real).ok();
-        let (conn, access, format) =
-            connect::open(&real, &options).map_err(|error| error.after(options.patience))?;
+        let mut opened = connect::open(&real, &options);
+        if matches!(opened, Err(BackendError::LocksUnsupported { .. })) {
+            // If this process could not release a lock, it has closed the file now.
+            opened = connect::open(&real, &options);
+        }
+        let (conn, access, format) = opened.map_err(|error| error.after(options.patience))?;
         let older_copy = check_head(&real, &conn, access, &acknowledged)?;
         let log = log.filter(log::is_named);
         if access == Access::ReadWrite && log.is_none() {
@@ -218,6 +225,23 @@ impl SqliteBackend {
     fn close_idle(&self) {
         self.mover.wait();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Closes the file, which releases locks that this process could not release otherwise. Waits for transactions of
+    /// other threads, but not long: they may wait for this one.
+    fn release_locks(&self, are_held: impl Fn(&Path) -> bool) -> Result<()> {
+        let patience = RELEASE_PATIENCE.min(self.options.patience);
+        let give_up_at = Instant::now() + patience;
+        loop {
+            self.close_idle();
+            if !are_held(&self.path) {
+                return Ok(());
+            }
+            if Instant::now() >= give_up_at {
+                return Err(BackendError::Busy { path: self.path.clone(), waited_s: 0 }.after(patience));
+            }
+            std::thread::sleep(RELEASE_PAUSE);
+        }
     }
 
     fn give_back(&self, conn: Conn) {

@@ -27,37 +27,38 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(crate) fn begin(backend: &'a SqliteBackend) -> Result<Self> {
-        Self::of(backend, backend.take_conn()?, "BEGIN")
+        Self::of(backend, SqliteBackend::take_conn, begin_to_read)
     }
 
     pub(crate) fn begin_unmapped(backend: &'a SqliteBackend) -> Result<Self> {
-        let mut conn = backend.take_conn()?;
-        conn.unmap().map_err(|error| backend.translate(error))?;
-        Self::of(backend, conn, "BEGIN")
+        let unmapped = |backend: &SqliteBackend| {
+            let mut conn = backend.take_conn()?;
+            conn.unmap().map_err(|error| backend.translate(error))?;
+            Ok(conn)
+        };
+        Self::of(backend, unmapped, begin_to_read)
     }
 
     /// Begins a write transaction; the caller must hold the turn to write.
     pub(crate) fn begin_to_write(backend: &'a SqliteBackend) -> Result<Self> {
-        let mut conn = Self::conn_to_write(backend)?;
+        let begin = |sql: &Connection| run(sql, "BEGIN IMMEDIATE");
         // The turn keeps other writers away, so this rarely has to wait.
-        let patience = |patience| conn.sql.busy_timeout(patience).map_err(|error| backend.translate(error));
-        patience(Duration::ZERO)?;
-        let begun = run(&conn.sql, "BEGIN IMMEDIATE");
-        patience(backend.patience())?;
-        match begun {
-            Ok(()) => return Ok(Self { backend, conn: Some(conn) }),
-            Err(error) if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => {
-                return Err(backend.translate(error));
+        let at_once = |sql: &Connection| {
+            sql.busy_timeout(Duration::ZERO)?;
+            let begun = begin(sql);
+            sql.busy_timeout(backend.patience())?;
+            begun
+        };
+        match Self::try_begin(backend, Self::conn_to_write, at_once)? {
+            Ok(session) => Ok(session),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                if own_lock::is_held(&backend.path) {
+                    backend.release_locks(own_lock::is_held)?;
+                }
+                Self::of(backend, Self::conn_to_write, begin)
             }
-            Err(_) if own_lock::is_held(&backend.path) => {
-                // Closing the file releases the lock.
-                drop(conn);
-                backend.close_idle();
-                conn = Self::conn_to_write(backend)?;
-            }
-            Err(_) => {}
+            Err(error) => Err(backend.translate(error)),
         }
-        Self::of(backend, conn, "BEGIN IMMEDIATE")
     }
 
     fn conn_to_write(backend: &SqliteBackend) -> Result<Conn> {
@@ -69,9 +70,44 @@ impl<'a> Session<'a> {
         Ok(conn)
     }
 
-    fn of(backend: &'a SqliteBackend, conn: Conn, begin: &str) -> Result<Self> {
-        run(&conn.sql, begin).map_err(|error| backend.translate(error))?;
-        Ok(Self { backend, conn: Some(conn) })
+    fn of(
+        backend: &'a SqliteBackend,
+        conn: impl Fn(&SqliteBackend) -> Result<Conn>,
+        begin: impl Fn(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<Self> {
+        Self::try_begin(backend, conn, begin)?.map_err(|error| backend.translate(error))
+    }
+
+    /// Begins a transaction. If this process could not release the lock of a read mark, SQLite waits for it for ten
+    /// seconds, as if another connection had it, and gives up; the second attempt is made without that lock.
+    fn try_begin(
+        backend: &'a SqliteBackend,
+        conn: impl Fn(&SqliteBackend) -> Result<Conn>,
+        begin: impl Fn(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<rusqlite::Result<Self>> {
+        let first = conn(backend)?;
+        let begun = begin(&first.sql);
+        let gave_up =
+            |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed);
+        let (conn, begun) = if begun.as_ref().is_err_and(gave_up) && own_lock::is_mark_held(&backend.path) {
+            drop(first);
+            backend.release_locks(own_lock::is_mark_held)?;
+            let second = conn(backend)?;
+            let begun = begin(&second.sql);
+            (second, begun)
+        } else {
+            (first, begun)
+        };
+        Ok(match begun {
+            Ok(()) => Ok(Self { backend, conn: Some(conn) }),
+            Err(error) => {
+                // After another error its transaction may be unfinished.
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && conn.sql.is_autocommit() {
+                    backend.give_back(conn);
+                }
+                Err(error)
+            }
+        })
     }
 
     pub(crate) fn conn(&self) -> Result<&Conn> {
@@ -88,6 +124,12 @@ impl Drop for Session<'_> {
             self.backend.give_back(conn);
         }
     }
+}
+
+/// Begins a read transaction, with its lock.
+fn begin_to_read(sql: &Connection) -> rusqlite::Result<()> {
+    run(sql, "BEGIN")?;
+    sql.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")?.query_row([], |_| Ok(()))
 }
 
 /// Runs a cached prepared statement.
