@@ -363,8 +363,6 @@ fn sync_merges_changes_of_the_directory_into_a_fork() {
     };
     assert!(!noted(&env.json(&["--fork", "task"], "echo agent > agent")));
     env.put("README.md", b"by hand\n");
-    // A run does not scan the directory: it notices the change only after an import.
-    env.avfs(&["import"]).expect(0);
     assert!(noted(&env.json(&["--fork", "task"], "true")));
     env.avfs(&["sync", "task"]).expect(0);
     assert_eq!(env.ok(&["--fork", "task"], "cat README.md agent"), "by hand\nagent\n");

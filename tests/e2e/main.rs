@@ -25,6 +25,7 @@ mod evasions;
 mod everyday;
 mod exact_files;
 mod faults;
+mod fork_behind;
 mod forks;
 mod generated;
 mod git;

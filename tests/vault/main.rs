@@ -16,6 +16,7 @@ mod concurrency;
 mod crash;
 mod damage;
 mod deep_paths;
+mod directory_looks;
 mod faults;
 mod fork_use;
 mod format;

@@ -93,4 +93,4 @@ pub use workspace::binding::{
 };
 pub use workspace::workspace_root::{UNBOUND_PATH, WorkspaceRootError};
 pub use workspace::workspace_service::{IMPORT_LARGE, WorkspaceService};
-use workspace::{host_look, workspace_root, workspace_service};
+use workspace::{fork_behind, host_look, workspace_root, workspace_service};

@@ -2,36 +2,28 @@
 //!
 //! Nothing here can remove the run from the vault.
 
-use std::os::fd::{AsFd, BorrowedFd};
-
 use avfs_changes::{
     ApplyOptions, ChangeReport, ChangeSummary, ChangeSummaryService, Filter, RunsOnHost, Subject, apply,
     called_out,
 };
-use avfs_hostfs::beneath;
-use avfs_hostfs::stat::HostKind;
 use avfs_request::reproducible::clock_held;
 use avfs_request::{ForkChoice, LimitKind, Retention};
-use avfs_types::ids::{ForkName, VersionId};
-use avfs_types::path::TreePath;
+use avfs_types::ids::VersionId;
 use avfs_vault::backend::RunRecord;
 use avfs_vault::capture::{LeftOut, WrittenLinks};
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::ChangeKind;
 use avfs_vault::gc::Trial;
 use avfs_vault::layers::{Footprint, Made};
-use avfs_vault::page::Node;
+use avfs_vault::require_version;
 use avfs_vault::run::{Landed, LandedRun};
 use avfs_vault::set_ids::SetIds;
-use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::version::{full_root_of, root_of_either};
 use avfs_vault::write_out::FreshPages;
-use avfs_vault::{require_version, tree};
-
-use rustix::fs::OFlags;
 
 use crate::conclude::Before;
 use crate::error::ExecuteError;
+use crate::fork_behind::LookBeside;
 use crate::host_look::HostLook;
 use crate::launcher::{Completion, Exit};
 use crate::mount_session::MountSession;
@@ -40,11 +32,6 @@ use crate::result::{Backend, BaseUsed, Enforcement, Note};
 use crate::run::Run;
 use crate::scratch_size::Scratch;
 use crate::workspace_service::RunBase;
-
-/// Maximum versions to search for the last sync of the fork; beyond that no note is printed.
-const SYNC_VERSIONS_MAX: usize = 64;
-/// Maximum changed paths to compare with the directory.
-const PATHS_COMPARED_MAX: usize = 100;
 
 impl ProxyRuntime<'_> {
     /// The changes to report.
@@ -134,39 +121,16 @@ impl ProxyRuntime<'_> {
         Ok(())
     }
 
-    /// Notes that the directory changed since a fork was created or last synced, as far as known without
-    /// scanning it: something newer was imported, or a path that this run changed differs from the base of the
-    /// fork.
-    pub(super) fn note_behind(&self, run: &mut Run, changes: &ChangeSummary) -> avfs_vault::Result<()> {
+    /// Notes that the directory changed since a fork was created or last synced.
+    pub(super) fn note_behind(
+        &self,
+        run: &mut Run,
+        look: Option<LookBeside<'_>>,
+        changes: &ChangeSummary,
+    ) -> avfs_vault::Result<()> {
         let ForkChoice::Persistent { name, .. } = &run.request.fork else { return Ok(()) };
-        let Some(dir) = self.site.bound.as_deref() else { return Ok(()) };
-        let reader = self.site.vault.read()?;
-        let (Some(fork), Some(main)) = (reader.fork(name)?, reader.fork(&ForkName::main())?) else {
-            return Ok(());
-        };
-        let base = match fork.base == main.head {
-            true => Some(fork.base),
-            false => match last_sync(&*reader, &fork, SYNC_VERSIONS_MAX)? {
-                LastSync::Found { merged, .. } => Some(merged),
-                LastSync::Never => Some(fork.base),
-                LastSync::Unknown => None,
-            },
-        };
-        let Some(base) = base.map(|base| require_version(&*reader, &base)).transpose()? else {
-            return Ok(());
-        };
-        let is_behind = require_version(&*reader, &main.head)?.content != base.content || {
-            let root = full_root_of(&*reader, &base)?;
-            let Ok(host) = beneath::open_root(dir) else { return Ok(()) };
-            let mut differs = false;
-            for change in changes.changes.first(PATHS_COMPARED_MAX) {
-                let began = tree::lookup(&&*reader, &root, &change.path)?;
-                let now = change.after.as_ref().map(|side| &side.node);
-                differs = differs || !is_one_of(host.as_fd(), &change.path, [began.as_ref(), now]);
-            }
-            differs
-        };
-        if is_behind {
+        let Some(behind) = look.and_then(LookBeside::wait) else { return Ok(()) };
+        if behind.is_behind(self.site, changes)? {
             let text = format!("the directory changed since fork {name} was created or last synced");
             let remedy = format!("sync {name}");
             run.notes.push(Note::new("fork.behind", text).with_remedy("merge its changes with", remedy));
@@ -344,21 +308,4 @@ pub(super) fn enforcement(
         scratch: scratch_place,
         degraded: run.degraded.clone(),
     }
-}
-
-/// Whether a path on the host looks like one of these entries. Compares only files, and only by size and time:
-/// sufficient for a note, not for a decision.
-fn is_one_of(dir: BorrowedFd<'_>, path: &TreePath, known: [Option<&Node>; 2]) -> bool {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    let file = beneath::open(dir, path.as_bytes(), flags).and_then(|file| beneath::fstat(file.as_fd()));
-    let stat = match file {
-        Ok(stat) => stat,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return known.contains(&None),
-        Err(_) => return true,
-    };
-    stat.kind != HostKind::File
-        || known.iter().flatten().any(|node| match node {
-            Node::File(file) => (file.size, file.mtime) == (stat.size, stat.mtime),
-            Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_) => false,
-        })
 }

@@ -30,9 +30,10 @@ use crate::checkpoint::CheckpointService;
 use crate::conclude::VaultIdentity;
 use crate::error::ExecuteError;
 use crate::first_import::WarnAbove;
+use crate::fork_behind::LookBeside;
 use crate::git::repository;
 use crate::journal;
-use crate::launcher::{Completion, Launcher, Refused};
+use crate::launcher::{Completion, LaunchError, LaunchPlan, Launcher, Refused};
 use crate::mount_session::{MountSession, ScratchDir};
 use crate::permission::{Approver, Denial, Permission, decide};
 use crate::plan::hidden;
@@ -330,18 +331,69 @@ impl ProxyRuntime<'_> {
         run.phases.resolve = run.begun.elapsed();
         session.mounted()?;
         let launched_at = session.file_time();
-        let wants_version = wants_version(&run.request);
-        let (launched, imported) = std::thread::scope(|scope| {
+        let result = std::thread::scope(|beside| {
+            let mut look = None;
+            let mut meanwhile = || {
+                // Only now: the thread must inherit the signals that the launcher has blocked.
+                look = LookBeside::start(beside, site, &run.request.fork, &run_base);
+                // An error will occur again where it matters.
+                if let Err(error) = site.vault.backend().make_ready() {
+                    tracing::debug!(%error, "cannot prepare the vault");
+                }
+            };
+            let (launched, imported) =
+                self.launch(state, &plan, &run_base, wants_version(&run.request), &session, &mut meanwhile);
+            session.released()?;
+            let completion = match launched {
+                Ok(completion) => completion,
+                Err(error) => {
+                    session.discard()?;
+                    return Err(ExecuteError::Launch(error));
+                }
+            };
+            enter(state, State::Capturing, &session);
+            run.phases.mount = completion.mounting;
+            run.phases.execute = completion.executing;
+            let ended = Ended {
+                completion,
+                launched_at,
+                scratch_place,
+                hidden,
+                run_base: &run_base,
+                imported,
+                look,
+                scan_met_change: false,
+                identity,
+            };
+            self.conclude(run, session, ended)
+        })?;
+        drop(dirs);
+        state.become_next(State::Completed);
+        Ok(result)
+    }
+
+    /// Runs the command, and imports a live base beside it.
+    fn launch(
+        &self,
+        state: &mut State,
+        plan: &LaunchPlan,
+        run_base: &RunBase,
+        wants_version: bool,
+        session: &MountSession,
+        meanwhile: &mut dyn FnMut(),
+    ) -> (Result<Completion, LaunchError>, Option<avfs_vault::Result<Imported>>) {
+        let site = self.site;
+        std::thread::scope(|scope| {
             let mut import = None;
             let (ended, end) = std::sync::mpsc::channel();
             let mut ended = Some(ended);
             let mut started = || {
-                enter(state, State::Executing, &session);
-                if let (RunBase::Live(dir), true) = (&run_base, wants_version) {
+                enter(state, State::Executing, session);
+                if let (RunBase::Live(dir), true) = (run_base, wants_version) {
                     let thread = std::thread::Builder::new();
                     let ended = ended.take();
                     let thread = thread.spawn_scoped(scope, || {
-                        let imported = stand_on_import(site, dir, &session);
+                        let imported = stand_on_import(site, dir, session);
                         // Dropping the sender signals the end.
                         drop(ended);
                         imported
@@ -350,49 +402,16 @@ impl ProxyRuntime<'_> {
                     import = Some((dir, thread.ok()));
                 }
             };
-            let mut meanwhile = || {
-                // An error will occur again where it matters.
-                if let Err(error) = site.vault.backend().make_ready() {
-                    tracing::debug!(%error, "cannot prepare the vault");
-                }
-            };
-            let launched = self.launcher.launch(&plan, &mut meanwhile, &mut started);
+            let launched = self.launcher.launch(plan, meanwhile, &mut started);
             let import = import.map(|(dir, thread)| match thread {
                 Some(thread) => {
                     wait_for_import(site, &end);
                     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 }
-                None => stand_on_import(site, dir, &session),
+                None => stand_on_import(site, dir, session),
             });
             (launched, import)
-        });
-        session.released()?;
-        let completion = match launched {
-            Ok(completion) => completion,
-            Err(error) => {
-                session.discard()?;
-                return Err(ExecuteError::Launch(error));
-            }
-        };
-        enter(state, State::Capturing, &session);
-        run.phases.mount = completion.mounting;
-        run.phases.execute = completion.executing;
-        let scan_met_change = false;
-        let run_base = &run_base;
-        let ended = Ended {
-            completion,
-            launched_at,
-            scratch_place,
-            hidden,
-            run_base,
-            imported,
-            scan_met_change,
-            identity,
-        };
-        let result = self.conclude(run, session, ended)?;
-        drop(dirs);
-        state.become_next(State::Completed);
-        Ok(result)
+        })
     }
 
     /// Everything before the launch.
@@ -404,7 +423,7 @@ impl ProxyRuntime<'_> {
         scratch: &ScratchDir,
         session: &MountSession,
         hidden: &[TreePath],
-    ) -> Step<(RunBase, Scratch, super::launcher::LaunchPlan)> {
+    ) -> Step<(RunBase, Scratch, LaunchPlan)> {
         self.session_record(run, hidden).write(session)?;
         enter(state, State::Checkpointing, session);
         run.notes.extend(sweep::<ExecuteError>(
@@ -581,6 +600,8 @@ pub(super) struct Ended<'g> {
     pub run_base: &'g RunBase,
     /// The import that ran in parallel to the command.
     pub imported: Option<avfs_vault::Result<Imported>>,
+    /// The comparison of the directory with the fork, which runs in parallel.
+    pub look: Option<LookBeside<'g>>,
     /// True if that import found a file that changed after the launch.
     pub scan_met_change: bool,
     pub identity: VaultIdentity,

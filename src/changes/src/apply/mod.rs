@@ -182,7 +182,7 @@ pub fn apply(
     let host = host::Host::open(dir, &out)?;
     let mut wanted = PathDigests::default();
     wanted.extend(paths(&changes))?;
-    let applied = applied_before(&*vault.read()?, subject)?;
+    let applied = applied_before(&*vault.read()?, &subject.fork)?;
     let plan = plan::make(&host, &pages, (&changes, &wanted), subject.doubt.as_ref(), &applied)?;
     let mut stripped = Vec::new();
     for change in &changes {
@@ -218,9 +218,9 @@ pub fn apply(
 }
 
 /// The states of which standing applies of the fork wrote parts, newest first.
-fn applied_before(reader: &dyn Reader, subject: &Subject) -> Result<Vec<DirRef>, VaultError> {
+pub fn applied_before(reader: &dyn Reader, fork: &ForkName) -> Result<Vec<DirRef>, VaultError> {
     let mut roots = Vec::new();
-    let all = reader.applications_of_fork(&subject.fork)?;
+    let all = reader.applications_of_fork(fork)?;
     for of in all.iter().filter(|of| of.stands()).take(APPLIES_COMPARED_MAX) {
         match require_version(reader, &of.after).and_then(|version| root_of_either(&version)) {
             Ok(root) => roots.push(root),

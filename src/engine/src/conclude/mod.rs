@@ -122,6 +122,9 @@ impl ProxyRuntime<'_> {
             run.note(RENAME_REFUSED, RENAME_REFUSED_TEXT.to_owned());
         }
         run.notes.extend(leftover(run.id.as_str(), session.captured()));
+        if let Err(error) = self.note_behind(&mut run, ended.look.take(), &kept.changes) {
+            run.note("run.afterwards", format!("the run is kept, but an error occurred afterwards: {error}"));
+        }
         let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered, expires_at } =
             kept.landed;
         if let Some(cache) = &mut run.cache {
@@ -349,9 +352,6 @@ impl ProxyRuntime<'_> {
                     format!("the run is kept, but an error occurred afterwards: {error}"),
                 );
             }
-        }
-        if let Err(error) = self.note_behind(run, &changes) {
-            run.note("run.afterwards", format!("the run is kept, but an error occurred afterwards: {error}"));
         }
         let runs_on_host = self.acts_on_host(&landed.landed, &changes).unwrap_or_else(|error| {
             run.note("changes.unknown", format!("cannot determine what the host would execute: {error}"));

@@ -1,4 +1,5 @@
-//! Directories that a fork keeps between its runs: a home and a /tmp, in the cache, per vault and fork.
+//! What a fork keeps between its runs in the cache, per vault and fork: a home, a /tmp, and how far the bound directory
+//! was compared.
 //!
 //! They are separate from the directories of `cache.dirs`, inaccessible to other users, and removed with the fork.
 
@@ -10,9 +11,12 @@ use std::path::{Path, PathBuf};
 use avfs_hostfs::make;
 use avfs_hostfs::remove::remove_tree;
 use avfs_types::ids::{ForkName, to_hex};
+use avfs_vault::import::LookPlace;
 
 /// The name of the directory in the cache directory.
 const PLACE: &str = "forks";
+/// The name of the file with the place of the look at the bound directory, beside the kept directories.
+const LOOKED: &str = "looked";
 /// Bytes of the digest used in place of the fork name: fork names may be longer than file names.
 const NAME_BYTES: usize = 16;
 
@@ -71,6 +75,22 @@ impl ForkDirs {
         make::close_to_others(&self.dir)?;
         std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode))?;
         Ok(dir)
+    }
+
+    /// The place at which the next look at the bound directory continues.
+    pub(crate) fn looked(&self, fork: &ForkName) -> Option<LookPlace> {
+        LookPlace::from_bytes(&std::fs::read(self.of(fork).join(LOOKED)).ok()?)
+    }
+
+    /// Keeps the place at which the next look at the bound directory continues; `None` for its root.
+    pub(crate) fn keep_looked(&self, fork: &ForkName, place: Option<&LookPlace>) -> io::Result<()> {
+        let dir = self.of(fork);
+        let Some(place) = place else {
+            return std::fs::remove_file(dir.join(LOOKED));
+        };
+        make::private_dirs(&dir)?;
+        make::close_to_others(&self.dir)?;
+        std::fs::write(dir.join(LOOKED), place.to_bytes())
     }
 
     /// Removes the directories of a fork, if there are any.

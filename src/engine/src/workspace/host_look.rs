@@ -17,6 +17,7 @@ use avfs_types::ids::TreeId;
 use avfs_types::path::TreePath;
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::ChangeKind;
+use avfs_vault::import::looks_like;
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::tree::{CachedPages, Pages};
 use avfs_vault::{Result, Vault, VaultError, pages, tree};
@@ -108,17 +109,13 @@ impl<'a> HostLook<'a> {
     }
 
     fn looks_like(&self, stat: &HostStat, node: &Node) -> Result<bool> {
-        let HostStat { kind, mode, mtime, size, .. } = *stat;
-        Ok(match node {
-            Node::File(file) => {
-                (kind, mode, mtime, size) == (HostKind::File, file.mode, file.mtime, file.size)
-            }
-            Node::Symlink(link) => (kind, mtime) == (HostKind::Symlink, link.mtime),
-            Node::Fifo(fifo) => (kind, mode, mtime) == (HostKind::Fifo, fifo.mode, fifo.mtime),
+        let has_dir_meta = match node {
             Node::Dir(dir) => {
                 let (meta, _) = tree::top(&self.pages, &dir.tree)?;
-                (kind, mode, mtime) == (HostKind::Dir, meta.mode, meta.mtime)
+                (stat.mode, stat.mtime) == (meta.mode, meta.mtime)
             }
-        })
+            Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => true,
+        };
+        Ok(has_dir_meta && looks_like(stat, node))
     }
 }

@@ -1,6 +1,7 @@
 //! Workspaces: the directory a vault is bound to, its path in the sandbox, and the base of a run.
 
 pub mod binding;
+pub(crate) mod fork_behind;
 pub(crate) mod host_look;
 pub mod workspace_root;
 pub mod workspace_service;

@@ -10,6 +10,7 @@ mod files;
 pub(crate) mod hard_links;
 pub mod heal;
 mod ignore_file;
+mod look;
 pub(crate) mod scan;
 pub(crate) mod shared;
 mod spilled_entries;
@@ -30,6 +31,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BlobId, ForkName, VersionId};
 use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 
+pub use look::{LookPlace, Looked, looks_like};
 pub use touched::{TouchedBase, TouchedOptions};
 
 pub use super::spill::SpilledPages;

@@ -1,7 +1,7 @@
 //! Scans all directories beneath the root in parallel, each through its own descriptor.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -44,6 +44,18 @@ pub(super) fn host<'a>(
     options: &ImportOptions<'a>,
     outlet: Outlet,
 ) -> Result<Scan<'a>> {
+    let shared = shared_of(vault, dir, cache, options, outlet)?;
+    Ok(Scan::new(shared, cache.map(|_| 0), Over::default()))
+}
+
+/// The shared state for a host directory, which is opened.
+pub(super) fn shared_of<'a>(
+    vault: &'a Vault,
+    dir: &Path,
+    cache: Option<&'a StatCache>,
+    options: &ImportOptions<'a>,
+    outlet: Outlet,
+) -> Result<Shared<'a>> {
     let root = beneath::open_root(dir).map_err(|source| match Cause::of(&source) {
         Cause::NotFound => ImportError::NoDirectory { path: dir.to_owned() },
         Cause::NotADirectory => ImportError::NotADirectory { path: dir.to_owned() },
@@ -55,8 +67,7 @@ pub(super) fn host<'a>(
         | Cause::Unreadable
         | Cause::Other => ImportError::Io { operation: "open", path: TreePath::root(), source },
     })?;
-    let shared = Shared::of_host(vault, dir, root, cache, options, outlet)?;
-    Ok(Scan::new(shared, cache.map(|_| 0), Over::default()))
+    Shared::of_host(vault, dir, root, cache, options, outlet)
 }
 
 /// A scan with its remaining directories and files.
@@ -390,7 +401,9 @@ impl Shared<'_> {
         let mut known = cached.as_ref().map_or(&[][..], |dir| &dir.entries).iter().peekable();
         let mut listing = Listing { clean: cached.is_some(), ..Listing::new(job, fd, names.len()) };
         for listed in names {
-            if holds_vault && self.own_file.is_called(&listed.name) || self.is_left_out(&listing, &listed) {
+            if holds_vault && self.own_file.is_called(&listed.name)
+                || self.is_left_out(&job.path, &job.rules, listing.fd.as_fd(), &listed)
+            {
                 self.leave_unversioned(|| job.path.join(&listed.name));
                 continue;
             }
@@ -404,23 +417,29 @@ impl Shared<'_> {
         Ok(listing)
     }
 
-    fn is_left_out(&self, listing: &Listing<'_>, listed: &Listed) -> bool {
-        let path = &listing.job.path;
+    /// Whether a name in the directory `path` is unversioned by its name alone.
+    pub(super) fn is_left_out(
+        &self,
+        path: &TreePath,
+        rules: &Rules,
+        dir: BorrowedFd<'_>,
+        listed: &Listed,
+    ) -> bool {
         // Any entry with the name of avfs's own directory would be used as such, even a symlink to another place.
         let staged = listed.is_dir != Some(false) && is_staging_name(&listed.name);
         if listed.name == OWN_DIR || staged {
             return true;
         }
-        if listing.job.rules.is_empty() && self.exclude().is_none() {
+        if rules.is_empty() && self.exclude().is_none() {
             return false;
         }
         let is_dir = listed.is_dir.unwrap_or_else(|| {
-            let looked = beneath::stat(listing.fd.as_fd(), &listed.name);
+            let looked = beneath::stat(dir, &listed.name);
             looked.is_ok_and(|stat| stat.kind == HostKind::Dir)
         });
         let path = path.join(&listed.name);
         let excluded = self.exclude().is_some_and(|rules| rules.ignores(&path, is_dir));
-        excluded || listing.job.rules.ignores(&path, is_dir)
+        excluded || rules.ignores(&path, is_dir)
     }
 
     /// The exclude rules of a host directory; `None` if there are no rules.
