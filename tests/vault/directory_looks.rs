@@ -54,7 +54,8 @@ impl Bench {
     fn look(&self, known: &[DirRef], from: Option<&LookPlace>, looks_max: usize) -> Looked {
         let (dir, meter) = (self.scratch.join("dir"), Meter::default());
         let from = from.map(|place| LookPlace::from_bytes(&place.to_bytes()).unwrap());
-        self.vault.look_for_changes(&dir, known, from.as_ref(), looks_max, &self.options(&meter)).unwrap()
+        let is_enough = |compared| compared >= looks_max;
+        self.vault.look_for_changes(&dir, known, from.as_ref(), &is_enough, &self.options(&meter)).unwrap()
     }
 
     fn is_changed(&self, known: &[DirRef]) -> bool {

@@ -343,6 +343,9 @@ impl ProxyRuntime<'_> {
             };
             let (launched, imported) =
                 self.launch(state, &plan, &run_base, wants_version(&run.request), &session, &mut meanwhile);
+            if let Some(look) = &look {
+                look.command_ended();
+            }
             session.released()?;
             let completion = match launched {
                 Ok(completion) => completion,

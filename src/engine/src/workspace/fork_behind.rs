@@ -1,12 +1,14 @@
 //! Detects that the bound directory changed since a fork began or was last synced.
 //!
 //! The vault knows some changes: those of newer imports. Others are found by a look at the directory beside each run,
-//! which compares a limited number of names and continues at the next run. Nothing is imported, and how much is
-//! compared does not depend on time.
+//! which compares a fixed number of names, or more while the command runs, and continues at the next run. Nothing is
+//! imported.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use avfs_changes::{ChangeSummary, applied_before};
@@ -28,7 +30,7 @@ use crate::workspace_service::{RunBase, import_options};
 
 /// A directory with at most this many names is compared completely beside each run.
 const WHOLE_NAMES_MAX: usize = 2000;
-/// Names of a larger directory that are compared beside one run, which takes no longer than the start of a command.
+/// Names of a larger directory that are compared at least: that takes no longer than the start of a command.
 const PART_NAMES: usize = 250;
 /// Maximum versions to search for the last sync of the fork; beyond that no change is detected.
 const SYNC_VERSIONS_MAX: usize = 64;
@@ -36,7 +38,10 @@ const SYNC_VERSIONS_MAX: usize = 64;
 const PATHS_COMPARED_MAX: usize = 100;
 
 /// A look at the directory beside a run on a fork.
-pub(crate) struct LookBeside<'scope>(ScopedJoinHandle<'scope, Option<ForkBehind>>);
+pub(crate) struct LookBeside<'scope> {
+    thread: ScopedJoinHandle<'scope, Option<ForkBehind>>,
+    command_ended: Arc<AtomicBool>,
+}
 
 impl<'scope> LookBeside<'scope> {
     /// `None` for a run without a fork or without a directory, or if no thread can be created.
@@ -51,12 +56,20 @@ impl<'scope> LookBeside<'scope> {
             return None;
         };
         let (name, head, dir) = (name.clone(), *head, site.bound.clone()?);
-        let look = move || ForkBehind::look(site, name, head, dir);
-        std::thread::Builder::new().spawn_scoped(scope, look).ok().map(Self)
+        let command_ended = Arc::<AtomicBool>::default();
+        let ended = Arc::clone(&command_ended);
+        let look = move || ForkBehind::look(site, name, head, dir, &ended);
+        let thread = std::thread::Builder::new().spawn_scoped(scope, look).ok()?;
+        Some(Self { thread, command_ended })
+    }
+
+    /// From now on someone waits for the look.
+    pub fn command_ended(&self) {
+        self.command_ended.store(true, Ordering::Relaxed);
     }
 
     pub fn wait(self) -> Option<ForkBehind> {
-        self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
@@ -72,7 +85,13 @@ pub(crate) struct ForkBehind {
 
 impl ForkBehind {
     /// Compares the newest import, then a part of the directory. `None` if the start of the fork is not known.
-    fn look(site: &Site<'_>, fork: ForkName, head: DirRef, dir: PathBuf) -> Option<Self> {
+    fn look(
+        site: &Site<'_>,
+        fork: ForkName,
+        head: DirRef,
+        dir: PathBuf,
+        command_ended: &AtomicBool,
+    ) -> Option<Self> {
         // An error will occur again where it matters: when the directory is imported.
         let skip = |error| tracing::debug!(%error, "cannot compare the directory");
         let (known, is_behind) = known_states(site, &fork, head).unwrap_or_else(|error| {
@@ -81,7 +100,7 @@ impl ForkBehind {
         })?;
         let mut found = Self { fork, dir, known, is_behind };
         if !found.is_behind {
-            found.is_behind = found.look_at(site).unwrap_or_else(|error| {
+            found.is_behind = found.look_at(site, command_ended).unwrap_or_else(|error| {
                 skip(error);
                 false
             });
@@ -90,15 +109,16 @@ impl ForkBehind {
     }
 
     /// Compares a part of the directory, starting where the last run ended.
-    fn look_at(&self, site: &Site<'_>) -> Result<bool> {
+    fn look_at(&self, site: &Site<'_>, command_ended: &AtomicBool) -> Result<bool> {
         let (name, dir) = (&self.fork, &self.dir);
         let kept = ForkDirs::new(&site.cache_dir, &site.vault_id);
         let from = kept.looked(name);
         let options = import_options(site);
         // The root counts too.
         let is_small = self.known.iter().all(|root| root.totals.entries < WHOLE_NAMES_MAX as u64);
-        let looks_max = if is_small { WHOLE_NAMES_MAX } else { PART_NAMES };
-        let looked = site.vault.look_for_changes(dir, &self.known, from.as_ref(), looks_max, &options)?;
+        let names_min = if is_small { WHOLE_NAMES_MAX } else { PART_NAMES };
+        let is_enough = |compared| compared >= names_min && command_ended.load(Ordering::Relaxed);
+        let looked = site.vault.look_for_changes(dir, &self.known, from.as_ref(), &is_enough, &options)?;
         let (is_changed, next) = match looked {
             Looked::Unchanged => (false, None),
             Looked::Unfinished(place) => (false, Some(place)),

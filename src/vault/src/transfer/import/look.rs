@@ -1,4 +1,4 @@
-//! Searches a host directory for a difference from known versions of it, with a limited number of lstats.
+//! Searches a host directory, or a part of it, for a difference from known versions of it.
 //!
 //! Compares names, kinds, modes, sizes and times: sufficient for a note, not for a decision. No file is read except
 //! ignore files, and nothing is stored.
@@ -76,20 +76,20 @@ pub fn looks_like(stat: &HostStat, node: &Node) -> bool {
 }
 
 impl Vault {
-    /// Compares a host directory with versions of it, with at most `looks_max` names. Starts at a place, and continues
-    /// at the root after the end. An entry is unchanged if it is as in any of the versions: each path is compared on
+    /// Compares a host directory with versions of it, until the number of compared names is enough. Starts at a place,
+    /// and continues at the root after the end. An entry is unchanged if it is as in any of the versions: each path is compared on
     /// its own. Unversioned paths, and paths that an import cannot read, are no difference.
     pub fn look_for_changes(
         &self,
         dir: &Path,
         known: &[DirRef],
         from: Option<&LookPlace>,
-        looks_max: usize,
+        is_enough: &dyn Fn(usize) -> bool,
         options: &ImportOptions<'_>,
     ) -> Result<Looked> {
         let pages = FreshPages::new(self);
         let shared = scan::shared_of(self, dir, None, options, Outlet::Nowhere)?;
-        let mut look = Look { shared, pages, left: looks_max };
+        let mut look = Look { shared, pages, compared: 0, is_enough };
         if let Some(ended) = look.walk(known, from, None)? {
             return Ok(ended);
         }
@@ -101,8 +101,9 @@ impl Vault {
 struct Look<'a> {
     shared: Shared<'a>,
     pages: FreshPages<'a>,
-    /// Number of names that can still be compared.
-    left: usize,
+    /// Number of names that were compared.
+    compared: usize,
+    is_enough: &'a dyn Fn(usize) -> bool,
 }
 
 /// A directory to compare.
@@ -138,7 +139,7 @@ enum Names {
     Same(Vec<LookDir>),
     /// The entry of this name differs.
     Changed(Vec<u8>),
-    /// No more names can be compared; continues at this name.
+    /// Enough names were compared; continues at this name.
     Spent(Vec<u8>),
 }
 
@@ -168,7 +169,7 @@ impl Look<'_> {
             };
             let last = here(until);
             let place = LookPlace { dir: dir.path.clone(), name: here(from).unwrap_or_default() };
-            if self.left == 0 || self.shared.failed() {
+            if (self.is_enough)(self.compared) || self.shared.failed() {
                 return Ok(Some(Looked::Unfinished(place)));
             }
             let opened = match self.open(dir)? {
@@ -253,7 +254,7 @@ impl Look<'_> {
     /// Compares the names of a directory from `first` up to `last`. The directory counts with its first name.
     fn compare_names(&mut self, opened: &OpenedDir, first: &[u8], last: Option<&[u8]>) -> Names {
         if first.is_empty() {
-            self.left -= 1;
+            self.compared += 1;
         }
         let Ok(listed) = beneath::names(opened.fd.as_fd()) else { return Names::Same(Vec::new()) };
         let mut dirs = Vec::new();
@@ -270,10 +271,10 @@ impl Look<'_> {
             if name < first {
                 continue;
             }
-            if self.left == 0 {
+            if (self.is_enough)(self.compared) {
                 return Names::Spent(name.to_vec());
             }
-            self.left -= 1;
+            self.compared += 1;
             if let Compared::Differs = self.compare(opened, name, on_host.is_some(), &nodes) {
                 return Names::Changed(name.to_vec());
             }
