@@ -111,7 +111,7 @@ fn import_with_a_failing_call_is_complete_or_an_error() {
 
 /// SQLite ignores that the lock of a read mark was not released, and then waits for itself.
 #[test]
-fn a_lock_of_a_reader_that_is_not_released_fails_nothing() {
+fn a_lock_of_a_reader_that_is_not_released_fails_at_most_one_transaction() {
     let env = TestEnv::with_project();
     let strace = || env.clean(Path::new("strace"));
     let import = |mut strace: Command| Answer::of(strace.arg(binary()).arg("import"));
@@ -128,7 +128,10 @@ fn a_lock_of_a_reader_that_is_not_released_fails_nothing() {
     let number = marks.unwrap_or_else(|| panic!("no mark was set: {calls:#?}")) + 2;
     env.put("file", b"injected\n");
     let answer = import(Call::new("fcntl", number, "ENOLCK").strace(strace()));
-    assert_eq!(answer.code, 0, "{answer:?}");
+    if answer.code != 0 {
+        assert!(answer.stderr.starts_with("error: ") && answer.stderr.contains("lock"), "{answer:?}");
+        env.ok(&["import"]);
+    }
     assert_eq!(env.ok(&["cat", "main", "file"]), "injected\n");
     env.assert_sound();
 }

@@ -486,10 +486,15 @@ pub(crate) fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
         Some(ErrorCode::CannotOpen) if !writable(&path) => BackendError::NoPermission { path },
         // The index of the WAL cannot grow; SQLite has a separate code for that.
         Some(ErrorCode::SystemIoFailure) if is_full(&error) => BackendError::DiskFull { path },
-        Some(ErrorCode::FileLockingProtocolFailed) => BackendError::LocksUnsupported { path },
+        _ if gave_up_on_a_lock(&error) => BackendError::LocksUnsupported { path },
         Some(ErrorCode::SystemIoFailure) if is_of_locks(&error) => BackendError::LocksUnsupported { path },
         _ => BackendError::Sqlite { path, source: error },
     }
+}
+
+/// True if SQLite tried in vain for ten seconds to get a lock that is held only for a moment.
+pub(super) fn gave_up_on_a_lock(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed)
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod write;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,8 @@ pub struct SqliteBackend {
     /// The format of the file; older than [`FORMAT`] only if the file cannot be written.
     format: i64,
     idle: Mutex<Vec<Conn>>,
+    /// True if SQLite gave up on a lock that this process may hold itself.
+    gave_up: AtomicBool,
     /// The state of the file as of the last connection that reads without locks.
     stand: Mutex<Option<Stand>>,
     log: Log,
@@ -138,6 +141,7 @@ impl SqliteBackend {
             format,
             stand: Mutex::new(conn.stand),
             idle: Mutex::new(vec![conn]),
+            gave_up: AtomicBool::new(false),
             log: Log::of(path, log),
             mover: maintain::Mover::default(),
             head: Mutex::default(),
@@ -199,6 +203,9 @@ impl SqliteBackend {
 
     fn take_conn(&self) -> Result<Conn> {
         self.log.unsynced.check(&self.path)?;
+        if self.gave_up.swap(false, Ordering::Relaxed) && own_lock::is_mark_held(&self.path) {
+            self.release_locks(own_lock::is_mark_held)?;
+        }
         loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let conn = match idle {
@@ -250,6 +257,9 @@ impl SqliteBackend {
 
     fn translate(&self, error: rusqlite::Error) -> BackendError {
         self.log.unsynced.hear(&error);
+        if connect::gave_up_on_a_lock(&error) {
+            self.gave_up.store(true, Ordering::Relaxed);
+        }
         let translated = connect::translate(&self.path, error).after(self.options.patience);
         let looks_damaged = matches!(translated, BackendError::Corrupt { .. } | BackendError::Foreign { .. });
         let steady = if looks_damaged { self.check_steady() } else { Ok(()) };

@@ -1,6 +1,7 @@
 //! Transactions and their queries.
 
 use std::cmp::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rusqlite::types::FromSql;
@@ -12,7 +13,7 @@ use avfs_types::ids::{
     ForkName, MemoKey, PartDigest, RequestDigest, RunId, RunPrefix, TreeId, VersionId, from_hex,
 };
 
-use super::{Conn, SqliteBackend, own_lock};
+use super::{Conn, SqliteBackend, connect, own_lock};
 use crate::backend::{
     ApplicationRecord, ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord,
     Codec, ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage,
@@ -27,7 +28,7 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(crate) fn begin(backend: &'a SqliteBackend) -> Result<Self> {
-        Self::of(backend, SqliteBackend::take_conn, begin_to_read)
+        Self::of(backend, SqliteBackend::take_conn, "BEGIN")
     }
 
     pub(crate) fn begin_unmapped(backend: &'a SqliteBackend) -> Result<Self> {
@@ -36,16 +37,15 @@ impl<'a> Session<'a> {
             conn.unmap().map_err(|error| backend.translate(error))?;
             Ok(conn)
         };
-        Self::of(backend, unmapped, begin_to_read)
+        Self::of(backend, unmapped, "BEGIN")
     }
 
     /// Begins a write transaction; the caller must hold the turn to write.
     pub(crate) fn begin_to_write(backend: &'a SqliteBackend) -> Result<Self> {
-        let begin = |sql: &Connection| run(sql, "BEGIN IMMEDIATE");
         // The turn keeps other writers away, so this rarely has to wait.
         let at_once = |sql: &Connection| {
             sql.busy_timeout(Duration::ZERO)?;
-            let begun = begin(sql);
+            let begun = run(sql, "BEGIN IMMEDIATE");
             sql.busy_timeout(backend.patience())?;
             begun
         };
@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
                 if own_lock::is_held(&backend.path) {
                     backend.release_locks(own_lock::is_held)?;
                 }
-                Self::of(backend, Self::conn_to_write, begin)
+                Self::of(backend, Self::conn_to_write, "BEGIN IMMEDIATE")
             }
             Err(error) => Err(backend.translate(error)),
         }
@@ -73,31 +73,28 @@ impl<'a> Session<'a> {
     fn of(
         backend: &'a SqliteBackend,
         conn: impl Fn(&SqliteBackend) -> Result<Conn>,
-        begin: impl Fn(&Connection) -> rusqlite::Result<()>,
+        begin: &str,
     ) -> Result<Self> {
-        Self::try_begin(backend, conn, begin)?.map_err(|error| backend.translate(error))
+        Self::try_begin(backend, conn, |sql| run(sql, begin))?.map_err(|error| backend.translate(error))
     }
 
     /// Begins a transaction. If this process could not release the lock of a read mark, SQLite waits for it for ten
-    /// seconds, as if another connection had it, and gives up; the second attempt is made without that lock.
+    /// seconds, as if another connection had it, and gives up; the second attempt is made without that lock. A read
+    /// transaction takes its lock with its first query: that query fails, and the next transaction works.
     fn try_begin(
         backend: &'a SqliteBackend,
         conn: impl Fn(&SqliteBackend) -> Result<Conn>,
         begin: impl Fn(&Connection) -> rusqlite::Result<()>,
     ) -> Result<rusqlite::Result<Self>> {
-        let first = conn(backend)?;
-        let begun = begin(&first.sql);
-        let gave_up =
-            |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed);
-        let (conn, begun) = if begun.as_ref().is_err_and(gave_up) && own_lock::is_mark_held(&backend.path) {
-            drop(first);
+        let mut conn_in_use = conn(backend)?;
+        let mut begun = begin(&conn_in_use.sql);
+        if begun.as_ref().is_err_and(connect::gave_up_on_a_lock) && own_lock::is_mark_held(&backend.path) {
+            drop(conn_in_use);
             backend.release_locks(own_lock::is_mark_held)?;
-            let second = conn(backend)?;
-            let begun = begin(&second.sql);
-            (second, begun)
-        } else {
-            (first, begun)
-        };
+            conn_in_use = conn(backend)?;
+            begun = begin(&conn_in_use.sql);
+        }
+        let conn = conn_in_use;
         Ok(match begun {
             Ok(()) => Ok(Self { backend, conn: Some(conn) }),
             Err(error) => {
@@ -117,19 +114,14 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // A connection whose transaction cannot be ended must not be reused.
+        // A connection whose transaction cannot be ended must not be reused, and one that gave up on a lock keeps it.
         if let Some(conn) = self.conn.take()
+            && !self.backend.gave_up.load(Relaxed)
             && (conn.sql.is_autocommit() || run(&conn.sql, "ROLLBACK").is_ok())
         {
             self.backend.give_back(conn);
         }
     }
-}
-
-/// Begins a read transaction, with its lock.
-fn begin_to_read(sql: &Connection) -> rusqlite::Result<()> {
-    run(sql, "BEGIN")?;
-    sql.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")?.query_row([], |_| Ok(()))
 }
 
 /// Runs a cached prepared statement.
