@@ -162,6 +162,10 @@ fn git_without_a_terminal_does_not_open_its_default_editor() {
         "git add -e",
         "git config -e",
         "git notes add HEAD",
+        "EDITOR=vim git commit",
+        "GIT_EDITOR='/usr/bin/nano -w' git commit",
+        "git -c core.editor=vim commit",
+        "git config core.editor emacs && git commit --amend",
     ] {
         assert_eq!(rule(line), json!("builtin.no_terminal"), "{line}");
     }
@@ -201,14 +205,31 @@ fn git_without_a_terminal_does_not_open_its_default_editor() {
         "env VISUAL=./edit git commit",
         "git -c core.editor=true commit",
         "git config core.editor true && git commit --amend",
+        "EDITOR='vim -es' git commit",
+        "EDITOR='vim || true' git commit",
     ];
     for line in silent.into_iter().chain(chosen) {
         assert_ne!(rule(line), json!("builtin.no_terminal"), "{line}");
     }
     let given = env.json(&["--env", "GIT_EDITOR=true"], "git commit");
     assert_ne!(given["decision"]["rule"], json!("builtin.no_terminal"));
-    env.put(".git/config", b"[core]\n\teditor = ./edit\n");
-    assert_ne!(rule("git commit"), json!("builtin.no_terminal"));
+    let given = env.json(&["--env", "EDITOR=vim"], "git commit");
+    assert_eq!(given["decision"]["rule"], json!("builtin.no_terminal"));
+    for (config, refused) in [
+        ("[core]\n\teditor = ./edit\n", false),
+        ("[core]\n\teditor = \"nano -w\"\n", true),
+        ("[core]\n\teditor = vim\n[include]\n\tpath = other\n", false),
+        ("[sequence] editor = vim\n[core] editor = true\n", false),
+        ("", true),
+    ] {
+        env.put(".git/config", config.as_bytes());
+        assert_eq!(rule("git commit") == json!("builtin.no_terminal"), refused, "{config}");
+    }
+    // A repository in the workspace.
+    env.put("sub/.git/config", b"[core]\n\teditor = ./edit\n");
+    let mut within = env.command(&["--dry-run", "--json", "--", "git", "commit"]);
+    let within = env.answer(within.current_dir(env.project().join("sub"))).envelope();
+    assert_ne!(within["decision"]["rule"], json!("builtin.no_terminal"), "{within}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub struct Asked<'a> {
     pub openings: &'a [Opening],
     /// Whether its input and output are a terminal.
     pub terminal: Terminal,
-    /// Whether a variable of the caller or a setting of the repository names an editor.
+    /// Whether a variable of the caller or a setting of git names an editor that may work without a terminal.
     pub editor: bool,
 }
 

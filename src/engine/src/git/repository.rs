@@ -5,9 +5,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use avfs_policy::fills_screen;
+
 use super::read_small;
 
 const GIT: &str = ".git";
+const SYSTEM_CONFIG: &str = "/etc/gitconfig";
 /// `.git` files and similar files contain one path.
 const POINTER_BYTES_MAX: u64 = 8 << 10;
 /// A larger configuration is not read.
@@ -59,13 +62,26 @@ pub fn common_dir(worktree: &Path) -> Option<PathBuf> {
     (points_back && is_own && is_outside).then(|| common.to_owned())
 }
 
-/// True if the configuration of a repository may name an editor, itself or in a file that it includes.
+/// True if the configuration of a repository may name an editor that works without a terminal, itself or in a file that
+/// it includes.
 #[must_use]
 pub fn sets_editor(root: &Path) -> bool {
     let git = common_dir(root).unwrap_or_else(|| root.join(GIT));
-    read_small(&git.join("config"), CONFIG_BYTES_MAX).is_some_and(|text| {
-        let text = text.to_ascii_lowercase();
-        text.contains("editor") || text.contains("[include")
+    names_editor(&git.join("config"))
+}
+
+/// The same for the configuration of the system.
+#[must_use]
+pub fn system_sets_editor() -> bool {
+    names_editor(Path::new(SYSTEM_CONFIG))
+}
+
+fn names_editor(config: &Path) -> bool {
+    let Some(text) = read_small(config, CONFIG_BYTES_MAX) else { return false };
+    text.lines().any(|line| {
+        let lower = line.to_ascii_lowercase();
+        let value = line.split_once('=').map_or("", |(_, value)| value.trim().trim_matches('"'));
+        lower.contains("[include") || lower.contains("editor") && !fills_screen(value)
     })
 }
 

@@ -5,12 +5,14 @@
 pub mod approval_rule;
 pub mod net_offer;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs_hostfs::random;
 use avfs_policy::{
     Action, Asked, EDITOR_VARIABLES, ExecutionDecision, Explanation, NO_TERMINAL, Opening, Policy, Widening,
+    fills_screen,
 };
 use avfs_request::request::NamedVault;
 use avfs_request::{ApprovalMode, ExecutionRequest, Extra, ForkChoice, Named, NetMode};
@@ -266,16 +268,20 @@ fn put<T>(
         variables: &variables,
         openings: &openings,
         terminal: request.terminal,
-        editor: has_editor(request, places.bound.as_deref()),
+        editor: has_editor(request, places),
     };
     answer(policy, &asked)
 }
 
-/// Whether git would start another editor than its default: one of a variable that the command gets, or of the
-/// repository.
-fn has_editor(request: &ExecutionRequest, bound: Option<&Path>) -> bool {
-    EDITOR_VARIABLES.iter().any(|name| request.environment.get(name).is_some())
-        || bound.is_some_and(repository::sets_editor)
+/// Whether git may start an editor that works without a terminal: one of a variable that the command gets, of the
+/// system's settings, or of a repository between the working directory and the bound directory.
+fn has_editor(request: &ExecutionRequest, places: &Places) -> bool {
+    let works = |value: &OsStr| !value.to_str().is_some_and(fills_screen);
+    let bound = places.bound.as_deref();
+    let repositories = places.cwd.ancestors().filter(|dir| bound.is_some_and(|bound| dir.starts_with(bound)));
+    EDITOR_VARIABLES.iter().any(|name| request.environment.get(name).is_some_and(|value| works(value)))
+        || repository::system_sets_editor()
+        || repositories.chain(bound).any(repository::sets_editor)
 }
 
 /// The openings that the request asks for.

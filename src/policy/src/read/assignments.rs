@@ -33,7 +33,7 @@ pub fn judge(name: &str, value: &Word, found: &mut Findings, reader: &mut Reader
         reader.redirect_connections();
     }
     if EDITOR_VARIABLES.contains(&name) {
-        reader.choose_editor();
+        reader.choose_editor(value);
     }
     let is_known = lists(data::RUN_VARIABLES, name)
         || data::RUN_VARIABLE_PREFIXES.split(' ').any(|prefix| name.starts_with(prefix));

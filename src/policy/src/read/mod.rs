@@ -22,6 +22,7 @@ use super::reading::{Asked, Reading, Word};
 
 pub use assignments::EDITOR_VARIABLES;
 pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
+pub use programs::fills_screen;
 
 /// The variables whose values the command's shell texts use, except those that the texts set themselves.
 #[must_use]

@@ -25,7 +25,7 @@ pub struct Reader<'a> {
     assigned: Vec<String>,
     /// One of them can redirect a connection from the address on the command line.
     redirected: bool,
-    /// Git starts another editor than its default.
+    /// Git starts an editor that may work without a terminal.
     editor: bool,
 }
 
@@ -69,9 +69,10 @@ impl<'a> Reader<'a> {
         self.redirected = true;
     }
 
-    /// From here on, git starts another editor than its default.
-    pub fn choose_editor(&mut self) {
-        self.editor = true;
+    /// From here on, git starts this editor.
+    pub fn choose_editor(&mut self, editor: &Word) {
+        // Otherwise it needs a terminal, as the default does.
+        self.editor |= !editor.known().is_some_and(programs::fills_screen);
     }
 
     pub const fn has_editor(&self) -> bool {

@@ -25,7 +25,7 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
                 redirected |= value.known().is_none_or(names_addresses);
             }
             ("config-env", _) => {
-                reader.choose_editor();
+                reader.choose_editor(&Word::Unknown(String::new()));
                 found.mutates("`git --config-env` can make git run a program");
             }
             ("exec-path", Some(_)) => found.mutates("`git --exec-path` makes git run other programs"),
@@ -68,7 +68,7 @@ fn setting(setting: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     let (key, value) = text.split_once('=').unwrap_or((text, "true"));
     let key = key.to_ascii_lowercase();
     if lists(EDITOR_SETTINGS, &key) {
-        reader.choose_editor();
+        reader.choose_editor(&Word::Known(value.to_owned()));
     }
     let begins = |list: &str| list.split(' ').any(|known| key.starts_with(known));
     // `diff.renamesx.command` is a different setting.
@@ -127,8 +127,9 @@ pub fn config(program: &'static Program, call: &Call<'_>, found: &mut Findings, 
     by_table(program, call, found, reader);
     let operands: Vec<&str> =
         call.args.iter().map(Word::shown).filter(|word| !word.starts_with('-')).collect();
-    if operands.iter().any(|key| lists(EDITOR_SETTINGS, &key.to_ascii_lowercase())) {
-        reader.choose_editor();
+    if let Some(at) = operands.iter().position(|key| lists(EDITOR_SETTINGS, &key.to_ascii_lowercase())) {
+        let value = operands.get(at + 1).map(|value| (*value).to_owned());
+        reader.choose_editor(&value.map_or_else(|| Word::Unknown(String::new()), Word::Known));
     }
     if let [key, .., value] = operands.as_slice()
         && key.to_ascii_lowercase().starts_with("alias.")

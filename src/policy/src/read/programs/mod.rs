@@ -18,9 +18,10 @@ mod shells;
 mod tests;
 mod verbs;
 
-use super::findings::{Call, Findings};
+use super::findings::{Call, Findings, Input};
 use super::options::{Does, Opt, Order, Takes};
 use super::reader::Reader;
+use crate::reading::Word;
 
 pub use judge::judge;
 
@@ -218,6 +219,19 @@ pub fn find(name: &str) -> Option<&'static Program> {
         let plain = plain.strip_suffix('-').unwrap_or(plain);
         (plain != name).then(|| NAMES.find(plain)).flatten()
     })
+}
+
+/// True for the command line of an editor that uses the whole terminal. Not for one with shell syntax.
+pub fn fills_screen(editor: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" \t./_-+:,".contains(&byte);
+    if !editor.bytes().all(is_plain) {
+        return false;
+    }
+    let words: Vec<Word> = editor.split_whitespace().map(|word| Word::Known(word.to_owned())).collect();
+    let [Word::Known(program), args @ ..] = words.as_slice() else { return false };
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let call = Call { name, args, input: Input::Inherited, redirected: false };
+    find(name).and_then(|program| program.screen.as_ref()).is_some_and(|screen| !screen.is_batch(&call))
 }
 
 impl Program {
