@@ -492,7 +492,7 @@ pub(crate) fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
     }
 }
 
-/// True if SQLite tried in vain for ten seconds to get a lock that is held only for a moment.
+/// True if SQLite did not get a lock within ten seconds that no process holds for longer than a moment.
 pub(super) fn gave_up_on_a_lock(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed)
 }

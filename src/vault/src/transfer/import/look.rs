@@ -77,8 +77,8 @@ pub fn looks_like(stat: &HostStat, node: &Node) -> bool {
 
 impl Vault {
     /// Compares a host directory with versions of it, until the number of compared names is enough. Starts at a place,
-    /// and continues at the root after the end. An entry is unchanged if it is as in any of the versions: each path is compared on
-    /// its own. Unversioned paths, and paths that an import cannot read, are no difference.
+    /// and continues at the root after the end. An entry is unchanged if it is as in any of the versions: each path is
+    /// compared on its own. Unversioned paths, and paths that an import cannot read, are no difference.
     pub fn look_for_changes(
         &self,
         dir: &Path,
