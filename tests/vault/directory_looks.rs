@@ -59,7 +59,12 @@ impl Bench {
     }
 
     fn is_changed(&self, known: &[DirRef]) -> bool {
-        match self.look(known, None, 2 * NAMES) {
+        self.is_changed_in(known, 2 * NAMES)
+    }
+
+    /// For a directory with at most this many names.
+    fn is_changed_in(&self, known: &[DirRef], names: usize) -> bool {
+        match self.look(known, None, names) {
             Looked::Unchanged => false,
             Looked::Changed(_) => true,
             Looked::Unfinished(place) => panic!("the directory is larger than expected: {place:?}"),
@@ -224,4 +229,31 @@ fn each_path_can_be_as_in_any_known_version() {
     assert!(!bench.is_changed(&[before, after]) && !bench.is_changed(&[after, before]));
     fs::write(dir.join("z/b"), "changed by others").unwrap();
     assert!(bench.is_changed(&[before, after]));
+}
+
+/// Listing it would make each run on a fork slower.
+#[test]
+fn the_content_of_a_directory_with_many_names_is_not_compared() {
+    let bench = Bench::new();
+    let wide = bench.scratch.join("dir/wide");
+    fs::create_dir_all(wide.join("in")).unwrap();
+    fs::write(wide.join("in/file"), "").unwrap();
+    let import_with = |files: std::ops::Range<usize>| {
+        files.for_each(|number| fs::write(wide.join(number.to_string()), "").unwrap());
+        [bench.import()]
+    };
+    let few = import_with(0..500);
+    fs::write(wide.join("in/file"), "changed by others").unwrap();
+    // The control.
+    assert!(bench.is_changed_in(&few, 1000));
+    // Too many on the host, then also in the version.
+    (500..5000).for_each(|number| fs::write(wide.join(number.to_string()), "").unwrap());
+    fs::write(bench.scratch.join("dir/wide/in/file"), "").unwrap();
+    assert!(!bench.is_changed_in(&few, 1000));
+    let many = import_with(0..1);
+    fs::write(wide.join("in/file"), "changed by others").unwrap();
+    fs::remove_file(wide.join("7")).unwrap();
+    assert!(!bench.is_changed_in(&many, 1000));
+    fs::write(bench.scratch.join("dir/a"), "changed by others").unwrap();
+    assert!(bench.is_changed_in(&many, 1000));
 }

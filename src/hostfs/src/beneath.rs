@@ -121,6 +121,11 @@ pub struct Listed {
 
 /// The names in a directory, sorted by bytes, without `.` and `..`.
 pub fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Listed>> {
+    Ok(names_up_to(dir, usize::MAX)?.unwrap_or_default())
+}
+
+/// The same for a directory with at most `count_max` names; `None` if there are more.
+pub fn names_up_to(dir: BorrowedFd<'_>, count_max: usize) -> io::Result<Option<Vec<Listed>>> {
     let mut buffer = Vec::with_capacity(64 * 1024);
     let mut listing = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
     let mut names = Vec::new();
@@ -130,11 +135,14 @@ pub fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Listed>> {
         if name != b"." && name != b".." {
             let kind = entry.file_type();
             let is_dir = (kind != rustix::fs::FileType::Unknown).then(|| kind.is_dir());
+            if names.len() == count_max {
+                return Ok(None);
+            }
             names.push(Listed { name: name.to_vec(), is_dir });
         }
     }
     names.sort_unstable();
-    Ok(names)
+    Ok(Some(names))
 }
 
 #[cfg(test)]

@@ -29,26 +29,13 @@ impl Implied {
         for change in changes {
             let change = &*change?;
             if is_file(&change.before) {
-                implied.before.extend(above(path_before(change)));
+                implied.before.extend(above(change.path_before()));
             }
             if is_file(&change.after) {
                 implied.after.extend(above(&change.path));
             }
         }
         Ok(implied)
-    }
-}
-
-/// The path of the changed entry before the change.
-fn path_before(change: &Change) -> &TreePath {
-    match &change.kind {
-        ChangeKind::Renamed { from } => from,
-        ChangeKind::Added
-        | ChangeKind::Deleted
-        | ChangeKind::Modified
-        | ChangeKind::Mode
-        | ChangeKind::Type
-        | ChangeKind::Time => &change.path,
     }
 }
 
@@ -64,7 +51,7 @@ pub const fn in_git(node: &Node) -> bool {
 pub fn is_of_repository(change: &Change) -> bool {
     let is_link = |side: &Option<Side>| matches!(side, Some(Side { node: Node::Symlink(_), .. }));
     let is_link = is_link(&change.before) || is_link(&change.after);
-    is_refused(&change.path, is_link) || is_refused(path_before(change), is_link)
+    is_refused(&change.path, is_link) || is_refused(change.path_before(), is_link)
 }
 
 /// The comments of a change, without the comment marker.

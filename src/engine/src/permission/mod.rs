@@ -278,7 +278,8 @@ fn put<T>(
 fn has_editor(request: &ExecutionRequest, places: &Places) -> bool {
     let works = |value: &OsStr| !value.to_str().is_some_and(fills_screen);
     let bound = places.bound.as_deref();
-    let repositories = places.cwd.ancestors().filter(|dir| bound.is_some_and(|bound| dir.starts_with(bound)));
+    let within = |dir: &&Path| bound.is_some_and(|bound| dir.starts_with(bound) && *dir != bound);
+    let repositories = places.cwd.ancestors().take_while(within);
     EDITOR_VARIABLES.iter().any(|name| request.environment.get(name).is_some_and(works))
         || repository::system_sets_editor()
         || repositories.chain(bound).any(repository::sets_editor)

@@ -29,7 +29,7 @@ use crate::proxy::Site;
 use crate::workspace_service::{RunBase, import_options};
 
 /// A directory with at most this many names is compared completely beside each run.
-const WHOLE_NAMES_MAX: usize = 2000;
+const WHOLE_NAMES_MAX: usize = 500;
 /// Names of a larger directory that are compared at least: that takes no longer than the start of a command.
 const PART_NAMES: usize = 250;
 /// Maximum versions to search for the last sync of the fork; beyond that no change is detected.

@@ -16,7 +16,6 @@ use avfs_types::clock::FileTime;
 use avfs_types::ids::TreeId;
 use avfs_types::path::TreePath;
 use avfs_vault::changes::Changes;
-use avfs_vault::diff::ChangeKind;
 use avfs_vault::import::looks_like;
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::tree::{CachedPages, Pages};
@@ -55,15 +54,7 @@ impl<'a> HostLook<'a> {
         let mut last_dir = None;
         for change in changes {
             let change = change?;
-            let path = match &change.kind {
-                ChangeKind::Renamed { from } => from,
-                ChangeKind::Added
-                | ChangeKind::Deleted
-                | ChangeKind::Modified
-                | ChangeKind::Mode
-                | ChangeKind::Type
-                | ChangeKind::Time => &change.path,
-            };
+            let path = change.path_before();
             if let Some(before) = &change.before
                 && self.differs(path, &before.node)?
             {

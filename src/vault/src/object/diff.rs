@@ -36,6 +36,20 @@ pub struct Side {
 }
 
 impl Change {
+    /// The path of the entry before the change.
+    #[must_use]
+    pub fn path_before(&self) -> &TreePath {
+        match &self.kind {
+            ChangeKind::Renamed { from } => from,
+            ChangeKind::Added
+            | ChangeKind::Deleted
+            | ChangeKind::Modified
+            | ChangeKind::Mode
+            | ChangeKind::Type
+            | ChangeKind::Time => &self.path,
+        }
+    }
+
     /// Whether it is a new directory, or one whose own metadata changed.
     #[must_use]
     pub fn is_of_dir(&self) -> bool {

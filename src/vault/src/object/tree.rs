@@ -149,7 +149,8 @@ pub fn open_whole(
     whole(pages, open(pages, dir, at)?, tolerate)
 }
 
-fn whole(
+/// The same for a directory whose top page is known.
+pub(crate) fn whole(
     pages: &dyn Pages,
     (meta, body): (DirMeta, Body),
     tolerate: &mut dyn FnMut(VaultError) -> Result<()>,

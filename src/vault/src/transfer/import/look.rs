@@ -17,10 +17,15 @@ use super::shared::{Outlet, Shared};
 use super::{ImportError, ImportOptions, scan};
 use crate::chunk::FILE_BYTES_MAX;
 use crate::ignore::{FILE_NAME, Rules};
-use crate::page::{DirRef, Entry, Node};
-use crate::tree::Dir;
+use crate::page::{Body, DirRef, Entry, Node};
+use crate::tree::{Dir, Pages};
 use crate::write_out::FreshPages;
 use crate::{Result, Vault, set_ids, tree};
+
+/// A directory with more names is not compared, nor is anything in it: listing it would take longer than a short run.
+const DIR_NAMES_MAX: usize = 2000;
+/// Pages of a directory of a version with about so many names.
+const DIR_PAGES_MAX: usize = 64;
 
 /// Separates the directory and the name of a place in its text; neither contains this byte.
 const SEPARATOR: u8 = 0;
@@ -78,7 +83,8 @@ pub fn looks_like(stat: &HostStat, node: &Node) -> bool {
 impl Vault {
     /// Compares a host directory with versions of it, until the number of compared names is enough. Starts at a place,
     /// and continues at the root after the end. An entry is unchanged if it is as in any of the versions: each path is
-    /// compared on its own. Unversioned paths, and paths that an import cannot read, are no difference.
+    /// compared on its own. No difference: unversioned paths, paths that an import cannot read, and the content of
+    /// directories with too many names.
     pub fn look_for_changes(
         &self,
         dir: &Path,
@@ -88,7 +94,7 @@ impl Vault {
         options: &ImportOptions<'_>,
     ) -> Result<Looked> {
         let pages = FreshPages::new(self);
-        let shared = scan::shared_of(self, dir, None, options, Outlet::Nowhere)?;
+        let shared = scan::host(self, dir, None, options, Outlet::Nowhere)?.shared;
         let mut look = Look { shared, pages, compared: 0, is_enough };
         if let Some(ended) = look.walk(known, from, None)? {
             return Ok(ended);
@@ -129,8 +135,8 @@ struct OpenedDir {
 enum Compared<T> {
     Same(T),
     Differs,
-    /// An import cannot read it, so that there is nothing to compare.
-    Unreadable,
+    /// It is not compared: an import cannot read it, or it has too many names.
+    Skipped,
 }
 
 /// The comparison of the names of a directory.
@@ -175,7 +181,7 @@ impl Look<'_> {
             let opened = match self.open(dir)? {
                 Compared::Same(opened) => opened,
                 Compared::Differs => return Ok(Some(Looked::Changed(place))),
-                Compared::Unreadable => continue,
+                Compared::Skipped => continue,
             };
             let names = match toward {
                 Some(name) => Names::Same(self.dirs_from(&opened, &name)),
@@ -206,10 +212,10 @@ impl Look<'_> {
                 return match Cause::of(&error) {
                     // A version without the directory has the right names in the parent directory.
                     Cause::NotFound | Cause::NotADirectory | Cause::Link if states.contains(&None) => {
-                        Ok(Compared::Unreadable)
+                        Ok(Compared::Skipped)
                     }
                     Cause::NotFound | Cause::NotADirectory | Cause::Link => Ok(Compared::Differs),
-                    Cause::NoPermission | Cause::Unreadable => Ok(Compared::Unreadable),
+                    Cause::NoPermission | Cause::Unreadable => Ok(Compared::Skipped),
                     Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
                         Err(io("open")(error).into())
                     }
@@ -217,10 +223,16 @@ impl Look<'_> {
             }
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
-        let dirs = states.iter().map(|state| {
-            state.map(|state| tree::open_whole(&self.pages, &state, &path, &mut Err)).transpose()
-        });
-        let dirs = dirs.collect::<Result<Vec<Option<Dir>>>>()?;
+        let open =
+            |state: &Option<DirRef>| state.map(|state| tree::open(&self.pages, &state, &path)).transpose();
+        let tops = states.iter().map(open).collect::<Result<Vec<_>>>()?;
+        for (_, body) in tops.iter().flatten() {
+            if pages_with_names(&self.pages, body)? > DIR_PAGES_MAX {
+                return Ok(Compared::Skipped);
+            }
+        }
+        let whole = |top: Option<_>| top.map(|top| tree::whole(&self.pages, top, &mut Err)).transpose();
+        let dirs = tops.into_iter().map(whole).collect::<Result<Vec<Option<Dir>>>>()?;
         // A directory that an apply creates can inherit setgid.
         let has_mode = |dir: &Dir| (dir.meta.mode ^ stat.mode) & !set_ids::SET_ID_BITS == 0;
         if !dirs.iter().flatten().any(has_mode) {
@@ -256,7 +268,9 @@ impl Look<'_> {
         if first.is_empty() {
             self.compared += 1;
         }
-        let Ok(listed) = beneath::names(opened.fd.as_fd()) else { return Names::Same(Vec::new()) };
+        let Ok(Some(listed)) = beneath::names_up_to(opened.fd.as_fd(), DIR_NAMES_MAX) else {
+            return Names::Same(Vec::new());
+        };
         let mut dirs = Vec::new();
         for MergedName { name, on_host, nodes } in Merged::of(&listed, &opened.states) {
             if last.is_some_and(|last| name >= last) {
@@ -305,7 +319,7 @@ impl Look<'_> {
             None => None,
             Some(Ok(stat)) => Some(stat),
             Some(Err(error)) if Cause::of(&error) == Cause::NotFound => None,
-            Some(Err(_)) => return Compared::Unreadable,
+            Some(Err(_)) => return Compared::Skipped,
         };
         let is_as = |node: &Option<&Node>| match (node, &stat) {
             (None, None) => true,
@@ -323,7 +337,7 @@ impl Look<'_> {
             return Compared::Same(());
         }
         match stat {
-            Some(stat) if !self.can_import(opened.fd.as_fd(), name, &stat) => Compared::Unreadable,
+            Some(stat) if !self.can_import(opened.fd.as_fd(), name, &stat) => Compared::Skipped,
             Some(_) | None => Compared::Differs,
         }
     }
@@ -359,6 +373,22 @@ impl OpenedDir {
             looked.is_ok_and(|stat| stat.kind == HostKind::Dir)
         })
     }
+}
+
+/// The number of pages with the names of a directory. Beyond the maximum it does not count on.
+fn pages_with_names(pages: &dyn Pages, body: &Body) -> Result<usize> {
+    let Body::Inner { level, pages: children } = body else { return Ok(1) };
+    if *level == 1 {
+        return Ok(children.len());
+    }
+    let mut count = 0;
+    for child in children {
+        count += pages_with_names(pages, &tree::beneath(pages, *level, child)?)?;
+        if count > DIR_PAGES_MAX {
+            break;
+        }
+    }
+    Ok(count)
 }
 
 /// The states without repetition: most directories are the same in all versions.

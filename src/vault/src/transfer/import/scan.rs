@@ -44,18 +44,6 @@ pub(super) fn host<'a>(
     options: &ImportOptions<'a>,
     outlet: Outlet,
 ) -> Result<Scan<'a>> {
-    let shared = shared_of(vault, dir, cache, options, outlet)?;
-    Ok(Scan::new(shared, cache.map(|_| 0), Over::default()))
-}
-
-/// The shared state for a host directory, which is opened.
-pub(super) fn shared_of<'a>(
-    vault: &'a Vault,
-    dir: &Path,
-    cache: Option<&'a StatCache>,
-    options: &ImportOptions<'a>,
-    outlet: Outlet,
-) -> Result<Shared<'a>> {
     let root = beneath::open_root(dir).map_err(|source| match Cause::of(&source) {
         Cause::NotFound => ImportError::NoDirectory { path: dir.to_owned() },
         Cause::NotADirectory => ImportError::NotADirectory { path: dir.to_owned() },
@@ -67,7 +55,8 @@ pub(super) fn shared_of<'a>(
         | Cause::Unreadable
         | Cause::Other => ImportError::Io { operation: "open", path: TreePath::root(), source },
     })?;
-    Shared::of_host(vault, dir, root, cache, options, outlet)
+    let shared = Shared::of_host(vault, dir, root, cache, options, outlet)?;
+    Ok(Scan::new(shared, cache.map(|_| 0), Over::default()))
 }
 
 /// A scan with its remaining directories and files.
