@@ -145,7 +145,13 @@ fn a_full_screen_program_without_a_terminal_is_denied_at_once() {
 #[test]
 fn git_without_a_terminal_does_not_open_its_default_editor() {
     let env = plain();
-    let rule = |line: &str| decision(&env, line)["rule"].clone();
+    // The settings of the machine must not count.
+    const NO_SYSTEM: [&str; 2] = ["--env", "GIT_CONFIG_NOSYSTEM=1"];
+    let with = |options: &[&str], line: &str| {
+        let options = [&["--dry-run"], NO_SYSTEM.as_slice(), options].concat();
+        env.json(&options, line)["decision"]["rule"].take()
+    };
+    let rule = |line: &str| with(&[], line);
     for line in [
         "git commit",
         "git commit -a -v",
@@ -169,7 +175,7 @@ fn git_without_a_terminal_does_not_open_its_default_editor() {
     ] {
         assert_eq!(rule(line), json!("builtin.no_terminal"), "{line}");
     }
-    let refused = env.run(&["--", "git", "commit"]).expect(122).stderr;
+    let refused = env.run(&[&NO_SYSTEM[..], &["--", "git", "commit"]].concat()).expect(122).stderr;
     let expected = "avfs-run: denied: `git commit` opens an editor, and there is no terminal\n\
                 hint: run it on a terminal and without --json, or use git commit -m MESSAGE\n";
     assert_eq!(refused, expected);
@@ -211,10 +217,8 @@ fn git_without_a_terminal_does_not_open_its_default_editor() {
     for line in silent.into_iter().chain(chosen) {
         assert_ne!(rule(line), json!("builtin.no_terminal"), "{line}");
     }
-    let given = env.json(&["--env", "GIT_EDITOR=true"], "git commit");
-    assert_ne!(given["decision"]["rule"], json!("builtin.no_terminal"));
-    let given = env.json(&["--env", "EDITOR=vim"], "git commit");
-    assert_eq!(given["decision"]["rule"], json!("builtin.no_terminal"));
+    assert_ne!(with(&["--env", "GIT_EDITOR=true"], "git commit"), json!("builtin.no_terminal"));
+    assert_eq!(with(&["--env", "EDITOR=vim"], "git commit"), json!("builtin.no_terminal"));
     for (config, refused) in [
         ("[core]\n\teditor = ./edit\n", false),
         ("[core]\n\teditor = \"nano -w\"\n", true),
@@ -227,7 +231,8 @@ fn git_without_a_terminal_does_not_open_its_default_editor() {
     }
     // A repository in the workspace.
     env.put("sub/.git/config", b"[core]\n\teditor = ./edit\n");
-    let mut within = env.command(&["--dry-run", "--json", "--", "git", "commit"]);
+    let dry = ["--dry-run", "--json", "--", "git", "commit"];
+    let mut within = env.command(&[&NO_SYSTEM[..], &dry].concat());
     let within = env.answer(within.current_dir(env.project().join("sub"))).envelope();
     assert_ne!(within["decision"]["rule"], json!("builtin.no_terminal"), "{within}");
 }

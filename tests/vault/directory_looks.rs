@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use avfs_vault::Vault;
-use avfs_vault::import::{ImportOptions, LookPlace, Looked, OnTrouble};
+use avfs_vault::import::{ImportOptions, LOOK_STEPS_MAX, LookPlace, Looked, OnTrouble};
 use avfs_vault::meter::Meter;
 use avfs_vault::page::DirRef;
 
@@ -14,8 +14,10 @@ use crate::support::Scratch;
 
 const FILES: [&str; 12] =
     ["a", "d/a", "d/b", "d/deep/a", "d/deep/er/a", "d/deep/er/b", "d/z", "d.x/a", "m", "z/a/b", "z/b", "z.z"];
-/// With the directories and the root.
-const NAMES: usize = FILES.len() + 7;
+/// With the directories.
+const NAMES: usize = FILES.len() + 6;
+/// Each name is listed, and compared as an entry of a version.
+const STEPS: usize = 2 * NAMES;
 
 fn plant(dir: &Path) {
     for file in FILES {
@@ -51,20 +53,15 @@ impl Bench {
         ImportOptions { on_trouble: OnTrouble::KeepGoing, stat_cache: None, exclude: &self.exclude, meter }
     }
 
-    fn look(&self, known: &[DirRef], from: Option<&LookPlace>, looks_max: usize) -> Looked {
+    fn look(&self, known: &[DirRef], from: Option<&LookPlace>, steps_max: usize) -> Looked {
         let (dir, meter) = (self.scratch.join("dir"), Meter::default());
         let from = from.map(|place| LookPlace::from_bytes(&place.to_bytes()).unwrap());
-        let is_enough = |compared| compared >= looks_max;
+        let is_enough = |steps| steps >= steps_max;
         self.vault.look_for_changes(&dir, known, from.as_ref(), &is_enough, &self.options(&meter)).unwrap()
     }
 
     fn is_changed(&self, known: &[DirRef]) -> bool {
-        self.is_changed_in(known, 2 * NAMES)
-    }
-
-    /// For a directory with at most this many names.
-    fn is_changed_in(&self, known: &[DirRef], names: usize) -> bool {
-        match self.look(known, None, names) {
+        match self.look(known, None, 2 * STEPS) {
             Looked::Unchanged => false,
             Looked::Changed(_) => true,
             Looked::Unfinished(place) => panic!("the directory is larger than expected: {place:?}"),
@@ -72,10 +69,10 @@ impl Bench {
     }
 
     /// All places at which looks of this size end.
-    fn places(&self, known: &[DirRef], looks_max: usize) -> Vec<LookPlace> {
+    fn places(&self, known: &[DirRef], steps_max: usize) -> Vec<LookPlace> {
         let mut places: Vec<LookPlace> = Vec::new();
         loop {
-            match self.look(known, places.last(), looks_max) {
+            match self.look(known, places.last(), steps_max) {
                 Looked::Unfinished(place) if places.contains(&place) => return places,
                 Looked::Unfinished(place) => places.push(place),
                 Looked::Unchanged => return places,
@@ -91,31 +88,31 @@ fn looks_of_any_size_find_a_change_from_any_place() {
     let known = [bench.import()];
     let places = bench.places(&known, 1);
     assert!(places.len() >= NAMES - 1, "{places:?}");
-    for looks_max in 1..=NAMES {
-        assert!(looks_max == NAMES || !bench.places(&known, looks_max).is_empty());
+    for steps_max in 1..=STEPS {
+        assert!(steps_max == STEPS || !bench.places(&known, steps_max).is_empty());
     }
     for file in FILES {
         let path = bench.scratch.join("dir").join(file);
         let before = fs::metadata(&path).unwrap().modified().unwrap();
         fs::write(&path, "changed by others").unwrap();
-        for looks_max in 1..=NAMES {
+        for steps_max in 1..=STEPS {
             for place in [None].into_iter().chain(places.iter().map(Some)) {
                 let mut place = place.cloned();
                 let mut looks = 0;
                 loop {
                     looks += 1;
-                    match bench.look(&known, place.as_ref(), looks_max) {
+                    match bench.look(&known, place.as_ref(), steps_max) {
                         Looked::Unfinished(next) => place = Some(next),
                         Looked::Changed(found) => {
-                            let again = bench.look(&known, Some(&found), looks_max);
-                            assert_eq!(again, Looked::Changed(found), "{file}, {looks_max} names");
+                            let again = bench.look(&known, Some(&found), steps_max);
+                            assert_eq!(again, Looked::Changed(found), "{file}, {steps_max} steps");
                             break;
                         }
                         Looked::Unchanged => panic!("{file} is not found from {place:?}"),
                     }
-                    assert!(looks <= NAMES.div_ceil(looks_max) + 1, "{file}, {looks_max} names: {place:?}");
+                    assert!(looks <= STEPS.div_ceil(steps_max) + 1, "{file}, {steps_max} steps: {place:?}");
                 }
-                assert!(looks == 1 || looks_max < NAMES, "{file} from {place:?}");
+                assert!(looks == 1 || steps_max < STEPS, "{file} from {place:?}");
             }
         }
         fs::write(&path, file).unwrap();
@@ -231,29 +228,40 @@ fn each_path_can_be_as_in_any_known_version() {
     assert!(bench.is_changed(&[before, after]));
 }
 
-/// Listing it would make each run on a fork slower.
 #[test]
-fn the_content_of_a_directory_with_many_names_is_not_compared() {
+fn looks_find_each_change_in_a_directory_with_many_names() {
+    /// More than a page of a version or a call to the kernel holds.
+    const MANY: usize = 3000;
     let bench = Bench::new();
-    let wide = bench.scratch.join("dir/wide");
-    fs::create_dir_all(wide.join("in")).unwrap();
-    fs::write(wide.join("in/file"), "").unwrap();
-    let import_with = |files: std::ops::Range<usize>| {
-        files.for_each(|number| fs::write(wide.join(number.to_string()), "").unwrap());
-        [bench.import()]
+    let dir = bench.scratch.join("dir");
+    for number in 0..MANY {
+        let name = dir.join(format!("d/{number}"));
+        if number % 10 == 0 { fs::create_dir(name) } else { fs::write(name, "") }.unwrap();
+    }
+    fs::write(dir.join("d/1230/inside"), "").unwrap();
+    support::settle();
+    let known = [bench.import()];
+    // An unchanged list is not searched.
+    assert_eq!(bench.look(&known, None, STEPS + MANY + 1), Looked::Unchanged);
+    let is_changed = || {
+        let mut place = None;
+        for _ in 0..=(NAMES + MANY) * LOOK_STEPS_MAX / 100 {
+            match bench.look(&known, place.as_ref(), 100) {
+                Looked::Changed(_) => return true,
+                Looked::Unchanged => return false,
+                Looked::Unfinished(next) => place = Some(next),
+            }
+        }
+        false
     };
-    let few = import_with(0..500);
-    fs::write(wide.join("in/file"), "changed by others").unwrap();
-    // The control.
-    assert!(bench.is_changed_in(&few, 1000));
-    // Too many on the host, then also in the version.
-    (500..5000).for_each(|number| fs::write(wide.join(number.to_string()), "").unwrap());
-    fs::write(bench.scratch.join("dir/wide/in/file"), "").unwrap();
-    assert!(!bench.is_changed_in(&few, 1000));
-    let many = import_with(0..1);
-    fs::write(wide.join("in/file"), "changed by others").unwrap();
-    fs::remove_file(wide.join("7")).unwrap();
-    assert!(!bench.is_changed_in(&many, 1000));
-    fs::write(bench.scratch.join("dir/a"), "changed by others").unwrap();
-    assert!(bench.is_changed_in(&many, 1000));
+    for name in ["d/1", "d/777", "d/2999", "d/1230/inside", "z/b"] {
+        fs::rename(dir.join(name), bench.scratch.join("kept")).unwrap();
+        assert!(is_changed(), "{name} is missing");
+        fs::rename(bench.scratch.join("kept"), dir.join(name)).unwrap();
+        let new = dir.join(name).with_extension("new");
+        fs::write(&new, "").unwrap();
+        assert!(is_changed(), "{new:?} is new");
+        fs::remove_file(new).unwrap();
+    }
+    assert!(!is_changed());
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, openat2, statat};
 use rustix::io::Errno;
 
 use crate::stat::HostStat;
@@ -94,7 +94,7 @@ pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<HostStat> {
 /// file offset.
 pub fn outlast_write(file: BorrowedFd<'_>) {
     // An empty file has no data; a file system without SEEK_DATA does not wait.
-    let _ = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0));
+    let _ = rustix::fs::seek(file, SeekFrom::Data(0));
 }
 
 /// The current metadata of an open file.
@@ -121,28 +121,42 @@ pub struct Listed {
 
 /// The names in a directory, sorted by bytes, without `.` and `..`.
 pub fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Listed>> {
-    Ok(names_up_to(dir, usize::MAX)?.unwrap_or_default())
+    let mut buffer = Vec::with_capacity(64 * 1024);
+    let mut listing = RawDir::new(dir, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while read_names(&mut listing, &mut names)?.is_some() {}
+    names.sort_unstable();
+    Ok(names)
 }
 
-/// The same for a directory with at most `count_max` names; `None` if there are more.
-pub fn names_up_to(dir: BorrowedFd<'_>, count_max: usize) -> io::Result<Option<Vec<Listed>>> {
-    let mut buffer = Vec::with_capacity(64 * 1024);
-    let mut listing = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
+/// Some names of a directory from a position, in the order of the file system, without `.` and `..`, and the position
+/// after them; 0 is the beginning, `None` the end.
+pub fn some_names(dir: BorrowedFd<'_>, from: u64) -> io::Result<(Vec<Listed>, Option<u64>)> {
+    rustix::fs::seek(dir, SeekFrom::Start(from))?;
+    let mut buffer = Vec::with_capacity(4 * 1024);
+    let mut listing = RawDir::new(dir, buffer.spare_capacity_mut());
     let mut names = Vec::new();
+    let next = read_names(&mut listing, &mut names)?;
+    Ok((names, next))
+}
+
+/// Adds the names that one call to the kernel returns. The position after them; `None` at the end.
+fn read_names(listing: &mut RawDir<'_, BorrowedFd<'_>>, names: &mut Vec<Listed>) -> io::Result<Option<u64>> {
+    let mut next = None;
     while let Some(entry) = listing.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
             let kind = entry.file_type();
-            let is_dir = (kind != rustix::fs::FileType::Unknown).then(|| kind.is_dir());
-            if names.len() == count_max {
-                return Ok(None);
-            }
+            let is_dir = (kind != FileType::Unknown).then(|| kind.is_dir());
             names.push(Listed { name: name.to_vec(), is_dir });
         }
+        next = Some(entry.next_entry_cookie());
+        if listing.is_buffer_empty() {
+            break;
+        }
     }
-    names.sort_unstable();
-    Ok(Some(names))
+    Ok(next)
 }
 
 #[cfg(test)]

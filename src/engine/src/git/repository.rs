@@ -2,6 +2,7 @@
 //!
 //! A `.git` file in a workspace is untrusted: its target is accepted only if the target points back.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -70,10 +71,13 @@ pub fn sets_editor(root: &Path) -> bool {
     names_editor(&git.join("config"))
 }
 
-/// The same for the configuration of the system.
+/// The same for the configuration of the system that git reads with these variables.
 #[must_use]
-pub fn system_sets_editor() -> bool {
-    names_editor(Path::new(SYSTEM_CONFIG))
+pub fn system_sets_editor<'a>(variable: impl Fn(&'static str) -> Option<&'a OsStr>) -> bool {
+    let is_unset =
+        |value: &OsStr| ["", "0", "no", "off", "false"].iter().any(|no| value.eq_ignore_ascii_case(no));
+    let has_none = variable("GIT_CONFIG_NOSYSTEM").is_some_and(|value| !is_unset(value));
+    !has_none && names_editor(Path::new(variable("GIT_CONFIG_SYSTEM").unwrap_or(OsStr::new(SYSTEM_CONFIG))))
 }
 
 fn names_editor(config: &Path) -> bool {
@@ -110,6 +114,24 @@ mod tests {
         std::fs::remove_dir(top.join("other/.git")).unwrap();
         write(top.join("other/.git"), "gitdir: nowhere\n").unwrap();
         assert_eq!(root_of(&top.join("other")), None);
+    }
+
+    #[test]
+    fn editors_of_the_system_configuration() {
+        let top = tempfile::tempdir().unwrap();
+        let config = top.path().join("config");
+        let sets_editor = |no_system: Option<&str>| {
+            system_sets_editor(|name| match name {
+                "GIT_CONFIG_SYSTEM" => Some(config.as_os_str()),
+                _ => no_system.map(OsStr::new),
+            })
+        };
+        assert!(!sets_editor(None), "there is no file");
+        write(&config, "[core]\n\teditor = vim\n").unwrap();
+        assert!(!sets_editor(None));
+        write(&config, "[core]\n\teditor = ed\n").unwrap();
+        assert!(sets_editor(None) && sets_editor(Some("")) && sets_editor(Some("False")));
+        assert!(!sets_editor(Some("1")) && !sets_editor(Some("yes")));
     }
 
     #[test]

@@ -281,7 +281,7 @@ fn has_editor(request: &ExecutionRequest, places: &Places) -> bool {
     let within = |dir: &&Path| bound.is_some_and(|bound| dir.starts_with(bound) && *dir != bound);
     let repositories = places.cwd.ancestors().take_while(within);
     EDITOR_VARIABLES.iter().any(|name| request.environment.get(name).is_some_and(works))
-        || repository::system_sets_editor()
+        || repository::system_sets_editor(|name| request.environment.get(name))
         || repositories.chain(bound).any(repository::sets_editor)
 }
 

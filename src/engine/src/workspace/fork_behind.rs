@@ -16,7 +16,7 @@ use avfs_hostfs::beneath;
 use avfs_request::ForkChoice;
 use avfs_types::ids::ForkName;
 use avfs_types::path::TreePath;
-use avfs_vault::import::{Looked, looks_like};
+use avfs_vault::import::{LOOK_STEPS_MAX, Looked, looks_like};
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::version::root_of;
@@ -31,7 +31,7 @@ use crate::workspace_service::{RunBase, import_options};
 /// A directory with at most this many names is compared completely beside each run.
 const WHOLE_NAMES_MAX: usize = 500;
 /// Names of a larger directory that are compared at least: that takes no longer than the start of a command.
-const PART_NAMES: usize = 250;
+const PART_NAMES: usize = 100;
 /// Maximum versions to search for the last sync of the fork; beyond that no change is detected.
 const SYNC_VERSIONS_MAX: usize = 64;
 /// Maximum paths changed by the run that are compared in addition.
@@ -117,7 +117,8 @@ impl ForkBehind {
         // The root counts too.
         let is_small = self.known.iter().all(|root| root.totals.entries < WHOLE_NAMES_MAX as u64);
         let names_min = if is_small { WHOLE_NAMES_MAX } else { PART_NAMES };
-        let is_enough = |compared| compared >= names_min && command_ended.load(Ordering::Relaxed);
+        let steps_min = LOOK_STEPS_MAX * names_min;
+        let is_enough = |steps| steps >= steps_min && command_ended.load(Ordering::Relaxed);
         let looked = site.vault.look_for_changes(dir, &self.known, from.as_ref(), &is_enough, &options)?;
         let (is_changed, next) = match looked {
             Looked::Unchanged => (false, None),

@@ -173,6 +173,71 @@ pub(crate) fn whole(
     Ok(Dir { meta, entries })
 }
 
+/// The entries of a directory, sorted, starting with a name. Reads a page when it is needed.
+pub(crate) struct Entries<'a> {
+    pages: &'a dyn Pages,
+    leaf: std::vec::IntoIter<Entry>,
+    /// The pages after the leaf, for each level, with the level above them; the nearest last.
+    after: Vec<(u8, std::vec::IntoIter<PageRef>)>,
+}
+
+impl<'a> Entries<'a> {
+    /// No entries.
+    pub fn none(pages: &'a dyn Pages) -> Self {
+        Self { pages, leaf: Vec::new().into_iter(), after: Vec::new() }
+    }
+
+    /// The entries of the directory with this top page, starting with `first`.
+    pub fn from(pages: &'a dyn Pages, mut body: Body, first: &[u8]) -> Result<Self> {
+        let mut entries = Self::none(pages);
+        loop {
+            match body {
+                Body::Leaf(mut leaf) => {
+                    leaf.drain(..leaf.partition_point(|entry| entry.name.as_slice() < first));
+                    entries.leaf = leaf.into_iter();
+                    return Ok(entries);
+                }
+                Body::Inner { level, pages: mut children } => {
+                    let after = children.partition_point(|child| child.first.as_slice() <= first);
+                    children.drain(..after.saturating_sub(1));
+                    let mut children = children.into_iter();
+                    let Some(child) = children.next() else { return Ok(entries) };
+                    entries.after.push((level, children));
+                    body = beneath(pages, level, &child)?;
+                }
+            }
+        }
+    }
+
+    /// The next entry, which is not consumed.
+    pub fn peek(&mut self) -> Result<Option<&Entry>> {
+        while self.leaf.as_slice().is_empty()
+            && let Some((level, children)) = self.after.last_mut()
+        {
+            let level = *level;
+            match children.next() {
+                None => drop(self.after.pop()),
+                Some(child) => match beneath(self.pages, level, &child)? {
+                    Body::Leaf(leaf) => self.leaf = leaf.into_iter(),
+                    Body::Inner { level, pages } => self.after.push((level, pages.into_iter())),
+                },
+            }
+        }
+        Ok(self.leaf.as_slice().first())
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.peek() {
+            Ok(_) => self.leaf.next().map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
 /// One entry of a directory.
 pub fn entry(pages: &dyn Pages, dir: &TreeId, name: &[u8]) -> Result<Option<Node>> {
     entry_in(pages, &top(pages, dir)?.1, name)
@@ -218,7 +283,7 @@ pub fn require(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Node
 /// is not limited by the stack.
 pub struct Walk<'a> {
     pages: &'a dyn Pages,
-    open: Vec<(TreePath, std::vec::IntoIter<Entry>)>,
+    open: Vec<(TreePath, Entries<'a>)>,
     descend: Option<(TreePath, DirRef)>,
 }
 
@@ -245,11 +310,11 @@ impl<'a> Walk<'a> {
 
     fn step(&mut self) -> Result<Option<Walked>> {
         if let Some((path, dir)) = self.descend.take() {
-            let entries = open_whole(self.pages, &dir, &path, &mut Err)?.entries;
-            self.open.push((path, entries.into_iter()));
+            let (_, body) = open(self.pages, &dir, &path)?;
+            self.open.push((path, Entries::from(self.pages, body, b"")?));
         }
         while let Some((path, entries)) = self.open.last_mut() {
-            if let Some(entry) = entries.next() {
+            if let Some(entry) = entries.next().transpose()? {
                 let path = path.join(&entry.name);
                 if let Node::Dir(dir) = &entry.node {
                     self.descend = Some((path.clone(), *dir));

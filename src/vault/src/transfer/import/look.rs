@@ -1,9 +1,11 @@
 //! Searches a host directory, or a part of it, for a difference from known versions of it.
 //!
 //! Compares names, kinds, modes, sizes and times: sufficient for a note, not for a decision. No file is read except
-//! ignore files, and nothing is stored.
+//! ignore files, and nothing is stored. No directory is read as a whole, so the cost follows the number of compared
+//! names, however large a directory is.
 
 use std::cmp::Ordering;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -17,40 +19,94 @@ use super::shared::{Outlet, Shared};
 use super::{ImportError, ImportOptions, scan};
 use crate::chunk::FILE_BYTES_MAX;
 use crate::ignore::{FILE_NAME, Rules};
-use crate::page::{Body, DirRef, Entry, Node};
-use crate::tree::{Dir, Pages};
+use crate::page::{Body, DirMeta, DirRef, Node};
+use crate::tree::{CachedPages, Entries, Pages};
 use crate::write_out::FreshPages;
 use crate::{Result, Vault, set_ids, tree};
 
-/// A directory with more names is not compared, nor is anything in it: listing it would take longer than a short run.
-const DIR_NAMES_MAX: usize = 2000;
-/// Pages of a directory of a version with about so many names.
-const DIR_PAGES_MAX: usize = 64;
+/// Steps of a name in a list that is searched in several pages of a version. Any other comparison is one step.
+const PAGED_NAME_STEPS: usize = 4;
+/// Maximum steps of a look for each name: in the list of its directory, and as an entry of a version.
+pub const LOOK_STEPS_MAX: usize = PAGED_NAME_STEPS + 1;
 
-/// Separates the directory and the name of a place in its text; neither contains this byte.
+/// Separates the parts of the text of a place; no name contains this byte.
 const SEPARATOR: u8 = 0;
 
-/// A place in a directory at which a look continues: a name, compared with the other names of its directory. The
-/// directories beneath a directory follow its names.
+/// A place in a directory at which a look continues.
+///
+/// A look searches the list of a directory for new names, then compares the entries that the versions have, sorted; the
+/// content of a subdirectory follows its entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookPlace {
     dir: TreePath,
-    name: Vec<u8>,
+    at: At,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum At {
+    /// Searches for new names, starting at this position of the directory.
+    Listing(u64),
+    /// Compares the known entries, starting with this name.
+    Entry(Vec<u8>),
+}
+
+impl Default for At {
+    fn default() -> Self {
+        Self::Listing(0)
+    }
+}
+
+/// A step from a directory toward a place in it, in the order of a look.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Step<'a> {
+    Listing,
+    Entry(&'a [u8]),
 }
 
 impl LookPlace {
     /// The place as text.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        [self.dir.as_bytes(), &[SEPARATOR], &self.name].concat()
+        let dir = self.dir.as_bytes();
+        match &self.at {
+            At::Entry(name) => [dir, &[SEPARATOR], name].concat(),
+            At::Listing(position) => [dir, &[SEPARATOR, SEPARATOR], position.to_string().as_bytes()].concat(),
+        }
     }
 
     /// Reads the text of a place. `None` if it is not one.
     #[must_use]
     pub fn from_bytes(text: &[u8]) -> Option<Self> {
-        let at = text.iter().position(|byte| *byte == SEPARATOR)?;
-        let dir = TreePath::parse(&text[..at]).ok()?;
-        Some(Self { dir, name: text[at + 1..].to_vec() })
+        let end = text.iter().position(|byte| *byte == SEPARATOR)?;
+        let (dir, rest) = (TreePath::parse(&text[..end]).ok()?, &text[end + 1..]);
+        let at = match rest.strip_prefix(&[SEPARATOR]) {
+            Some(position) => At::Listing(std::str::from_utf8(position).ok()?.parse().ok()?),
+            None => At::Entry(rest.to_vec()),
+        };
+        Some(Self { dir, at })
+    }
+
+    /// Whether a second look that reaches this place has done everything before `end`, where the first one started.
+    /// The first part of a list is compared again as a whole: positions have no order.
+    fn is_end(&self, end: &Self) -> bool {
+        match self.steps().cmp(end.steps()) {
+            Ordering::Less => false,
+            Ordering::Equal => matches!(end.at, At::Entry(_)),
+            Ordering::Greater => true,
+        }
+    }
+
+    /// Whether this is the entry of a directory that contains the other place.
+    fn contains(&self, other: &Self) -> bool {
+        matches!(&self.at, At::Entry(name) if self.dir.join(name).contains(&other.dir))
+    }
+
+    fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let last = match &self.at {
+            At::Listing(_) => Step::Listing,
+            At::Entry(name) => Step::Entry(name),
+        };
+        self.dir.components().map(Step::Entry).chain([last])
     }
 }
 
@@ -81,10 +137,11 @@ pub fn looks_like(stat: &HostStat, node: &Node) -> bool {
 }
 
 impl Vault {
-    /// Compares a host directory with versions of it, until the number of compared names is enough. Starts at a place,
-    /// and continues at the root after the end. An entry is unchanged if it is as in any of the versions: each path is
-    /// compared on its own. No difference: unversioned paths, paths that an import cannot read, and the content of
-    /// directories with too many names.
+    /// Compares a host directory with versions of it, until `is_enough` of the number of steps, at most
+    /// [`LOOK_STEPS_MAX`] for each name. Starts at a place, and continues at the root after the end. An entry is
+    /// unchanged if it is as in any of the versions: each path is compared on its own. No difference: unversioned paths
+    /// and paths that an import cannot read. The list of a directory of several pages is searched for new names only if
+    /// the directory has another time than in all versions.
     pub fn look_for_changes(
         &self,
         dir: &Path,
@@ -93,9 +150,10 @@ impl Vault {
         is_enough: &dyn Fn(usize) -> bool,
         options: &ImportOptions<'_>,
     ) -> Result<Looked> {
-        let pages = FreshPages::new(self);
+        let fresh = FreshPages::new(self);
+        let pages = CachedPages::new(&fresh);
         let shared = scan::host(self, dir, None, options, Outlet::Nowhere)?.shared;
-        let mut look = Look { shared, pages, compared: 0, is_enough };
+        let mut look = Look { shared, pages: &pages, steps: 0, is_enough };
         if let Some(ended) = look.walk(known, from, None)? {
             return Ok(ended);
         }
@@ -106,50 +164,36 @@ impl Vault {
 
 struct Look<'a> {
     shared: Shared<'a>,
-    pages: FreshPages<'a>,
-    /// Number of names that were compared.
-    compared: usize,
+    pages: &'a dyn Pages,
+    steps: usize,
     is_enough: &'a dyn Fn(usize) -> bool,
 }
 
-/// A directory to compare.
-struct LookDir {
+/// A directory that is compared, or one that contains it.
+struct LookDir<'a> {
     path: TreePath,
-    /// Its states in the known versions; `None` if a version has no such directory.
-    states: Vec<Option<DirRef>>,
-    /// The rules that apply to its parent.
-    rules: Rules,
-}
-
-/// A directory of the host that is open.
-struct OpenedDir {
-    path: TreePath,
-    fd: OwnedFd,
     stat: HostStat,
     rules: Rules,
-    /// Its entries in each of the known versions.
-    states: Vec<Vec<Entry>>,
+    rest: Rest<'a>,
 }
 
-/// The comparison of a directory or of an entry.
+/// The part of a directory that is still to be compared.
+enum Rest<'a> {
+    /// The list from this position, then all known entries. A state is `None` if the version has no such directory.
+    Listing { position: u64, states: Vec<Option<Body>> },
+    /// The known entries of each version.
+    Entries(Vec<Entries<'a>>),
+}
+
+/// The comparison of an entry.
 enum Compared<T> {
     Same(T),
     Differs,
-    /// It is not compared: an import cannot read it, or it has too many names.
+    /// An import cannot read it.
     Skipped,
 }
 
-/// The comparison of the names of a directory.
-enum Names {
-    /// All are unchanged; these are the directories in it.
-    Same(Vec<LookDir>),
-    /// The entry of this name differs.
-    Changed(Vec<u8>),
-    /// Enough names were compared; continues at this name.
-    Spent(Vec<u8>),
-}
-
-impl Look<'_> {
+impl<'a> Look<'a> {
     /// Walks the directory between two places. `None` at the end.
     fn walk(
         &mut self,
@@ -158,62 +202,86 @@ impl Look<'_> {
         until: Option<&LookPlace>,
     ) -> Result<Option<Looked>> {
         let states = distinct(known.iter().copied().map(Some));
-        let mut waiting = vec![LookDir { path: TreePath::root(), states, rules: Rules::default() }];
-        while let Some(dir) = waiting.pop() {
-            let is_end = |until: &LookPlace| match until.dir.components().cmp(dir.path.components()) {
-                Ordering::Less => true,
-                Ordering::Equal => until.name.is_empty(),
-                Ordering::Greater => false,
+        let (root, fd) = match self.open(TreePath::root(), &states, &Rules::default(), from)? {
+            Compared::Same(opened) => opened,
+            Compared::Differs => return Ok(Some(Looked::Changed(LookPlace::default()))),
+            Compared::Skipped => return Ok(None),
+        };
+        // Only the innermost directory is kept open: a tree can be deeper than the limit of open files.
+        let (mut dirs, mut innermost) = (vec![root], Some(fd));
+        while let Some(dir) = dirs.last_mut() {
+            let Some(place) = dir.place()? else {
+                dirs.pop();
+                innermost = None;
+                continue;
             };
-            if until.is_some_and(is_end) {
+            if until.is_some_and(|until| place.is_end(until)) {
                 return Ok(None);
             }
-            let toward =
-                from.and_then(|from| from.dir.below(&dir.path)?.components().next().map(<[u8]>::to_vec));
-            let here = |place: Option<&LookPlace>| {
-                place.filter(|place| place.dir == dir.path).map(|place| place.name.clone())
-            };
-            let last = here(until);
-            let place = LookPlace { dir: dir.path.clone(), name: here(from).unwrap_or_default() };
-            if (self.is_enough)(self.compared) || self.shared.failed() {
+            let is_on_the_way = from.is_some_and(|from| place.contains(from));
+            if !is_on_the_way && self.must_end() {
                 return Ok(Some(Looked::Unfinished(place)));
             }
-            let opened = match self.open(dir)? {
-                Compared::Same(opened) => opened,
-                Compared::Differs => return Ok(Some(Looked::Changed(place))),
-                Compared::Skipped => continue,
+            let fd = match innermost.take() {
+                Some(fd) => fd,
+                None => match self.open_host(&dir.path) {
+                    Ok(fd) => fd,
+                    // It vanished after its entry was compared.
+                    Err(_) => {
+                        dirs.pop();
+                        continue;
+                    }
+                },
             };
-            let names = match toward {
-                Some(name) => Names::Same(self.dirs_from(&opened, &name)),
-                None => self.compare_names(&opened, &place.name, last.as_deref()),
-            };
-            match names {
-                Names::Same(dirs) => waiting.extend(dirs.into_iter().rev()),
-                Names::Changed(name) => return Ok(Some(Looked::Changed(LookPlace { name, ..place }))),
-                Names::Spent(name) => return Ok(Some(Looked::Unfinished(LookPlace { name, ..place }))),
+            match &place.at {
+                At::Listing(_) => {
+                    if self.compare_list(dir, fd.as_fd())? {
+                        return Ok(dir.place()?.map(Looked::Changed));
+                    }
+                }
+                At::Entry(name) => {
+                    self.steps += usize::from(!is_on_the_way);
+                    let nodes = dir.take(name)?;
+                    match self.compare(dir, fd.as_fd(), name, &nodes, from)? {
+                        Compared::Same(Some((subdir, subdir_fd))) => {
+                            dirs.push(subdir);
+                            innermost = Some(subdir_fd);
+                            continue;
+                        }
+                        Compared::Same(None) | Compared::Skipped => {}
+                        Compared::Differs => return Ok(Some(Looked::Changed(place))),
+                    }
+                }
             }
-            if last.is_some() {
-                return Ok(None);
-            }
+            innermost = Some(fd);
         }
         Ok(None)
     }
 
+    fn must_end(&self) -> bool {
+        (self.is_enough)(self.steps) || self.shared.failed()
+    }
+
+    fn open_host(&self, path: &TreePath) -> io::Result<OwnedFd> {
+        beneath::open(self.shared.root.as_fd(), path.as_bytes(), beneath::DIR)
+    }
+
     /// Opens a directory and compares its own metadata and its ignore file.
-    fn open(&self, dir: LookDir) -> Result<Compared<OpenedDir>> {
-        let LookDir { path, states, rules } = dir;
+    fn open(
+        &self,
+        path: TreePath,
+        states: &[Option<DirRef>],
+        rules: &Rules,
+        from: Option<&LookPlace>,
+    ) -> Result<Compared<(LookDir<'a>, OwnedFd)>> {
         let io = |operation| {
             let path = path.clone();
             move |source| ImportError::Io { operation, path, source }
         };
-        let fd = match beneath::open(self.shared.root.as_fd(), path.as_bytes(), beneath::DIR) {
+        let fd = match self.open_host(&path) {
             Ok(fd) => fd,
             Err(error) => {
                 return match Cause::of(&error) {
-                    // A version without the directory has the right names in the parent directory.
-                    Cause::NotFound | Cause::NotADirectory | Cause::Link if states.contains(&None) => {
-                        Ok(Compared::Skipped)
-                    }
                     Cause::NotFound | Cause::NotADirectory | Cause::Link => Ok(Compared::Differs),
                     Cause::NoPermission | Cause::Unreadable => Ok(Compared::Skipped),
                     Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
@@ -224,129 +292,142 @@ impl Look<'_> {
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
         let open =
-            |state: &Option<DirRef>| state.map(|state| tree::open(&self.pages, &state, &path)).transpose();
-        let tops = states.iter().map(open).collect::<Result<Vec<_>>>()?;
-        for (_, body) in tops.iter().flatten() {
-            if pages_with_names(&self.pages, body)? > DIR_PAGES_MAX {
-                return Ok(Compared::Skipped);
-            }
-        }
-        let whole = |top: Option<_>| top.map(|top| tree::whole(&self.pages, top, &mut Err)).transpose();
-        let dirs = tops.into_iter().map(whole).collect::<Result<Vec<Option<Dir>>>>()?;
+            |state: &Option<DirRef>| state.map(|state| tree::open(self.pages, &state, &path)).transpose();
+        let (metas, states): (Vec<_>, Vec<_>) = states
+            .iter()
+            .map(|state| Ok(open(state)?.unzip()))
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .unzip();
         // A directory that an apply creates can inherit setgid.
-        let has_mode = |dir: &Dir| (dir.meta.mode ^ stat.mode) & !set_ids::SET_ID_BITS == 0;
-        if !dirs.iter().flatten().any(has_mode) {
+        let has_mode = |meta: &DirMeta| (meta.mode ^ stat.mode) & !set_ids::SET_ID_BITS == 0;
+        if !metas.iter().flatten().any(has_mode) {
             return Ok(Compared::Differs);
         }
-        let mut ignore_files = dirs.iter().flatten().filter_map(|dir| dir.entry(FILE_NAME));
         let (rules, has_new_rules) = match beneath::stat(fd.as_fd(), FILE_NAME) {
             Ok(file) => {
-                let is_new = !ignore_files.any(|entry| looks_like(&file, &entry.node));
-                match self.shared.with_ignore_file(&rules, &fd, &path) {
+                let known = self.nodes_of(&states, FILE_NAME)?;
+                let is_new = !known.iter().flatten().any(|node| looks_like(&file, node));
+                match self.shared.with_ignore_file(rules, &fd, &path) {
                     Ok(rules) => (rules, is_new),
                     Err(_) if is_new => return Ok(Compared::Differs),
                     Err(error) => return Err(error),
                 }
             }
-            Err(_) => (rules, false),
+            Err(_) => (rules.clone(), false),
         };
-        let states = dirs.into_iter().map(|dir| dir.map(|dir| dir.entries).unwrap_or_default()).collect();
-        let opened = OpenedDir { path, fd, stat, rules, states };
+        let inside = from.and_then(|from| Some((from.dir.below(&path)?, &from.at)));
+        let at = match &inside {
+            None => At::default(),
+            Some((below, at)) => match below.components().next() {
+                Some(name) => At::Entry(name.to_vec()),
+                None => (*at).clone(),
+            },
+        };
+        // Its names are then those of a version.
+        let has_time = metas.iter().flatten().any(|meta| meta.mtime == stat.mtime);
+        let rest = match at {
+            At::Entry(name) => self.entries(states, &name)?,
+            At::Listing(_) if has_time && is_paged(&states) => self.entries(states, b"")?,
+            At::Listing(position) => Rest::Listing { position, states },
+        };
+        let opened = LookDir { path, stat, rules, rest };
         // Its own rules can make an ignore file unversioned.
-        let is_same = !has_new_rules || self.is_left_out(&opened, FILE_NAME, false);
-        Ok(if is_same { Compared::Same(opened) } else { Compared::Differs })
+        let is_same = !has_new_rules || self.is_left_out(&opened, fd.as_fd(), FILE_NAME, false);
+        Ok(if is_same { Compared::Same((opened, fd)) } else { Compared::Differs })
     }
 
-    /// The directories in a directory of the known versions, starting with this name.
-    fn dirs_from(&self, opened: &OpenedDir, first: &[u8]) -> Vec<LookDir> {
-        let names = Merged::of(&[], &opened.states).filter(|merged| merged.name >= first);
-        names.filter_map(|merged| self.dir_of(opened, merged.name, &merged.nodes)).collect()
-    }
-
-    /// Compares the names of a directory from `first` up to `last`. The directory counts with its first name.
-    fn compare_names(&mut self, opened: &OpenedDir, first: &[u8], last: Option<&[u8]>) -> Names {
-        if first.is_empty() {
-            self.compared += 1;
-        }
-        let Ok(Some(listed)) = beneath::names_up_to(opened.fd.as_fd(), DIR_NAMES_MAX) else {
-            return Names::Same(Vec::new());
+    /// The entries of a directory in each version, starting with a name.
+    fn entries(&self, states: Vec<Option<Body>>, first: &[u8]) -> Result<Rest<'a>> {
+        let entries = |state| match state {
+            Some(body) => Entries::from(self.pages, body, first),
+            None => Ok(Entries::none(self.pages)),
         };
-        let mut dirs = Vec::new();
-        for MergedName { name, on_host, nodes } in Merged::of(&listed, &opened.states) {
-            if last.is_some_and(|last| name >= last) {
-                break;
-            }
-            if on_host.is_some_and(|listed| opened.is_dir(listed))
-                && let Some(subdir) = self.dir_of(opened, name, &nodes)
+        Ok(Rest::Entries(states.into_iter().map(entries).collect::<Result<_>>()?))
+    }
+
+    /// An entry of a directory in each version.
+    fn nodes_of(&self, states: &[Option<Body>], name: &[u8]) -> Result<Vec<Option<Node>>> {
+        let node = |state: &Option<Body>| match state {
+            Some(body) => tree::entry_in(self.pages, body, name),
+            None => Ok(None),
+        };
+        states.iter().map(node).collect()
+    }
+
+    /// Compares the next names of the list of a directory. Whether no version has one of them; the list then continues
+    /// before them.
+    fn compare_list(&mut self, dir: &mut LookDir<'a>, fd: BorrowedFd<'_>) -> Result<bool> {
+        let Rest::Listing { position, states } = &dir.rest else { return Ok(false) };
+        let (names, next) = beneath::some_names(fd, *position).unwrap_or_default();
+        let steps = if is_paged(states) { PAGED_NAME_STEPS } else { 1 };
+        for Listed { name, .. } in &names {
+            self.steps += steps;
+            let nodes = self.nodes_of(states, name)?;
+            if nodes.iter().all(Option::is_none)
+                && let Compared::Differs = self.compare(dir, fd, name, &nodes, None)?
             {
-                dirs.push(subdir);
-                continue;
-            }
-            if name < first {
-                continue;
-            }
-            if (self.is_enough)(self.compared) {
-                return Names::Spent(name.to_vec());
-            }
-            self.compared += 1;
-            if let Compared::Differs = self.compare(opened, name, on_host.is_some(), &nodes) {
-                return Names::Changed(name.to_vec());
+                return Ok(true);
             }
         }
-        Names::Same(dirs)
+        if let Rest::Listing { position, states } = &mut dir.rest {
+            match next {
+                Some(next) => *position = next,
+                None => dir.rest = self.entries(std::mem::take(states), b"")?,
+            }
+        }
+        Ok(false)
     }
 
-    /// A directory in a directory, if it is versioned and a known version has it.
-    fn dir_of(&self, opened: &OpenedDir, name: &[u8], nodes: &[Option<&Node>]) -> Option<LookDir> {
-        let states = distinct(nodes.iter().map(|node| match node {
-            Some(Node::Dir(dir)) => Some(*dir),
-            Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => None,
-        }));
-        let is_known = states.iter().any(Option::is_some);
-        let (path, rules) = (opened.path.join(name), opened.rules.clone());
-        (is_known && !self.is_left_out(opened, name, true)).then_some(LookDir { path, states, rules })
-    }
-
-    /// Compares an entry that is not a directory of a known version.
+    /// Compares an entry. A directory that the host and a version have is returned, open.
     fn compare(
         &self,
-        opened: &OpenedDir,
+        dir: &LookDir<'a>,
+        fd: BorrowedFd<'_>,
         name: &[u8],
-        is_listed: bool,
-        nodes: &[Option<&Node>],
-    ) -> Compared<()> {
-        let stat = match is_listed.then(|| beneath::stat(opened.fd.as_fd(), name)) {
-            None => None,
-            Some(Ok(stat)) => Some(stat),
-            Some(Err(error)) if Cause::of(&error) == Cause::NotFound => None,
-            Some(Err(_)) => return Compared::Skipped,
+        nodes: &[Option<Node>],
+        from: Option<&LookPlace>,
+    ) -> Result<Compared<Option<(LookDir<'a>, OwnedFd)>>> {
+        let stat = match beneath::stat(fd, name) {
+            Ok(stat) => Some(stat),
+            Err(error) if Cause::of(&error) == Cause::NotFound => None,
+            Err(_) => return Ok(Compared::Skipped),
         };
-        let is_as = |node: &Option<&Node>| match (node, &stat) {
+        let is_as = |node: &Option<Node>| match (node, &stat) {
             (None, None) => true,
             (Some(node), Some(stat)) => looks_like(stat, node),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        if nodes.iter().any(is_as) {
-            return Compared::Same(());
-        }
         let is_dir = match &stat {
             Some(stat) => stat.kind == HostKind::Dir,
             None => nodes.iter().flatten().any(|node| matches!(node, Node::Dir(_))),
         };
-        if self.is_left_out(opened, name, is_dir) {
-            return Compared::Same(());
+        let is_same = nodes.iter().any(is_as);
+        if is_same && !(is_dir && stat.is_some()) || self.is_left_out(dir, fd, name, is_dir) {
+            return Ok(Compared::Same(None));
         }
         match stat {
-            Some(stat) if !self.can_import(opened.fd.as_fd(), name, &stat) => Compared::Skipped,
-            Some(_) | None => Compared::Differs,
+            Some(_) if is_same => {
+                let states = distinct(nodes.iter().map(|node| match node {
+                    Some(Node::Dir(dir)) => Some(*dir),
+                    Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => None,
+                }));
+                Ok(match self.open(dir.path.join(name), &states, &dir.rules, from)? {
+                    Compared::Same(subdir) => Compared::Same(Some(subdir)),
+                    Compared::Differs => Compared::Differs,
+                    Compared::Skipped => Compared::Skipped,
+                })
+            }
+            Some(stat) if !self.can_import(fd, name, &stat) => Ok(Compared::Skipped),
+            Some(_) | None => Ok(Compared::Differs),
         }
     }
 
-    fn is_left_out(&self, opened: &OpenedDir, name: &[u8], is_dir: bool) -> bool {
+    fn is_left_out(&self, dir: &LookDir<'_>, fd: BorrowedFd<'_>, name: &[u8], is_dir: bool) -> bool {
         let own_file = &self.shared.own_file;
         let listed = Listed { name: name.to_vec(), is_dir: Some(is_dir) };
-        own_file.is_in(&opened.stat) && own_file.is_called(name)
-            || self.shared.is_left_out(&opened.path, &opened.rules, opened.fd.as_fd(), &listed)
+        own_file.is_in(&dir.stat) && own_file.is_called(name)
+            || self.shared.is_left_out(&dir.path, &dir.rules, fd, &listed)
     }
 
     /// Whether an import can keep a file.
@@ -366,29 +447,41 @@ impl Look<'_> {
     }
 }
 
-impl OpenedDir {
-    fn is_dir(&self, listed: &Listed) -> bool {
-        listed.is_dir.unwrap_or_else(|| {
-            let looked = beneath::stat(self.fd.as_fd(), &listed.name);
-            looked.is_ok_and(|stat| stat.kind == HostKind::Dir)
-        })
+impl LookDir<'_> {
+    /// The place of the next comparison. `None` at the end of the directory.
+    fn place(&mut self) -> Result<Option<LookPlace>> {
+        let at = match &mut self.rest {
+            Rest::Listing { position, .. } => At::Listing(*position),
+            Rest::Entries(states) => {
+                let mut first: Option<&[u8]> = None;
+                for entries in states {
+                    let name = entries.peek()?.map(|entry| entry.name.as_slice());
+                    first = [first, name].into_iter().flatten().min();
+                }
+                match first {
+                    Some(name) => At::Entry(name.to_vec()),
+                    None => return Ok(None),
+                }
+            }
+        };
+        Ok(Some(LookPlace { dir: self.path.clone(), at }))
+    }
+
+    /// Takes the next entry, which has this name, out of each version.
+    fn take(&mut self, name: &[u8]) -> Result<Vec<Option<Node>>> {
+        let Rest::Entries(states) = &mut self.rest else { return Ok(Vec::new()) };
+        let mut nodes = Vec::with_capacity(states.len());
+        for entries in states {
+            let is_here = entries.peek()?.is_some_and(|entry| entry.name == name);
+            nodes.push(if is_here { entries.next().transpose()?.map(|entry| entry.node) } else { None });
+        }
+        Ok(nodes)
     }
 }
 
-/// The number of pages with the names of a directory. Beyond the maximum it does not count on.
-fn pages_with_names(pages: &dyn Pages, body: &Body) -> Result<usize> {
-    let Body::Inner { level, pages: children } = body else { return Ok(1) };
-    if *level == 1 {
-        return Ok(children.len());
-    }
-    let mut count = 0;
-    for child in children {
-        count += pages_with_names(pages, &tree::beneath(pages, *level, child)?)?;
-        if count > DIR_PAGES_MAX {
-            break;
-        }
-    }
-    Ok(count)
+/// Whether a version has the directory in several pages, which makes searching for a name expensive.
+fn is_paged(states: &[Option<Body>]) -> bool {
+    states.iter().flatten().any(|body| matches!(body, Body::Inner { .. }))
 }
 
 /// The states without repetition: most directories are the same in all versions.
@@ -400,44 +493,4 @@ fn distinct(states: impl Iterator<Item = Option<DirRef>>) -> Vec<Option<DirRef>>
         }
     }
     distinct
-}
-
-/// A name in a directory.
-struct MergedName<'a> {
-    name: &'a [u8],
-    on_host: Option<&'a Listed>,
-    /// Its entry in each of the known versions.
-    nodes: Vec<Option<&'a Node>>,
-}
-
-/// The names of a directory of the host and of the same directory in versions, merged in order.
-struct Merged<'a> {
-    listed: &'a [Listed],
-    states: Vec<&'a [Entry]>,
-}
-
-impl<'a> Merged<'a> {
-    fn of(listed: &'a [Listed], states: &'a [Vec<Entry>]) -> Self {
-        Self { listed, states: states.iter().map(Vec::as_slice).collect() }
-    }
-}
-
-impl<'a> Iterator for Merged<'a> {
-    type Item = MergedName<'a>;
-
-    fn next(&mut self) -> Option<MergedName<'a>> {
-        let on_host = self.listed.first();
-        let known = self.states.iter().filter_map(|state| state.first()).map(|entry| entry.name.as_slice());
-        let name = known.chain(on_host.map(|listed| listed.name.as_slice())).min()?;
-        let on_host = on_host.filter(|listed| listed.name == name);
-        if on_host.is_some() {
-            self.listed = &self.listed[1..];
-        }
-        let nodes = self.states.iter_mut().map(|state| {
-            let (first, rest) = state.split_first().filter(|(first, _)| first.name == name)?;
-            *state = rest;
-            Some(&first.node)
-        });
-        Some(MergedName { name, on_host, nodes: nodes.collect() })
-    }
 }

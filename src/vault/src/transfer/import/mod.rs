@@ -31,7 +31,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BlobId, ForkName, VersionId};
 use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 
-pub use look::{LookPlace, Looked, looks_like};
+pub use look::{LOOK_STEPS_MAX, LookPlace, Looked, looks_like};
 pub use touched::{TouchedBase, TouchedOptions};
 
 pub use super::spill::SpilledPages;
