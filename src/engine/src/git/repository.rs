@@ -126,7 +126,7 @@ mod tests {
                 _ => no_system.map(OsStr::new),
             })
         };
-        assert!(!sets_editor(None), "there is no file");
+        assert!(!sets_editor(None), "the file does not exist");
         write(&config, "[core]\n\teditor = vim\n").unwrap();
         assert!(!sets_editor(None));
         write(&config, "[core]\n\teditor = ed\n").unwrap();
