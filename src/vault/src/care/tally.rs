@@ -85,10 +85,22 @@ impl<const N: usize> Counts<N> {
         count == 1
     }
 
+    /// The number of records.
+    fn len(&self) -> usize {
+        let (mut added, mut removed) = (0, 0);
+        for (key, count) in &self.changed {
+            match (self.get_saved(key), count) {
+                (0, 1..) => added += 1,
+                (1.., 0) => removed += 1,
+                (0, 0) | (1.., 1..) => {}
+            }
+        }
+        self.saved.len() / Self::RECORD + added - removed
+    }
+
     /// Calls `keep` with every record, sorted.
-    fn merged(&self, keep: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let mut changed: Vec<([u8; N], u32)> =
-            self.changed.iter().map(|(key, count)| (*key, *count)).collect();
+    fn write(self, keep: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut changed: Vec<([u8; N], u32)> = self.changed.into_iter().collect();
         changed.sort_unstable();
         let mut changed = changed.into_iter().peekable();
         let put = |(key, count): ([u8; N], u32), keep: &mut dyn FnMut(&[u8]) -> io::Result<()>| match count {
@@ -107,13 +119,15 @@ impl<const N: usize> Counts<N> {
         changed.try_for_each(|new| put(new, keep))
     }
 
-    /// Refuses records that are not sorted: a key could not be found among them.
-    fn decode(saved: &[u8]) -> std::result::Result<Self, DecodeError> {
+    /// Refuses records that are not sorted, since a key could not be found among them, and those without a count.
+    fn decode(saved: Vec<u8>) -> std::result::Result<Self, DecodeError> {
         let records = saved.chunks_exact(Self::RECORD);
-        if !records.remainder().is_empty() || !records.map(|record| &record[..N]).is_sorted_by(|a, b| a < b) {
-            return Err(DecodeError::Rule("the counts are not sorted"));
+        let is_whole = records.remainder().is_empty();
+        let is_sorted = records.clone().map(|record| &record[..N]).is_sorted_by(|a, b| a < b);
+        if !is_whole || !is_sorted || records.into_iter().any(|record| record[N..] == [0; size_of::<u32>()]) {
+            return Err(DecodeError::Rule("the counts are not sorted or empty"));
         }
-        Ok(Self { saved: saved.to_vec(), changed: HashMap::new() })
+        Ok(Self { saved, changed: HashMap::new() })
     }
 }
 
@@ -247,16 +261,17 @@ impl Tally {
 
     /// Loads a saved tally; `None` if it is missing, damaged or belongs to another vault.
     pub(super) fn load(path: &Path, vault_id: &str) -> Option<Self> {
-        let data = std::fs::read(path).ok()?;
+        let mut data = std::fs::read(path).ok()?;
         let (body, checksum) = data.split_last_chunk::<DIGEST_BYTES>()?;
         if blake3::hash(body) != *checksum {
             return None;
         }
-        Self::decode(body, vault_id).ok().flatten()
+        data.truncate(body.len());
+        Self::decode(data, vault_id).ok().flatten()
     }
 
-    fn decode(body: &[u8], vault_id: &str) -> std::result::Result<Option<Self>, DecodeError> {
-        let mut decoder = Decoder::new(body);
+    fn decode(mut body: Vec<u8>, vault_id: &str) -> std::result::Result<Option<Self>, DecodeError> {
+        let mut decoder = Decoder::new(&body);
         if decoder.array()? != *MAGIC || decoder.byte()? != FORMAT || decoder.bytes()? != vault_id.as_bytes()
         {
             return Ok(None);
@@ -273,8 +288,11 @@ impl Tally {
                 other => return Err(DecodeError::Unknown(other.into(), "kind of root")),
             });
         }
-        tally.nodes = Counts::decode(decoder.bytes()?)?;
-        tally.blobs = Counts::decode(decoder.take(decoder.left())?)?;
+        let (nodes, blobs) = (decoder.bytes()?.len(), decoder.left());
+        // The records are most of the file, so they are not copied together.
+        let blobs = body.split_off(body.len() - blobs);
+        body.drain(..body.len() - nodes);
+        (tally.nodes, tally.blobs) = (Counts::decode(body)?, Counts::decode(blobs)?);
         Ok(Some(tally))
     }
 
@@ -286,7 +304,7 @@ impl Tally {
         self.write(path, vault_id).map_err(VaultError::Output)
     }
 
-    fn write(&self, path: &Path, vault_id: &str) -> io::Result<()> {
+    fn write(self, path: &Path, vault_id: &str) -> io::Result<()> {
         let mut head = MAGIC.to_vec();
         head.push(FORMAT);
         put_bytes(&mut head, vault_id.as_bytes());
@@ -314,11 +332,10 @@ impl Tally {
             checksum.update(part);
             file.write_all(part)
         };
-        let mut nodes = Vec::new();
-        self.nodes.merged(&mut |part| nodes.write_all(part))?;
-        put_bytes(&mut head, &nodes);
+        put_number(&mut head, (self.nodes.len() * Counts::<DIGEST_BYTES>::RECORD) as u64);
         put(&head)?;
-        self.blobs.merged(&mut put)?;
+        self.nodes.write(&mut put)?;
+        self.blobs.write(&mut put)?;
         file.write_all(checksum.finalize().as_bytes())?;
         file.into_inner().map_err(io::IntoInnerError::into_error)?;
         std::fs::rename(&unfinished, path)
@@ -362,11 +379,12 @@ mod tests {
                         *expected -= 1;
                     }
                 }
-                let mut saved = Vec::new();
-                counts.merged(&mut |part| saved.write_all(part)).unwrap();
                 map.retain(|_, count| *count > 0);
+                prop_assert_eq!(counts.len(), map.len());
+                let mut saved = Vec::new();
+                counts.write(&mut |part| saved.write_all(part)).unwrap();
                 prop_assert_eq!(saved.len(), map.len() * Counts::<3>::RECORD);
-                counts = Counts::decode(&saved).unwrap();
+                counts = Counts::decode(saved).unwrap();
                 prop_assert!(map.iter().all(|(key, count)| counts.get(key) == *count));
             }
         }
@@ -381,11 +399,13 @@ mod tests {
     }
 
     #[test]
-    fn unsorted_or_partial_records_are_refused() {
-        let record = |key: u8| [key, 1, 0, 0, 0];
-        assert!(Counts::<1>::decode(&[record(1), record(2)].concat()).is_ok());
-        assert!(Counts::<1>::decode(&[record(2), record(1)].concat()).is_err());
-        assert!(Counts::<1>::decode(&[record(1), record(1)].concat()).is_err());
-        assert!(Counts::<1>::decode(&record(1)[..4]).is_err());
+    fn unsorted_partial_and_empty_records_are_refused() {
+        let record = |key: u8| vec![key, 1, 0, 0, 0];
+        let is_accepted = |records: Vec<u8>| Counts::<1>::decode(records).is_ok();
+        assert!(is_accepted([record(1), record(2)].concat()));
+        assert!(!is_accepted([record(2), record(1)].concat()));
+        assert!(!is_accepted([record(1), record(1)].concat()));
+        assert!(!is_accepted(record(1)[..4].to_vec()));
+        assert!(!is_accepted(vec![1, 0, 0, 0, 0]));
     }
 }
