@@ -26,7 +26,7 @@ pub(crate) struct Spill {
     /// Directories for the file, in order of preference.
     places: Vec<PathBuf>,
     file: Option<File>,
-    /// Number of bytes in the file; the held bytes follow them.
+    /// Size of the file, or of the gap before it is created; the held bytes follow.
     written: u64,
     held: Vec<u8>,
     /// The file cannot be created or written, so bytes stay in memory.
@@ -35,10 +35,15 @@ pub(crate) struct Spill {
 
 impl Spill {
     pub(crate) fn new(places: &[PathBuf]) -> Self {
-        Self { places: places.to_vec(), ..Self::default() }
+        Self::after_gap(places, 0)
     }
 
-    /// Appends bytes and returns their position.
+    /// Leaves a gap of this size at the beginning of the file, for the caller to fill.
+    pub(crate) fn after_gap(places: &[PathBuf], gap: u64) -> Self {
+        Self { places: places.to_vec(), written: gap, ..Self::default() }
+    }
+
+    /// Appends bytes and returns their position in the file.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> u64 {
         let at = self.written + self.held.len() as u64;
         self.held.extend_from_slice(bytes);
@@ -57,6 +62,14 @@ impl Spill {
         self.written += self.held.len() as u64;
         self.held.clear();
         Ok(())
+    }
+
+    /// The file with all bytes, and its size. `None` if none was needed.
+    pub(crate) fn whole_file(&mut self) -> io::Result<Option<(&File, u64)>> {
+        if self.file.is_some() {
+            self.write()?;
+        }
+        Ok(self.file.as_ref().map(|file| (file, self.written)))
     }
 
     /// Reads bytes that were appended by one call.

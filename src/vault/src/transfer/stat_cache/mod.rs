@@ -4,9 +4,9 @@
 //! clock's granularity of the scan is marked and never trusted, as a further change might not alter its stat data.
 //!
 //! The file consists of a head and parts. The first part contains every directory, each further part those that an
-//! import found changed or new; each part begins with the version that the import created. A checksum covers a part and
-//! all parts before it. If a checksum is wrong, a writer died or two wrote at once: the parts before it are a valid
-//! cache of an earlier import.
+//! import found changed or new, in any order; each part begins with the version that the import created. A checksum
+//! covers a part and all parts before it. If a checksum is wrong, a writer died or two wrote at once: the parts before
+//! it are a valid cache of an earlier import.
 
 mod dir;
 mod new_cache;
@@ -98,8 +98,12 @@ pub(crate) struct StatCache {
 /// The verified parts of a file.
 struct Parts {
     version: Option<VersionId>,
-    /// Offset and length of each directory in the file.
+    /// Offset and length of each directory in the file, by number.
     places: Vec<(usize, u32)>,
+    /// Number of places that are not yet known.
+    missing: usize,
+    /// Number of directories for which the file has space.
+    numbers_max: usize,
     /// End offsets of the first and of the last part.
     first_end: usize,
     end: usize,
@@ -117,13 +121,13 @@ impl StatCache {
         let (head, mut parts) = if length > HELD_BYTES_MAX {
             let mut head = vec![0; HEAD_BYTES_MAX];
             file.read_exact_at(&mut head, 0).ok()?;
-            let mut parts = Parts::of_head(&head, vault_id).ok()?;
+            let mut parts = Parts::of_head(&head, vault_id, length).ok()?;
             parts.check_first(&mut file).ok()?;
             (head, parts)
         } else {
             let mut data = Vec::with_capacity(usize::try_from(length).ok()?);
             file.read_to_end(&mut data).ok()?;
-            let parts = Parts::of_head(&data, vault_id).ok()?;
+            let parts = Parts::of_head(&data, vault_id, length).ok()?;
             (data, parts)
         };
         let foreign = Foreign::from_byte(*head.get(FOREIGN_AT)?);
@@ -192,8 +196,8 @@ impl StatCache {
 }
 
 impl Parts {
-    /// Starts from the head of a file, before any part is checked.
-    fn of_head(data: &[u8], vault_id: &str) -> Result<Self, DecodeError> {
+    /// Starts from the head of a file of this size, before any part is checked.
+    fn of_head(data: &[u8], vault_id: &str, size: u64) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(data);
         if decoder.take(MAGIC.len())? != MAGIC || decoder.byte()? != FORMAT {
             return Err(DecodeError::Rule("it is not a stat cache"));
@@ -204,7 +208,9 @@ impl Parts {
         }
         let end = data.len() - decoder.left();
         let checksum = head_checksum(&data[..end]);
-        Ok(Self { version: None, places: Vec::new(), first_end: 0, end, checksum })
+        let numbers_max = usize::try_from(size).unwrap_or(usize::MAX) / (NUMBER_BYTES + LENGTH_BYTES);
+        let (version, places, missing, first_end) = (None, Vec::new(), 0, 0);
+        Ok(Self { version, places, missing, numbers_max, first_end, end, checksum })
     }
 
     /// Checks the first part of a large file and indexes its directories, without holding the part in memory.
@@ -247,7 +253,7 @@ impl Parts {
         let checksum: Checksum = *hasher.finalize().as_bytes();
         let mut stored = [0; size_of::<Checksum>()];
         input.read_exact(&mut stored)?;
-        if stored != checksum {
+        if stored != checksum || self.missing > 0 {
             return Err(bad());
         }
         self.checksum = checksum;
@@ -292,7 +298,7 @@ impl Parts {
             decoder.take(length as usize)?;
             self.add(number, (start, length))?;
         }
-        Ok(())
+        if self.missing > 0 { Err(DecodeError::Rule("a directory is missing")) } else { Ok(()) }
     }
 
     fn take_version(&mut self, version: VersionId) {
@@ -300,11 +306,15 @@ impl Parts {
     }
 
     fn add(&mut self, number: usize, place: (usize, u32)) -> Result<(), DecodeError> {
-        let known = self.places.len();
-        match self.places.get_mut(number) {
-            Some(before) => *before = place,
-            None if number == known => self.places.push(place),
-            None => return Err(DecodeError::Rule("a directory is missing")),
+        if number >= self.numbers_max {
+            return Err(DecodeError::Rule("it has more directories than fit"));
+        }
+        if number >= self.places.len() {
+            self.missing += number + 1 - self.places.len();
+            self.places.resize(number + 1, MISSING);
+        }
+        if std::mem::replace(&mut self.places[number], place) == MISSING {
+            self.missing -= 1;
         }
         Ok(())
     }
@@ -320,6 +330,8 @@ const NO_ROOT: DirRef = DirRef {
     content: ContentId([0; 32]),
     totals: Totals { entries: 0, bytes: 0, links: 0 },
 };
+/// A place that is not yet known: no directory is at the beginning of the file.
+const MISSING: (usize, u32) = (0, 0);
 /// Encodes that there is no version yet.
 const NO_VERSION: VersionId = VersionId([0; 32]);
 /// Size of the head of a part: its length, and the version.

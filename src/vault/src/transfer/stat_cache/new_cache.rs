@@ -1,9 +1,13 @@
-//! Writes a stat cache: appends the changes, or rewrites the file.
+//! Writes a stat cache: appends the changes, or replaces the file. The directories of a large first import are spilled
+//! as they are found, to a file that becomes the cache.
 
 use std::fs::{File, Permissions};
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD};
 
 use avfs_hostfs::make;
 use avfs_types::encode::put_bytes;
@@ -16,9 +20,13 @@ use super::{
 };
 use crate::spill::Spill;
 
+/// Size of the head of the file and of the head of the first part: the id of a vault has 32 digits.
+pub(super) const FIRST_DIR_AT: u64 = (FOREIGN_AT + 2 + 32 + PART_HEAD_BYTES) as u64;
+
 /// Encoded directories for a new cache, in the order of arrival.
 #[derive(Default)]
 pub(crate) struct NewDirs {
+    /// A first part without its head and checksum, at its offset.
     bytes: Spill,
     /// Number, offset and length of each.
     dirs: Vec<(u32, u64, u32)>,
@@ -28,7 +36,7 @@ pub(crate) struct NewDirs {
 
 impl NewDirs {
     pub(crate) fn new(places: &[PathBuf]) -> Self {
-        Self { bytes: Spill::new(places), ..Self::default() }
+        Self { bytes: Spill::after_gap(places, FIRST_DIR_AT), ..Self::default() }
     }
 
     /// Marks a directory as existing. Returns false if it was already marked.
@@ -49,12 +57,15 @@ impl NewDirs {
 
     /// Adds a directory that differs from the old cache.
     pub(crate) fn push(&mut self, number: u32, dir: &CachedDir<'_>) {
-        let mut encoded = Vec::new();
+        let mut encoded = vec![0; NUMBER_BYTES + LENGTH_BYTES];
         encode_dir(dir, &mut encoded);
+        // A length that does not fit makes the cache invalid, which is the same as having no cache.
+        let length = u32::try_from(encoded.len() - NUMBER_BYTES - LENGTH_BYTES).unwrap_or(u32::MAX);
+        encoded[..NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
+        encoded[NUMBER_BYTES..][..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         self.claim(number);
         let at = self.bytes.push(&encoded);
-        // A length that does not fit makes the cache invalid, which is the same as having no cache.
-        self.dirs.push((number, at, u32::try_from(encoded.len()).unwrap_or(u32::MAX)));
+        self.dirs.push((number, at + (NUMBER_BYTES + LENGTH_BYTES) as u64, length));
     }
 
     /// True if no directory differs from the old cache.
@@ -104,7 +115,7 @@ impl<'a> NewCache<'a> {
     /// Replaces the cache file, or appends the changes after its verified parts. `version` is the version that the
     /// directory was imported as.
     pub(crate) fn save(
-        self,
+        mut self,
         path: &Path,
         vault_id: &str,
         version: Option<VersionId>,
@@ -135,11 +146,48 @@ impl<'a> NewCache<'a> {
         }
         sweep(path)?;
         let unfinished = unfinished(path, &std::process::id().to_string());
-        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-        file.write_all_at(&head, 0)?;
-        self.write_all(&file, &head, &version)?;
+        if !self.complete_spilled(&unfinished, &head, &version)? {
+            let file =
+                File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+            file.write_all_at(&head, 0)?;
+            self.write_all(&file, &head, &version)?;
+        }
         avfs_types::pause::point("cache-rename");
         std::fs::rename(&unfinished, path)
+    }
+
+    /// Completes and links the file with the spilled directories if these are the whole cache and the file is on the
+    /// same file system: otherwise returns false.
+    fn complete_spilled(&mut self, link: &Path, head: &[u8], version: &VersionId) -> io::Result<bool> {
+        let is_whole = self.old.is_none() && self.dirs.live.iter().all(|live| *live);
+        if !is_whole || (head.len() + PART_HEAD_BYTES) as u64 != FIRST_DIR_AT {
+            return Ok(false);
+        }
+        let Some((file, end)) = self.dirs.bytes.whole_file()? else { return Ok(false) };
+        match std::fs::remove_file(link) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let by_fd = format!("/proc/self/fd/{}", file.as_raw_fd());
+        if rustix::fs::linkat(CWD, by_fd, CWD, link, AtFlags::SYMLINK_FOLLOW).is_err() {
+            return Ok(false);
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&head_checksum(head)).update(version.as_bytes());
+        let mut buffer = vec![0; CHECK_BYTES];
+        let mut at = FIRST_DIR_AT;
+        while at < end {
+            let take = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            file.read_exact_at(&mut buffer[..take], at)?;
+            hasher.update(&buffer[..take]);
+            at += take as u64;
+        }
+        let mut start = head.to_vec();
+        start.extend((end - (head.len() + PART_BYTES) as u64).to_le_bytes());
+        start.extend(version.as_bytes());
+        file.write_all_at(&start, 0)?;
+        file.write_all_at(hasher.finalize().as_bytes(), end)?;
+        Ok(true)
     }
 
     /// Writes every existing directory, renumbered without gaps.

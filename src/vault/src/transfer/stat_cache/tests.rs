@@ -272,3 +272,70 @@ fn a_large_cache_is_read_one_directory_at_a_time() {
         assert!(load(&path).is_none(), "a cut at {at} went unnoticed");
     }
 }
+
+/// The directories of a large first import arrive children first and are written once: the file that they are spilled
+/// to becomes the cache.
+#[test]
+fn spilled_directories_become_the_cache() {
+    const VAULT: &str = "0123456789abcdef0123456789abcdef";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    let names: Vec<Vec<u8>> = (0..100).map(|n| format!("{n:0>200}").into_bytes()).collect();
+    let with_names = |number| {
+        let mut made = of_mode(number);
+        made.entries = names.iter().map(|name| CachedEntry { name, ..sample().entries[0] }).collect();
+        made
+    };
+    let first_number = || {
+        let mut number = [0; NUMBER_BYTES];
+        File::open(&path).unwrap().read_exact_at(&mut number, new_cache::FIRST_DIR_AT).unwrap();
+        u32::from_le_bytes(number)
+    };
+    let save = |new| NewCache::after(None, new).save(&path, VAULT, VERSION, Foreign::default()).unwrap();
+    let load = || StatCache::load(&path, VAULT).unwrap();
+    let all: Vec<u32> = (0..400).collect();
+
+    let mut new = NewDirs::new(&[dir.path().to_owned()]);
+    all.iter().rev().for_each(|number| new.push(*number, &with_names(*number)));
+    std::fs::write(unfinished(&path, &std::process::id().to_string()), "of a process with the same id")
+        .unwrap();
+    save(new);
+    assert_eq!(first_number(), 399);
+    let (cache, status) = (load(), std::fs::metadata(&path).unwrap());
+    assert_eq!((modes(&cache), cache.version(), status.mode() & 0o777), (all, VERSION, 0o600));
+    assert_eq!(decode_dir(&cache.encoded(7).unwrap()).unwrap(), with_names(7));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let mut damaged = std::fs::read(&path).unwrap();
+    for at in (0..damaged.len()).step_by(damaged.len() / 50) {
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(StatCache::load(&path, VAULT).is_none(), "byte {at} went unnoticed");
+        damaged[at] ^= 1;
+    }
+
+    // Without a directory that vanished during the scan the others are renumbered, in their order.
+    let mut new = NewDirs::new(&[dir.path().to_owned()]);
+    (0..400).rev().for_each(|number| new.push(number, &with_names(number)));
+    new.disclaim(5);
+    save(new);
+    assert_eq!((first_number(), modes(&load())[4..6].to_vec()), (0, vec![4, 6]));
+}
+
+/// A manipulated number neither takes memory for the directories before it nor leaves gaps.
+#[test]
+fn a_cache_without_all_its_directories_is_ignored() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    save(&path, &[sample(), sample()]);
+    let whole = std::fs::read(&path).unwrap();
+    let body_end = whole.len() - size_of::<Checksum>();
+    let head_end = FOREIGN_AT + 2 + "v1".len();
+    let first = head_end + PART_HEAD_BYTES;
+    for (number, is_cache) in [(0, true), (2, false), (u32::MAX, false)] {
+        let mut data = whole[..body_end].to_vec();
+        data[first..first + NUMBER_BYTES].copy_from_slice(&u32::to_le_bytes(number));
+        data.extend(checksum_of(&head_checksum(&data[..head_end]), &data[head_end + PART_BYTES..]));
+        std::fs::write(&path, &data).unwrap();
+        assert_eq!(load(&path).is_some(), is_cache, "{number}");
+    }
+}
