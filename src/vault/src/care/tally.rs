@@ -30,6 +30,10 @@ const FORMAT: u8 = 1;
 const BLOB_BYTES: usize = 8;
 /// A count that reached this value stays there: the true number of references is unknown.
 const COUNT_MAX: u32 = u32::MAX;
+/// The encoded count of an object that nothing refers to any more.
+const EMPTY: [u8; size_of::<u32>()] = [0; size_of::<u32>()];
+/// Changes held beside the sorted counts.
+const CHANGED_MAX: usize = 1 << 16;
 /// If more objects than this become unused, counting everything in use is cheaper, and needs less memory.
 const FREED_MAX: usize = 200_000;
 
@@ -39,10 +43,10 @@ const KINDS: [ObjectKind; 2] = [ObjectKind::Tree, ObjectKind::Blob];
 /// An object in the store.
 pub(super) type Stored = (ObjectKind, [u8; DIGEST_BYTES]);
 
-/// A number for each of many keys: sorted records from a file, and the changes to them.
+/// A number for each of many keys: sorted records, and the latest changes to them.
 #[derive(Default)]
 struct Counts<const N: usize> {
-    saved: Vec<u8>,
+    records: Vec<u8>,
     changed: HashMap<[u8; N], u32>,
 }
 
@@ -50,29 +54,36 @@ impl<const N: usize> Counts<N> {
     const RECORD: usize = N + size_of::<u32>();
 
     fn get(&self, key: &[u8; N]) -> u32 {
-        self.changed.get(key).copied().unwrap_or_else(|| self.get_saved(key))
+        if let Some(count) = self.changed.get(key) {
+            return *count;
+        }
+        let at = self.find(key, self.records.len());
+        match self.records[at..].split_at_checked(N) {
+            Some((found, rest)) if found == key => {
+                rest.first_chunk().map_or(0, |&count| u32::from_le_bytes(count))
+            }
+            Some(_) | None => 0,
+        }
     }
 
-    fn get_saved(&self, key: &[u8; N]) -> u32 {
-        let (mut low, mut high) = (0, self.saved.len() / Self::RECORD);
+    /// The offset of the first record before `end` whose key is not less.
+    fn find(&self, key: &[u8; N], end: usize) -> usize {
+        let (mut low, mut high) = (0, end / Self::RECORD);
         while low < high {
             let middle = low.midpoint(high);
-            let record = &self.saved[middle * Self::RECORD..(middle + 1) * Self::RECORD];
-            match record[..N].cmp(key) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => {
-                    return record[N..].try_into().map_or(0, u32::from_le_bytes);
-                }
+            if self.records[middle * Self::RECORD..][..N] < key[..] {
+                low = middle + 1;
+            } else {
+                high = middle;
             }
         }
-        0
+        low * Self::RECORD
     }
 
     /// Adds one; returns true for the first.
     fn add(&mut self, key: [u8; N]) -> bool {
         let count = self.get(&key);
-        self.changed.insert(key, count.saturating_add(1));
+        self.change(key, count.saturating_add(1));
         count == 0
     }
 
@@ -80,54 +91,71 @@ impl<const N: usize> Counts<N> {
     fn take(&mut self, key: [u8; N]) -> bool {
         let count = self.get(&key);
         if count != COUNT_MAX {
-            self.changed.insert(key, count.saturating_sub(1));
+            self.change(key, count.saturating_sub(1));
         }
         count == 1
     }
 
-    /// The number of records.
-    fn len(&self) -> usize {
-        let (mut added, mut removed) = (0, 0);
-        for (key, count) in &self.changed {
-            match (self.get_saved(key), count) {
-                (0, 1..) => added += 1,
-                (1.., 0) => removed += 1,
-                (0, 0) | (1.., 1..) => {}
-            }
+    fn change(&mut self, key: [u8; N], count: u32) {
+        self.changed.insert(key, count);
+        if self.changed.len() >= CHANGED_MAX {
+            self.settle();
         }
-        self.saved.len() / Self::RECORD + added - removed
     }
 
-    /// Calls `keep` with every record, sorted.
-    fn write(self, keep: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let mut changed: Vec<([u8; N], u32)> = self.changed.into_iter().collect();
-        changed.sort_unstable();
-        let mut changed = changed.into_iter().peekable();
-        let put = |(key, count): ([u8; N], u32), keep: &mut dyn FnMut(&[u8]) -> io::Result<()>| match count {
-            0 => Ok(()),
-            _ => keep(&key).and_then(|()| keep(&count.to_le_bytes())),
-        };
-        for record in self.saved.chunks_exact(Self::RECORD) {
-            while let Some(new) = changed.next_if(|(key, _)| key.as_slice() < &record[..N]) {
-                put(new, keep)?;
+    /// Moves the changes into the records, which need a third of the memory.
+    fn settle(&mut self) {
+        let (mut new, mut removes) = (Vec::new(), false);
+        for (key, count) in std::mem::take(&mut self.changed) {
+            let at = self.find(&key, self.records.len());
+            match self.records[at..].split_at_mut_checked(N) {
+                Some((found, rest)) if *found == key => {
+                    rest[..size_of::<u32>()].copy_from_slice(&count.to_le_bytes())
+                }
+                Some(_) | None if count > 0 => new.push((key, count)),
+                Some(_) | None => {}
             }
-            match changed.next_if(|(key, _)| key.as_slice() == &record[..N]) {
-                Some(new) => put(new, keep)?,
-                None => keep(record)?,
+            removes |= count == 0;
+        }
+        if removes {
+            self.drop_empty();
+        }
+        new.sort_unstable();
+        // From the end, so that every record moves once.
+        let mut from = self.records.len();
+        let mut to = from + new.len() * Self::RECORD;
+        self.records.resize(to, 0);
+        for (key, count) in new.into_iter().rev() {
+            let at = self.find(&key, from);
+            to -= from - at;
+            self.records.copy_within(at..from, to);
+            from = at;
+            to -= Self::RECORD;
+            self.records[to..][..N].copy_from_slice(&key);
+            self.records[to + N..][..size_of::<u32>()].copy_from_slice(&count.to_le_bytes());
+        }
+    }
+
+    fn drop_empty(&mut self) {
+        let mut kept = 0;
+        for at in (0..self.records.len()).step_by(Self::RECORD) {
+            if self.records[at + N..at + Self::RECORD] != EMPTY {
+                self.records.copy_within(at..at + Self::RECORD, kept);
+                kept += Self::RECORD;
             }
         }
-        changed.try_for_each(|new| put(new, keep))
+        self.records.truncate(kept);
     }
 
     /// Refuses records that are not sorted, since a key could not be found among them, and those without a count.
-    fn decode(saved: Vec<u8>) -> std::result::Result<Self, DecodeError> {
-        let records = saved.chunks_exact(Self::RECORD);
-        let is_whole = records.remainder().is_empty();
-        let is_sorted = records.clone().map(|record| &record[..N]).is_sorted_by(|a, b| a < b);
-        if !is_whole || !is_sorted || records.into_iter().any(|record| record[N..] == [0; size_of::<u32>()]) {
+    fn decode(records: Vec<u8>) -> std::result::Result<Self, DecodeError> {
+        let mut each = records.chunks_exact(Self::RECORD);
+        let is_whole = each.remainder().is_empty();
+        let is_sorted = each.clone().map(|record| &record[..N]).is_sorted_by(|a, b| a < b);
+        if !is_whole || !is_sorted || each.any(|record| record[N..] == EMPTY) {
             return Err(DecodeError::Rule("the counts are not sorted or empty"));
         }
-        Ok(Self { saved, changed: HashMap::new() })
+        Ok(Self { records, changed: HashMap::new() })
     }
 }
 
@@ -304,7 +332,7 @@ impl Tally {
         self.write(path, vault_id).map_err(VaultError::Output)
     }
 
-    fn write(self, path: &Path, vault_id: &str) -> io::Result<()> {
+    fn write(mut self, path: &Path, vault_id: &str) -> io::Result<()> {
         let mut head = MAGIC.to_vec();
         head.push(FORMAT);
         put_bytes(&mut head, vault_id.as_bytes());
@@ -332,10 +360,12 @@ impl Tally {
             checksum.update(part);
             file.write_all(part)
         };
-        put_number(&mut head, (self.nodes.len() * Counts::<DIGEST_BYTES>::RECORD) as u64);
-        put(&head)?;
-        self.nodes.write(&mut put)?;
-        self.blobs.write(&mut put)?;
+        self.nodes.settle();
+        self.blobs.settle();
+        put_number(&mut head, self.nodes.records.len() as u64);
+        for part in [&head, &self.nodes.records, &self.blobs.records] {
+            put(part)?;
+        }
         file.write_all(checksum.finalize().as_bytes())?;
         file.into_inner().map_err(io::IntoInnerError::into_error)?;
         std::fs::rename(&unfinished, path)
@@ -380,11 +410,10 @@ mod tests {
                     }
                 }
                 map.retain(|_, count| *count > 0);
-                prop_assert_eq!(counts.len(), map.len());
-                let mut saved = Vec::new();
-                counts.write(&mut |part| saved.write_all(part)).unwrap();
-                prop_assert_eq!(saved.len(), map.len() * Counts::<3>::RECORD);
-                counts = Counts::decode(saved).unwrap();
+                prop_assert!(map.iter().all(|(key, count)| counts.get(key) == *count));
+                counts.settle();
+                prop_assert_eq!(counts.records.len(), map.len() * Counts::<3>::RECORD);
+                counts = Counts::decode(counts.records).unwrap();
                 prop_assert!(map.iter().all(|(key, count)| counts.get(key) == *count));
             }
         }
