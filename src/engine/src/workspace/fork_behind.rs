@@ -30,8 +30,9 @@ use crate::workspace_service::{RunBase, import_options};
 
 /// A directory with at most this many names is compared completely beside each run.
 const WHOLE_NAMES_MAX: usize = 500;
-/// Names of a larger directory that are compared at least: that takes no longer than the start of a command.
-const PART_NAMES: usize = 100;
+/// Names of a larger directory that are compared at least: that takes no longer than the start of a command, even if
+/// neither they nor their pages in the vault are cached.
+const PART_NAMES: usize = 25;
 /// Maximum versions to search for the last sync of the fork; beyond that no change is detected.
 const SYNC_VERSIONS_MAX: usize = 64;
 /// Maximum paths changed by the run that are compared in addition.
