@@ -204,21 +204,22 @@ fn lock_files_have_the_mode_of_the_vault() {
 }
 
 #[test]
-fn lock_files_made_by_root_belong_to_the_owner_of_the_vault() {
+fn files_made_by_root_beside_the_vault_belong_to_its_owner() {
     if !support::is_root() {
         return support::skip(
-            "cli::lock_files_made_by_root_belong_to_the_owner_of_the_vault",
+            "cli::files_made_by_root_beside_the_vault_belong_to_its_owner",
             "only root gives files away",
         );
     }
     let env = TestEnv::with_project();
-    LOCKS.iter().for_each(|suffix| drop(fs::remove_file(lock(&env, suffix))));
+    let companions = || LOCKS.into_iter().chain(["-head"]);
+    companions().for_each(|suffix| drop(fs::remove_file(lock(&env, suffix))));
     env.give_away();
     let mut shell = env.clean(Path::new("sh"));
     shell.args(["-c", "umask 077 && \"$0\" gc && \"$0\" mkdir by-root"]).arg(binary());
     let answer = Answer::of(shell);
     assert_eq!(answer.code, 0, "{answer:?}");
-    for suffix in LOCKS {
+    for suffix in companions() {
         let made = lock(&env, suffix).metadata().unwrap();
         assert_eq!((made.uid(), made.gid()), (USER, USER), "{suffix}");
     }

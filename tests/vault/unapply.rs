@@ -1,6 +1,7 @@
 //! Unapply: removes exactly the applied changes from the directory, and only where they are unmodified.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use avfs_changes::{Applied, ApplyError, ApplyOptions, Filter, Standing, Subject, apply, unapply};
@@ -110,6 +111,24 @@ fn paths_left_out_or_already_in_place_stay() {
         (read("kept").as_str(), read("both").as_str(), read("left").as_str()),
         ("old\n", "new\n", "mine\n")
     );
+}
+
+/// An apply makes equal files of the directory into one file, if they are hard links in the new state. An unapply does
+/// not remove them.
+#[test]
+fn files_that_an_apply_only_linked_stay() {
+    let change = |dir: &Path| {
+        put(dir, "mine", "same\n");
+        fs::hard_link(dir.join("mine"), dir.join("made")).unwrap();
+    };
+    let stand = Stand::new(|dir| put(dir, "other", "old\n"), change);
+    put(&stand.host(), "mine", "same\n");
+    stand.apply().unwrap();
+    let inode = |name: &str| fs::metadata(stand.host().join(name)).unwrap().ino();
+    assert_eq!(inode("mine"), inode("made"));
+    take_back(&stand).unwrap();
+    assert_eq!(fs::read_to_string(stand.host().join("mine")).unwrap(), "same\n");
+    assert!(!stand.host().join("made").exists());
 }
 
 #[test]

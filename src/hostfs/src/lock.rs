@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Gid, Uid, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::owner::create_like;
 use crate::threads::shielded;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,22 +237,11 @@ fn open_existing(path: &Path) -> io::Result<OwnedFd> {
 }
 
 fn make(path: &Path, new: New<'_>) -> io::Result<OwnedFd> {
-    let mut options = File::options();
-    options.read(true).write(true).create_new(true);
-    let New::Like(guarded) = new else { return options.open(path).map(OwnedFd::from) };
-    let like = guarded.metadata()?;
-    let bits = like.mode() & 0o777;
-    let file = OwnedFd::from(options.mode(bits).open(path)?);
-    // If the file system stores no modes or owners, or this user may not change the owner, the file has fewer
-    // permissions than intended, never more.
-    if rustix::process::geteuid().is_root() {
-        let (user, group) = (Uid::from_raw(like.uid()), Gid::from_raw(like.gid()));
-        let _ = rustix::fs::fchown(&file, Some(user), Some(group));
-    } else {
-        let _ = rustix::fs::fchown(&file, None, Some(Gid::from_raw(like.gid())));
+    match new {
+        New::Own => File::options().read(true).write(true).create_new(true).open(path),
+        New::Like(guarded) => create_like(path, &guarded.metadata()?, 0o777),
     }
-    let _ = rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(bits));
-    Ok(file)
+    .map(OwnedFd::from)
 }
 
 fn refused(errno: Errno) -> LockError {
@@ -264,7 +253,7 @@ fn refused(errno: Errno) -> LockError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 

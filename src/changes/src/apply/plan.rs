@@ -486,7 +486,6 @@ impl Maker<'_> {
             for Member { path, place, .. } in members.into_iter().filter(|member| member.there.is_some()) {
                 self.host.require_writable(&path)?;
                 self.already -= 1;
-                self.there.retain(|there| *there != path);
                 // As in `replace`.
                 self.host.ownership(&path)?;
                 if let Some(decided) = self.decided.get_mut(place) {

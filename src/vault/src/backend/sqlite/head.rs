@@ -15,10 +15,11 @@
 //! ```
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use avfs_hostfs::owner;
 use avfs_types::clock::Timestamp;
 
 use super::connect::sibling;
@@ -118,7 +119,7 @@ const PLAIN: i32 = (rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NO
 fn plain_file(file: File) -> std::io::Result<File> {
     let meta = file.metadata()?;
     let is_plain = meta.is_file() && meta.nlink() <= 1;
-    if is_plain { Ok(file) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
+    if is_plain { Ok(file) } else { Err(ErrorKind::InvalidInput.into()) }
 }
 
 /// The open file; created by the first commit.
@@ -127,16 +128,14 @@ pub(crate) struct Head(Option<File>);
 
 impl Head {
     fn open(vault: &Path) -> std::io::Result<File> {
-        let mode = std::fs::metadata(vault)?.mode() & 0o666;
-        let options = || {
-            let mut options = File::options();
-            options.read(true).write(true).mode(mode).custom_flags(PLAIN);
-            options
-        };
         let path = sibling(vault, "-head");
-        let opened = match options().open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                options().create(true).truncate(false).open(&path)
+        let existing = || File::options().read(true).write(true).custom_flags(PLAIN).open(&path);
+        let opened = match existing() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                match owner::create_like(&path, &std::fs::metadata(vault)?, 0o666) {
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => existing(),
+                    made => made,
+                }
             }
             opened => opened,
         };
@@ -210,7 +209,7 @@ impl Acknowledged {
 /// Removes the file, when the vault is an older copy of itself.
 pub(crate) fn forget(vault: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(sibling(vault, "-head")) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
