@@ -89,6 +89,12 @@ fn a_run_without_changes_leaves_only_its_record() {
         assert_eq!((&result["fork"], &result["version_after"]), (&Value::Null, &Value::Null), "{envelope}");
         assert_eq!(result["version_before"], Value::Null, "{envelope}");
     }
+    for verb in ["diff", "apply"] {
+        let refused = env.avfs(&["--json", verb, "last"]).envelope();
+        assert_eq!(code(&refused), "run.no_version", "{verb}");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with("has no version: it changed nothing, or its changes were dropped"), "{message}");
+    }
     env.avfs(&["gc"]).expect(0);
     env.assert_sound();
 }
@@ -132,6 +138,8 @@ fn operations_that_need_the_whole_directory_are_refused() {
         &["checkpoint", "save", "--fork", fork],
         &["write", "x", "--text", "x", "--fork", fork],
         &["rm", "src/x", "--fork", fork],
+        &["replay", &run],
+        &["bisect", fork, "--", "true"],
     ] {
         let mut all = vec!["--json"];
         all.extend(words);
@@ -146,13 +154,8 @@ fn operations_that_need_the_whole_directory_are_refused() {
     for options in [&["--from", &run][..], &["--fork", fork]] {
         assert_eq!(code(&env.json(options, "true")), "version.partial", "{options:?}");
     }
-    let replayed = env.avfs(&["--json", "replay", &run]);
-    assert_ne!(replayed.code, Some(0));
-    let envelope = replayed.envelope();
-    assert_eq!(envelope["result"]["others"][0]["code"], json!("version.partial"), "{envelope}");
-    assert!(envelope["error"]["hint"].as_str().unwrap().contains("--base touched"), "{envelope}");
-    // The refused operations have changed nothing.
-    env.avfs(&["apply", id]).expect(0);
+    // The refused operations have changed nothing, and none made a run.
+    env.avfs(&["apply", "last"]).expect(0);
     assert_eq!(std::fs::read_to_string(env.project().join("src/x")).unwrap(), "x\n");
     env.assert_sound();
 }

@@ -36,7 +36,7 @@ use avfs_vault::run::{Runs, find_run};
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::undo::versions_in_effect;
-use avfs_vault::version::{History, root_of_either, roots_to_compare};
+use avfs_vault::version::{History, root_of_either, roots_to_compare, why_none};
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
 
@@ -84,7 +84,7 @@ impl Subject {
         if run.discarded_at.is_some() {
             return Err(without("it was discarded"));
         }
-        let before = run.version_before.ok_or_else(|| without("it ended before it had a start version"))?;
+        let before = run.version_before.ok_or_else(|| without(why_none(run)))?;
         let kept = |id| {
             reader.version(&id)?.ok_or_else(|| without("its fork was deleted, and its versions with it"))
         };

@@ -105,7 +105,7 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::BeforeFirst { .. } => format!("list the versions with: {avfs} log"),
     Self::Pruned { .. } => "list versions with: avfs log, and choose one that is not pruned".into(),
     Self::Partial { .. } => format!(
-        "import the directory before the run with: {avfs} import, and run the command without --base touched; \
+        "import the directory before the run with: {avfs} import, and run the command with --base auto; \
          the changes of the run itself can be shown and applied"
     ),
     Self::NoFork { name } if name.as_str() == "last" => {

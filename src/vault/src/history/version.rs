@@ -7,7 +7,7 @@ use avfs_types::path::TreePath;
 use avfs_types::reference::{Base, Reference};
 
 use super::run::find_run;
-use crate::backend::{Extent, Reader, VersionRecord};
+use crate::backend::{Extent, Reader, RunRecord, RunState, VersionRecord};
 use crate::page::DirRef;
 use crate::tree::Pages;
 use crate::{Result, VaultError, require_version, tree};
@@ -179,6 +179,16 @@ fn of_last_run(reader: &dyn Reader, reference: &Reference) -> Result<Option<Vers
     }
 }
 
+/// Why a run has neither a start version nor one that it created.
+#[must_use]
+pub fn why_none(run: &RunRecord) -> &'static str {
+    if run.state == RunState::Completed {
+        "it changed nothing, or its changes were dropped"
+    } else {
+        "it ended before it made one"
+    }
+}
+
 /// The version created by a run, or the version it started from if it changed nothing.
 fn of_run(reader: &dyn Reader, reference: &Reference, text: &str) -> Result<VersionId> {
     let prefix = RunPrefix::parse(text).ok();
@@ -189,7 +199,7 @@ fn of_run(reader: &dyn Reader, reference: &Reference, text: &str) -> Result<Vers
     };
     let without = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
     let id = run.version_after.or(run.version_before);
-    let id = id.ok_or_else(|| without("its changes were dropped, or it ended before it made one"))?;
+    let id = id.ok_or_else(|| without(why_none(&run)))?;
     match reader.version(&id)? {
         Some(_) => Ok(id),
         None => Err(without("its fork was deleted, and gc removed the version")),

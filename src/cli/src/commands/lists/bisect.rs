@@ -12,7 +12,7 @@ use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{ForkRecord, RunRecord, VersionRecord};
 use avfs_vault::discard::ChangesOf;
-use avfs_vault::version::History;
+use avfs_vault::version::{History, root_of};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, VerdictName, WorkItem};
 
@@ -160,6 +160,8 @@ fn history(vault: &Vault, fork: &ForkRecord, args: &BisectArgs) -> Result<Vec<Ve
     let mut versions = Vec::new();
     for version in History::new(&*reader, bad) {
         let version = version?;
+        // Refuses a partial version before any probe runs.
+        root_of(&version)?;
         let last = version.id == good;
         versions.push(version);
         if last {

@@ -168,9 +168,6 @@ fn hint(ctx: &CommandContext, replay: &Replay) -> String {
         return format!("approve a run with: {avfs} approvals approve {approval}, then replay again");
     }
     match replay.others.iter().find_map(|other| Some((other.code.as_deref()?, other.run_id.as_deref()))) {
-        Some(("version.partial", _)) => {
-            "only a run with a full base can be replayed: record it without --base touched".to_owned()
-        }
         Some((_, Some(run))) => format!("show the failed run with: {avfs} runs show {run}"),
         Some((_, None)) => "remove the cause, then replay again".to_owned(),
         None => "declare expected differences as noise with: --ignore GLOB, --normalise PATTERN".to_owned(),

@@ -9,6 +9,7 @@ use avfs_lists::list::{ListFile, ListWriter};
 use avfs_lists::record::{Selection, SelectionError, export};
 use avfs_types::ids::{VersionId, from_hex};
 use avfs_vault::Vault;
+use avfs_vault::version::root_of;
 use avfs_wire::{LIST_VERSION, ListHeader, ListItem};
 
 use super::ReplayArgs;
@@ -39,10 +40,14 @@ impl Source {
         for number in 0..list.len() {
             let item = list.item(number)?;
             let known = match start(&item) {
-                Some(id) => {
-                    let found = reader.version(&id).map_err(avfs_vault::VaultError::from)?;
-                    found.is_some_and(|version| version.pruned_at.is_none())
-                }
+                Some(id) => match reader.version(&id).map_err(avfs_vault::VaultError::from)? {
+                    Some(version) if version.pruned_at.is_none() => {
+                        // Refuses a partial version.
+                        root_of(&version)?;
+                        true
+                    }
+                    Some(_) | None => false,
+                },
                 None => false,
             };
             // A recorded run had a start version, even if it was unknown when the list was made.
