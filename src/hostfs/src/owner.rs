@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 
-/// Creates a file that can be used by exactly the users who can use `like`, no matter who creates it. Its mode has those
-/// of the bits that `like` has.
+/// Creates a file that can be used by exactly the users who can use `like`, no matter who creates it. Its mode has
+/// those of the bits that `like` has.
 pub fn create_like(path: &Path, like: &Metadata, bits: u32) -> io::Result<File> {
     let mode = like.mode() & bits;
     let file = File::options().read(true).write(true).create_new(true).mode(mode).open(path)?;

@@ -92,8 +92,7 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
     );
     lines.push("  discard the changes of a run:  avfs-run --discard …".to_owned());
     lines.push(
-        "  do not wait for the import:  --base live (without --fork and --cache), which imports during the run"
-            .to_owned(),
+        "  import it while the command runs:  the default (--base live), without --fork and --cache".to_owned(),
     );
     lines
 }
