@@ -39,6 +39,15 @@ struct Member {
     place: usize,
     /// Device and inode on the host, if the name needs no step.
     there: Option<(u64, u64)>,
+    /// Another process gave the file the content of the new state.
+    made_by_others: bool,
+}
+
+impl Member {
+    /// A name that the apply creates.
+    fn made(path: TreePath, place: usize) -> Self {
+        Self { path, place, there: None, made_by_others: false }
+    }
 }
 
 struct Maker<'a> {
@@ -393,7 +402,8 @@ impl Maker<'_> {
     /// The step for an entry whose content is already correct: its time and its hard links.
     fn settled(&mut self, path: &TreePath, stat: HostStat, old: Option<&Node>, new: &Node) -> Result<Step> {
         // An unapply must not revert content that another process wrote as well.
-        if old.is_none_or(|old| content(old) != content(new)) {
+        let made_by_others = old.is_none_or(|old| content(old) != content(new));
+        if made_by_others {
             self.there.push(path.clone());
         }
         let mode = self.host.other_mode(new, &stat);
@@ -402,7 +412,7 @@ impl Maker<'_> {
                 return Ok(Step::Do(self.replace(path, new)?));
             }
             let there = Some((stat.device, stat.inode));
-            let member = Member { path: path.clone(), place: self.place(), there };
+            let member = Member { path: path.clone(), place: self.place(), there, made_by_others };
             self.links.entry(link).or_default().push(member);
             return Ok(Step::Already);
         }
@@ -424,7 +434,7 @@ impl Maker<'_> {
                     self.host.inheritance(path)?;
                 }
                 if let Some(link) = node.link() {
-                    let member = Member { path: path.clone(), place: self.place(), there: None };
+                    let member = Member::made(path.clone(), self.place());
                     self.links.entry(link).or_default().push(member);
                 }
             }
@@ -433,8 +443,8 @@ impl Maker<'_> {
                 self.host.inheritance(path)?;
                 for (path, node) in links::members(self.pages, dir, path)? {
                     if let (Some(link), true) = (node.link(), self.asked.contains(&path)) {
-                        let place = self.place();
-                        self.links.entry(link).or_default().push(Member { path, place, there: None });
+                        let member = Member::made(path, self.place());
+                        self.links.entry(link).or_default().push(member);
                     }
                 }
             }
@@ -483,9 +493,14 @@ impl Maker<'_> {
             if one_file {
                 continue;
             }
-            for Member { path, place, .. } in members.into_iter().filter(|member| member.there.is_some()) {
+            for member in members.into_iter().filter(|member| member.there.is_some()) {
+                let Member { path, place, made_by_others, .. } = member;
                 self.host.require_writable(&path)?;
                 self.already -= 1;
+                if !made_by_others {
+                    // An unapply separates the names again.
+                    self.there.retain(|there| *there != path);
+                }
                 // As in `replace`.
                 self.host.ownership(&path)?;
                 if let Some(decided) = self.decided.get_mut(place) {

@@ -92,7 +92,8 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
     );
     lines.push("  discard the changes of a run:  avfs-run --discard …".to_owned());
     lines.push(
-        "  import it while the command runs:  the default (--base live), without --fork and --cache".to_owned(),
+        "  import it while the command runs:  the default (--base live), without --fork and --cache"
+            .to_owned(),
     );
     lines
 }
