@@ -389,6 +389,19 @@ fn sync_merges_changes_of_the_directory_into_a_fork() {
 }
 
 #[test]
+fn a_conflict_with_a_directory_names_the_side_that_can_be_chosen() {
+    let env = TestEnv::with_project();
+    env.shell(&["--fork", "task"], "rm README.md && mkdir README.md && echo fork > README.md/f").expect(0);
+    env.put("README.md", b"by hand\n");
+    let refused = env.avfs(&["--json", "sync", "task", "--prefer", "directory"]).expect(1).envelope();
+    assert_eq!(refused["error"]["code"], "sync.conflict");
+    let hint = refused["error"]["hint"].as_str().unwrap();
+    assert!(hint.contains("--prefer fork") && !hint.contains("--prefer directory"), "{hint}");
+    env.avfs(&["sync", "task", "--prefer", "fork"]).expect(0);
+    assert_eq!(env.ok(&["--fork", "task"], "cat README.md/f"), "fork\n");
+}
+
+#[test]
 fn a_note_reports_that_a_path_changed_by_the_run_was_edited_in_the_directory() {
     let env = TestEnv::with_project();
     env.json(&["--fork", "task"], "echo agent > agent");

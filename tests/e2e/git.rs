@@ -148,3 +148,37 @@ fn a_linked_worktree_is_read_only_and_a_note_explains_how_to_commit() {
     // Control: the file can be read if its directory is shown.
     run_in(&env, &tree, &["--ro", secret.to_str().unwrap(), "--shell", &look]).expect(0);
 }
+
+/// Git refreshes its index whenever someone looks, and editors and builds touch files: none of it is in the way of a
+/// commit in a fork, nor of an edit in the directory.
+#[test]
+fn sync_merges_a_commit_with_a_refreshed_index_and_touched_files() {
+    let env = with_identity();
+    let touch = |name: &str| {
+        let file = std::fs::File::options().write(true).open(env.project().join(name)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000)).unwrap();
+    };
+    env.ok(&["--fork", "task"], COMMIT);
+    let index = || std::fs::read(env.project().join(".git/index")).unwrap();
+    let before = index();
+    touch("README.md");
+    touch("src/main.rs");
+    git(&env, &["status"]);
+    assert_ne!(before, index());
+    let synced = env.avfs(&["--json", "sync", "task"]).expect(0).envelope();
+    assert_eq!(synced["result"]["merged"], true, "{synced}");
+    let state = "git log --format=%s && git status --porcelain -- README.md src && tail -n1 README.md";
+    assert_eq!(env.ok(&["--fork", "task"], state), "more\nfirst\nmore\n");
+    // The other way round: the fork only looks, and the directory commits.
+    env.avfs(&["apply", "task"]).expect(0);
+    env.json(
+        &["--fork", "other"],
+        "touch -d @1000000001 src/main.rs; git update-index --refresh; echo x > own",
+    );
+    env.put("src/main.rs", b"by hand\n");
+    git(&env, &["commit", "-qam", "by hand"]);
+    env.avfs(&["sync", "other"]).expect(0);
+    let state = "git log -1 --format=%s && git status --porcelain -- README.md src && cat src/main.rs own";
+    assert_eq!(env.ok(&["--fork", "other"], state), "by hand\nby hand\nx\n");
+    env.assert_sound();
+}

@@ -14,7 +14,7 @@ use avfs_vault::diff::{Change, Side};
 use avfs_vault::page::{FileNode, Node};
 use avfs_vault::{Result, VaultError, read_content};
 
-use crate::git_index::{INDEX_BYTES_MAX, is_index, same_entries};
+use crate::git_index::{INDEX_BYTES_MAX, may_be_refresh, same_entries};
 
 /// Paths that are bookkeeping regardless of their content.
 enum Pattern {
@@ -55,7 +55,7 @@ pub fn is_bookkeeping(reader: &dyn Reader, upper: BorrowedFd<'_>, change: &Chang
     let node = |side: &Option<Side>| side.as_ref().map(|side| side.node.clone());
     match (node(&change.before), node(&change.after)) {
         (Some(Node::File(old)), Some(Node::File(new))) => Ok(differs_in_time_only(&old, &new)
-            || (may_be_refreshed_index(&change.path, &old, &new)
+            || (may_be_refresh(&change.path, &old, &new)
                 && same_entries(&read_content(reader, &old)?, &read_bounded(upper, &change.path)?))),
         (_, _) => Ok(false),
     }
@@ -64,12 +64,6 @@ pub fn is_bookkeeping(reader: &dyn Reader, upper: BorrowedFd<'_>, change: &Chang
 fn differs_in_time_only(old: &FileNode, new: &FileNode) -> bool {
     (old.mode, old.size, old.content, old.xattrs, old.link)
         == (new.mode, new.size, new.content, new.xattrs, new.link)
-}
-
-fn may_be_refreshed_index(path: &TreePath, old: &FileNode, new: &FileNode) -> bool {
-    is_index(path)
-        && old.size.max(new.size) <= INDEX_BYTES_MAX
-        && (old.mode, old.xattrs) == (new.mode, new.xattrs)
 }
 
 fn read_bounded(upper: BorrowedFd<'_>, path: &TreePath) -> Result<Vec<u8>> {

@@ -5,6 +5,9 @@
 //! as a change.
 
 use avfs_types::path::TreePath;
+use avfs_vault::backend::Reader;
+use avfs_vault::page::FileNode;
+use avfs_vault::{VaultError, read_content};
 
 /// A larger index is compared byte by byte.
 pub const INDEX_BYTES_MAX: u64 = 64 << 20;
@@ -43,6 +46,23 @@ pub fn same_entries(one: &[u8], other: &[u8]) -> bool {
         (Some(one), Some(other)) => one == other,
         (_, _) => false,
     }
+}
+
+/// True if a path is an index, and both versions of it have the same entries.
+pub fn is_refresh(
+    reader: &dyn Reader,
+    path: &TreePath,
+    [one, other]: [&FileNode; 2],
+) -> Result<bool, VaultError> {
+    Ok(may_be_refresh(path, one, other)
+        && same_entries(&read_content(reader, one)?, &read_content(reader, other)?))
+}
+
+/// True if the path is an index, and its two versions differ at most in content of a bounded size.
+pub fn may_be_refresh(path: &TreePath, one: &FileNode, other: &FileNode) -> bool {
+    is_index(path)
+        && one.size.max(other.size) <= INDEX_BYTES_MAX
+        && (one.mode, one.xattrs) == (other.mode, other.xattrs)
 }
 
 fn entries(text: &[u8]) -> Option<Vec<Entry>> {

@@ -26,7 +26,7 @@ mod change_report;
 mod change_summary;
 mod change_view;
 mod git_ignored;
-mod git_index;
+pub mod git_index;
 mod git_patch;
 mod host_executed;
 mod line_diff;

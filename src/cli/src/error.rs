@@ -26,7 +26,12 @@ pub enum EdgeError {
     #[error("run {run} is not the newest change in effect on fork {fork}")]
     NotNewest { run: RunId, fork: ForkName },
     #[error("fork {fork} and the directory changed the same paths; nothing was merged: {}", list(paths))]
-    SyncConflict { fork: ForkName, paths: Vec<TreePath> },
+    SyncConflict {
+        fork: ForkName,
+        paths: Vec<TreePath>,
+        /// Each conflict involves a directory, because the others were decided by `--prefer directory`.
+        of_dirs: bool,
+    },
     #[error("the output of run {run} was not kept or has expired")]
     NoOutput { run: RunId },
     #[error("invalid regular expression {pattern:?}: {detail}")]
@@ -206,6 +211,12 @@ hint!(EdgeError, |error, avfs| {
             ));
         }
         Self::NotKept { run } => return Some(format!("discard it with: {avfs} discard {run}")),
+        Self::SyncConflict { fork, of_dirs: true, .. } => {
+            return Some(format!(
+                "keep the fork's side with: {avfs} sync {fork} --prefer fork; \
+                 show the fork's changes with: {avfs} diff {fork}"
+            ));
+        }
         Self::SyncConflict { fork, .. } => {
             return Some(format!(
                 "choose a side with: {avfs} sync {fork} --prefer fork or --prefer directory; \

@@ -1,7 +1,7 @@
 //! Joins versions with a common ancestor into one that has the changes of all of them.
 //!
 //! A change made on both sides is applied once. Different changes to the same path are a clash, and nothing is
-//! joined.
+//! joined; a side that changed only the time of a file takes the change of the other one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -90,13 +90,13 @@ fn joined_root(
         let bases = common(view, tips.get(..=number).unwrap_or_default(), version)?;
         let roots = bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?;
         let made = root_of(view, version)?;
-        let mut edits = onto(&view, &roots, &root, &made, OnClash::Refuse)?;
+        let mut edits = onto(&view, (&roots, &root, &made), OnClash::Refuse, &same_but_time)?;
         if edits.is_err()
             && bases.len() > 1
             && depth > 0
             && let Ok(base) = joined_root(transaction, &bases, depth - 1)?
         {
-            edits = onto(&transaction.view(), &[base], &root, &made, OnClash::Refuse)?;
+            edits = onto(&transaction.view(), (&[base], &root, &made), OnClash::Refuse, &same_but_time)?;
         }
         match edits {
             Ok(edits) => root = ops::apply_edits(transaction, &root, &edits, Manner::Exact)?,
@@ -208,14 +208,21 @@ pub enum OnClash {
     TakeOther,
 }
 
-/// The edits that apply the changes from `bases` to `made` to `head`; or the paths that both sides changed in
-/// different ways.
+/// True if two states of a path differ at most in ways that give way to a real change of the other side.
+pub(super) type Same<'a> = &'a dyn Fn(&TreePath, &Node, &Node) -> Result<bool>;
+
+/// Times give way: a file that one side only touched is not in the way of the other side's content.
+pub(super) fn same_but_time(_: &TreePath, one: &Node, other: &Node) -> Result<bool> {
+    Ok(without_time(one) == without_time(other))
+}
+
+/// The edits that apply the changes from the first of three states (several, if the common ancestor is not unique) to
+/// the last one to the second; or the paths that both sides changed in different ways.
 pub(super) fn onto(
     pages: &dyn Pages,
-    bases: &[DirRef],
-    head: &DirRef,
-    made: &DirRef,
+    (bases, head, made): (&[DirRef], &DirRef, &DirRef),
     on_clash: OnClash,
+    same: Same<'_>,
 ) -> Result<std::result::Result<Edits, Vec<TreePath>>> {
     let mut edits = Edits::new();
     for base in bases {
@@ -235,8 +242,8 @@ pub(super) fn onto(
         let made_here = edit.clone();
         let met = match edit {
             Edit::Dir(meta) => dirs_meet(pages, &were, &meta, there.as_ref())?,
-            Edit::Put(node) => meet(&were, Some(node), there),
-            Edit::Remove => meet(&were, None, there),
+            Edit::Put(node) => meet(&were, Some(node), there, &|one, other| same(&path, one, other))?,
+            Edit::Remove => meet(&were, None, there, &|one, other| same(&path, one, other))?,
         };
         match met {
             Met::Take(edit) if !above_is_gone(pages, head, &path, &wanted)? => {
@@ -264,25 +271,45 @@ enum Met {
 }
 
 /// Compares the two sides of a path with the path in each common ancestor.
-fn meet(were: &[Option<Node>], mine: Option<Node>, theirs: Option<Node>) -> Met {
+fn meet(
+    were: &[Option<Node>],
+    mine: Option<Node>,
+    theirs: Option<Node>,
+    same: &dyn Fn(&Node, &Node) -> Result<bool>,
+) -> Result<Met> {
     if let (Some(mine), Some(theirs)) = (&mine, &theirs)
         && without_time(mine) == without_time(theirs)
     {
         let times: Vec<FileTime> = were.iter().flatten().map(time).collect();
-        return match meeting_time(&times, time(mine), time(theirs)) == time(theirs) {
+        return Ok(match meeting_time(&times, time(mine), time(theirs)) == time(theirs) {
             true => Met::Leave,
             false => Met::Take(Edit::Put(mine.clone())),
-        };
+        });
     }
     if mine == theirs {
-        return Met::Leave;
+        return Ok(Met::Leave);
     }
+    let take = |mine: Option<Node>| Met::Take(mine.map_or(Edit::Remove, Edit::Put));
     match (were.contains(&mine), were.contains(&theirs)) {
-        (false, true) => Met::Take(mine.map_or(Edit::Remove, Edit::Put)),
-        (true, false) => Met::Leave,
-        // Both sides changed it; or each side equals some ancestor, but not the same one.
-        (false, false) | (true, true) => Met::Clash,
+        (false, true) => return Ok(take(mine)),
+        (true, false) => return Ok(Met::Leave),
+        // Each side equals some ancestor, but not the same one.
+        (true, true) => return Ok(Met::Clash),
+        (false, false) => {}
     }
+    let is_same = |one: &Option<Node>, other: &Option<Node>| match (one, other) {
+        (Some(one), Some(other)) => same(one, other),
+        (_, _) => Ok(false),
+    };
+    if is_same(&mine, &theirs)? {
+        return Ok(Met::Leave);
+    }
+    let was = |side| were.iter().map(|was| is_same(was, side)).collect::<Result<Vec<_>>>();
+    Ok(match (was(&mine)?.contains(&false), was(&theirs)?.contains(&false)) {
+        (true, false) => take(mine),
+        (false, true) => Met::Leave,
+        (false, false) | (true, true) => Met::Clash,
+    })
 }
 
 /// The time that one side set, which may be earlier than before; the newer one if both sides set a time.

@@ -8,11 +8,12 @@ use std::collections::HashSet;
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 
-use super::join::{OnClash, common, onto, root_of};
+use super::join::{OnClash, common, onto, root_of, same_but_time};
 use super::ops;
 use super::undo::Line;
 use crate::backend::{ForkRecord, Reader};
 use crate::edit::Manner;
+use crate::page::{FileNode, Node};
 use crate::tree::Pages;
 use crate::{Advance, Committed, Result, Vault, VaultError, When};
 
@@ -27,9 +28,19 @@ pub enum Synced {
     Conflicts(Vec<TreePath>),
 }
 
+/// True if two contents of a file mean the same.
+pub type SameMeaning<'a> = &'a dyn Fn(&dyn Reader, &TreePath, [&FileNode; 2]) -> Result<bool>;
+
 impl Vault {
-    /// Merges the history of `version`, usually the newest version of the directory, into a fork.
-    pub fn sync(&self, fork: &ForkName, version: &VersionId, on_clash: OnClash) -> Result<Synced> {
+    /// Merges the history of `version`, usually the newest version of the directory, into a fork. A side that only
+    /// changed a file's time, or wrote content of the same meaning, takes the other side's change.
+    pub fn sync(
+        &self,
+        fork: &ForkName,
+        version: &VersionId,
+        on_clash: OnClash,
+        same_meaning: SameMeaning<'_>,
+    ) -> Result<Synced> {
         self.transact(|transaction| {
             let record = transaction.fork(fork)?;
             let view = transaction.view();
@@ -44,7 +55,13 @@ impl Vault {
             let bases = bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?;
             let (head, other) = (root_of(view, &record.head)?, root_of(view, version)?);
             let pages: &dyn Pages = &view;
-            let edits = match onto(pages, &bases, &head, &other, on_clash)? {
+            let same = |path: &TreePath, one: &Node, other: &Node| match (one, other) {
+                (Node::File(a), Node::File(b)) => {
+                    Ok(same_but_time(path, one, other)? || same_meaning(view, path, [a, b])?)
+                }
+                (_, _) => same_but_time(path, one, other),
+            };
+            let edits = match onto(pages, (&bases, &head, &other), on_clash, &same)? {
                 Ok(edits) => edits,
                 Err(paths) => return Ok(Synced::Conflicts(paths)),
             };

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use avfs_changes::{ChangeSummary, Shown};
+use avfs_changes::{ChangeSummary, Shown, git_index};
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
 use avfs_types::ids::{ForkName, VersionId};
@@ -25,7 +25,8 @@ use crate::ui::{Failure, Format, Outcome};
 /// Imports the directory onto main, then merges the changes since the fork began, or since its last sync,
 /// into the fork as a new version. The fork keeps its own changes: `avfs diff FORK` and `avfs apply FORK`
 /// still show and write only those. If both sides changed a path differently, nothing is merged and all
-/// conflicting paths are listed. `avfs undo FORK` reverts a sync.
+/// conflicting paths are listed. A changed time is no conflict, nor is an index that git only refreshed.
+/// `avfs undo FORK` reverts a sync.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +37,7 @@ pub struct SyncArgs {
     /// The fork to update, or a run on it
     #[arg(value_name = "FORK|RUN")]
     what: ChangesOf,
-    /// Prefer this side if both changed a path; a conflict that involves a directory stays a conflict
+    /// Prefer this side if both changed a path; `directory` leaves conflicts that involve a directory
     #[arg(long, value_name = "SIDE")]
     prefer: Option<Side>,
 }
@@ -58,7 +59,7 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
         Some(Side::Fork) => OnClash::KeepHead,
         Some(Side::Directory) => OnClash::TakeOther,
     };
-    let synced = vault.sync(&fork, &imported.version(), on_clash)?;
+    let synced = vault.sync(&fork, &imported.version(), on_clash, &git_index::is_refresh)?;
     let (changes, conflicts) = match &synced {
         Synced::UpToDate => (ChangeSummary::default(), Vec::new()),
         Synced::Merged(committed) => {
@@ -77,7 +78,8 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
         conflicts: avfs_present::path_texts(&conflicts),
     };
     if !conflicts.is_empty() {
-        let error = EdgeError::SyncConflict { fork: fork.clone(), paths: conflicts };
+        let of_dirs = args.prefer.is_some();
+        let error = EdgeError::SyncConflict { fork: fork.clone(), paths: conflicts, of_dirs };
         return match ctx.ui.format {
             Format::Json => ctx.ui.answer_no(&result, &error_body(&error, &ctx.ui.avfs), |_| Ok(())),
             Format::Human => Err(error.into()),
