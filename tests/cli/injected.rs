@@ -109,6 +109,19 @@ fn import_with_a_failing_call_is_complete_or_an_error() {
     .hold();
 }
 
+#[test]
+fn a_directory_that_the_disk_cannot_list_is_not_reported_as_vanished() {
+    let env = TestEnv::with_project();
+    let mut strace = Call::new("getdents64", 1, "EIO").strace(env.clean(Path::new("strace")));
+    let project = env.project();
+    let answer = Answer::of(strace.arg("-P").arg(&project).arg(binary()).arg("import"));
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(
+        answer.stderr.contains("Input/output error") && !answer.stderr.contains("vanished"),
+        "{answer:?}"
+    );
+}
+
 /// SQLite ignores that the lock of a read mark was not released, and then waits for itself.
 #[test]
 fn a_lock_of_a_reader_that_is_not_released_fails_at_most_one_transaction() {

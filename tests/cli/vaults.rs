@@ -266,14 +266,16 @@ fn init_does_not_write_gitignore_through_a_symlink() {
 }
 
 #[test]
-fn a_lost_log_is_reported_also_in_json_format() {
-    let env = TestEnv::with_project();
-    env.ok(&["write", "new", "--text", "newest\n"]);
-    fs::remove_file(env.vault_file().with_file_name("vault.db-wal")).unwrap();
-    let _ = fs::remove_file(env.vault_file().with_file_name("vault.db-shm"));
-    let first = env.run(&["--json", "log"]);
-    assert!(first.stderr.contains("warning: the vault was replaced by an older copy"), "{first:?}");
-    assert_eq!(env.run(&["--json", "log"]).stderr, "");
+fn a_lost_log_is_reported_by_the_first_command() {
+    for words in [&["--json", "log"][..], &["vault", "trust"], &["init"], &["vault", "delete"]] {
+        let env = TestEnv::with_project();
+        env.ok(&["write", "new", "--text", "newest\n"]);
+        fs::remove_file(env.vault_file().with_file_name("vault.db-wal")).unwrap();
+        let _ = fs::remove_file(env.vault_file().with_file_name("vault.db-shm"));
+        let first = env.run(words);
+        assert!(first.stderr.contains("warning: the vault was replaced by an older copy"), "{first:?}");
+        assert_eq!(env.run(&["--json", "log"]).stderr, "");
+    }
 }
 
 const LOCKS: [&str; 3] = ["-lock", "-use", "-gate"];

@@ -16,7 +16,7 @@ use avfs_policy::Opening;
 use avfs_types::clock::SystemClock;
 use avfs_vault::backend::sqlite::{Mapped, OpenOptions};
 use avfs_vault::materialize::BaseCache;
-use avfs_vault::{Context, Vault};
+use avfs_vault::{Context, Vault, VaultError};
 
 use crate::error::EdgeError;
 use crate::ui::{Failure, Ui, error_line};
@@ -68,7 +68,12 @@ impl CommandContext {
     fn open_vault_with(&self, options: OpenOptions) -> Result<Vault, Failure> {
         let located = self.around.locate(self.vault_option.as_deref())?;
         tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
-        let vault = Vault::open(&located.path, options, self.actor.clone())?;
+        Ok(self.open_vault_at(&located.path, options)?)
+    }
+
+    /// Opens the vault in this file, and warns if it was replaced by an older copy.
+    pub fn open_vault_at(&self, path: &Path, options: OpenOptions) -> Result<Vault, VaultError> {
+        let vault = Vault::open(path, options, self.actor.clone())?;
         if let Some(rollback) = vault.older_copy() {
             // Also in JSON format: the vault reports it only once.
             error_line(format_args!("warning: the vault was replaced by an older copy: it lacks {rollback}"));

@@ -38,7 +38,7 @@ hint!(BackendError, |error, _| {
             format!("check the damage with: avfs fsck --vault {}", word(path))
         }
         Self::RolledBack { path, .. } => format!(
-            "restore the vault and its log from a backup, or accept the loss and continue: rm {}-head",
+            "restore the vault and its log from a backup, or accept the loss; then continue with: rm {}-head",
             word(path)
         ),
         Self::ReadOnly { path } | Self::NoPermission { path } => {

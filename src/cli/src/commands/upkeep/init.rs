@@ -93,7 +93,7 @@ fn existing(ctx: &CommandContext, path: &Path, dir: &Path) -> Result<Option<Vaul
     if !is_named(ctx) {
         ctx.around.trusted_vaults()?.check(path)?;
     }
-    let vault = Vault::open(path, OpenOptions::default(), ctx.actor.clone())?;
+    let vault = ctx.open_vault_at(path, OpenOptions::default())?;
     Ok(if bound_dir(&vault)?.as_deref() == Some(dir) { Some(vault) } else { None })
 }
 

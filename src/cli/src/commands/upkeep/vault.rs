@@ -238,7 +238,7 @@ fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
         path
     };
     // Open it first, to check that it is a vault.
-    let vault = Vault::open(&path, OpenOptions::default(), ctx.actor.clone())?;
+    let vault = ctx.open_vault_at(&path, OpenOptions::default())?;
     let bound = bound_dir(&vault)?;
     ctx.around.trusted_vaults()?.add(&path, TrustOrigin::Chosen)?;
     let result = VaultTrust {
@@ -262,8 +262,7 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let named = doomed(ctx, args)?;
     // Open it first, to check that it is a vault.
     let options = OpenOptions { patience: DELETE_PATIENCE, ..OpenOptions::default() };
-    let vault =
-        Vault::open(&named, options, ctx.actor.clone()).map_err(|error| not_deleted(&named, error))?;
+    let vault = ctx.open_vault_at(&named, options).map_err(|error| not_deleted(&named, error))?;
     // Resolve symlinks: removing only a link would leave every version in place.
     let path = named.canonicalize().map_err(EdgeError::host("find", &named))?;
     if !args.yes {

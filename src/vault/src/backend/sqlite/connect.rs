@@ -398,7 +398,7 @@ fn other_tables(error: &rusqlite::Error) -> Option<String> {
     misses.then(|| message.clone())
 }
 
-/// Bytes that must be free for the index of the WAL (`-shm`) on a disk checked by [`check_room`].
+/// Bytes that must be free for the index of the WAL (`-shm`).
 const ROOM_BYTES: u64 = 128 * 1024;
 const PAGE_OF_MEMORY: u64 = 4096;
 
@@ -414,11 +414,14 @@ fn is_of_small_blocks(disk: &StatVfs) -> bool {
     disk.f_blocks > 0 && disk.f_frsize < PAGE_OF_MEMORY
 }
 
+fn lacks_room(disk: &StatVfs) -> bool {
+    // For root too: the remaining free blocks may be reserved for the file system itself.
+    disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES
+}
+
 /// Refuses a full disk on which [`has_small_blocks`] predicts a signal.
 pub(crate) fn check_room(path: &Path) -> Result<()> {
-    // For root too: the remaining free blocks may be reserved for the file system itself.
-    let full = |disk: &StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES;
-    if rustix::fs::statvfs(path).is_ok_and(|disk| is_of_small_blocks(&disk) && full(&disk)) {
+    if rustix::fs::statvfs(path).is_ok_and(|disk| is_of_small_blocks(&disk) && lacks_room(&disk)) {
         return Err(BackendError::DiskFull { path: path.to_owned() });
     }
     Ok(())
@@ -458,8 +461,12 @@ fn is_of_locks(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| codes.contains(&error.extended_code))
 }
 
-fn is_full(error: &rusqlite::Error) -> bool {
-    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
+/// True if the index of the WAL cannot grow because the disk is full. SQLite has one code for this and for other
+/// errors of the disk.
+fn is_full(path: &Path, error: &rusqlite::Error) -> bool {
+    let cannot_grow = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+    error.sqlite_error().is_some_and(|error| error.extended_code == cannot_grow)
+        && rustix::fs::statvfs(path).is_ok_and(|disk| lacks_room(&disk))
 }
 
 /// Converts an error of SQLite.
@@ -484,8 +491,7 @@ pub(crate) fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
         Some(ErrorCode::DiskFull) => BackendError::DiskFull { path },
         Some(ErrorCode::CannotOpen) if is_on_read_only(&path) => BackendError::ReadOnly { path },
         Some(ErrorCode::CannotOpen) if !writable(&path) => BackendError::NoPermission { path },
-        // The index of the WAL cannot grow; SQLite has a separate code for that.
-        Some(ErrorCode::SystemIoFailure) if is_full(&error) => BackendError::DiskFull { path },
+        Some(ErrorCode::SystemIoFailure) if is_full(&path, &error) => BackendError::DiskFull { path },
         _ if gave_up_on_a_lock(&error) => BackendError::LocksUnsupported { path },
         Some(ErrorCode::SystemIoFailure) if is_of_locks(&error) => BackendError::LocksUnsupported { path },
         _ => BackendError::Sqlite { path, source: error },
@@ -502,12 +508,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wal_index_that_cannot_grow_is_reported_as_disk_full() {
+    fn wal_index_that_cannot_grow_is_an_error_of_the_disk_if_there_is_room() {
         let translated_at = |path: &str, code| {
             translate(Path::new(path), rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
         };
         let translated = |code| translated_at("/", code);
-        assert!(matches!(translated(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), BackendError::DiskFull { .. }));
+        assert!(matches!(translated(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), BackendError::Sqlite { .. }));
         assert!(matches!(translated(rusqlite::ffi::SQLITE_IOERR_READ), BackendError::Sqlite { .. }));
         let of_gone = translated_at("/there/is/none", rusqlite::ffi::SQLITE_IOERR_FSTAT);
         assert!(matches!(of_gone, BackendError::NotFound { .. }), "{of_gone:?}");

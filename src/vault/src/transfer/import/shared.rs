@@ -313,6 +313,8 @@ impl<'a> Shared<'a> {
         // vanishes means that the upper is still being written to, so no capture of it can be correct.
         let named = matches!((&self.flavour, reason), (Flavour::Upper(_), TroubleReason::NoPermission));
         match self.on_trouble {
+            // Without its root there is nothing to keep.
+            _ if path.is_root() => Err(strict.into()),
             OnTrouble::Fail if !named => Err(strict.into()),
             OnTrouble::Fail | OnTrouble::KeepGoing => {
                 self.report(path, reason);
@@ -465,25 +467,6 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The error for a scan without a root.
-    fn without_root(&self) -> VaultError {
-        let path = TreePath::root();
-        let reason =
-            lock(&self.troubles).iter().find(|trouble| trouble.path.is_root()).map(|root| root.reason);
-        match reason {
-            Some(TroubleReason::NoPermission) => ImportError::NoPermission { path }.into(),
-            Some(
-                TroubleReason::Special(_)
-                | TroubleReason::Unreadable
-                | TroubleReason::Vanished
-                | TroubleReason::Torn
-                | TroubleReason::TooLarge
-                | TroubleReason::Attribute(_),
-            )
-            | None => ImportError::Vanished { path }.into(),
-        }
-    }
-
     fn check_end(&self) -> Result<()> {
         if let Some(error) = lock(&self.failure).take() {
             return Err(error);
@@ -494,7 +477,8 @@ impl<'a> Shared<'a> {
     /// The trees of the finished scan.
     pub(super) fn built(&self) -> Result<Built<'a>> {
         self.check_end()?;
-        self.assembly.finish(self.scanned())?.ok_or_else(|| self.without_root())
+        let vanished = || ImportError::Vanished { path: TreePath::root() }.into();
+        self.assembly.finish(self.scanned())?.ok_or_else(vanished)
     }
 
     fn scanned(&self) -> Scanned {
