@@ -94,6 +94,22 @@ fn a_signal_during_the_import_before_a_command_ends_the_run() {
     }
 }
 
+#[test]
+fn a_signal_during_the_survey_before_the_first_import_ends_the_run() {
+    let env = TestEnv::with_project();
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("survey");
+    let mut command = env.command(&["--json", "--shell", "echo ran > ran"]);
+    let mut running = Running::start(pauses.set(&mut command));
+    pauses.wait("survey", &mut running.child);
+    running.signal(Signal::INT);
+    pauses.release("survey");
+    let envelope = running.answer().expect(130).envelope();
+    assert_eq!(envelope["error"]["code"], json!("interrupted"), "{envelope}");
+    assert_eq!(env.scratches(), [""; 0]);
+    env.assert_sound();
+}
+
 /// Waits until avfs-run waits for the import, interrupts it, and lets the import see the interrupt.
 fn interrupt_the_wait(pauses: &Pauses, running: &mut Running) {
     pauses.wait("waits-for-import", &mut running.child);
@@ -165,6 +181,6 @@ for name in ['work', 'stopped']: os.remove(pauses + '/hold-' + name)
     let text = answer.text().replace('\r', "");
     assert!(text.contains("(^C to stop)"), "{text}");
     assert!(text.contains("interrupted") && text.contains("avfs recover "), "{text}");
-    assert!(text.ends_with("modes as before, code 130\n"), "{text}");
+    assert!(text.ends_with("modes as before, code -2\n"), "{text}");
     env.avfs(&["recover"]).expect(0);
 }

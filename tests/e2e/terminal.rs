@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use crate::env::{Running, TestEnv, runner};
 use crate::person::{PERSON, person, person_command};
 use crate::shared::Shared;
@@ -82,9 +84,35 @@ print('interrupted')
 "#;
     let answer = person(&env, script, &["-q", "--", "python3", "-c", program]);
     assert!(answer.text().contains("interrupted"), "{answer:?}");
-    // A process without a handler is killed, and the terminal is restored.
+    // A process without a handler is killed, the terminal is restored, and the run ends by the same signal.
     let answer = person(&env, script, &["-q", "--shell", "echo ready; exec sleep infinity"]);
-    assert!(answer.text().ends_with("modes as before, code 130\n"), "{answer:?}");
+    assert!(answer.text().ends_with("modes as before, code -2\n"), "{answer:?}");
+    // As outside, a command that handles the signal decides how it ends.
+    let handled = "trap 'exit 7' INT; echo ready; while :; do sleep 1; done";
+    let answer = person(&env, script, &["-q", "--", "bash", "-c", handled]);
+    assert!(answer.text().ends_with("modes as before, code 7\n"), "{answer:?}");
+}
+
+/// ^C ends a loop of a script around the run, as it does around any command that dies of it.
+#[test]
+fn an_interrupt_from_the_keyboard_ends_the_loop_around_the_run() {
+    let env = TestEnv::with_project();
+    let line = "echo x >> made; echo ready >&2; exec sleep infinity";
+    // The command gets the key as input, or, if stdout is no terminal, the process group gets the signal.
+    for stdout in ["", " > /dev/null"] {
+        let run = format!("'{}' -q --shell '{line}'{stdout}", runner().display());
+        let script = format!("for n in 1 2 3; do {run}; done; echo after");
+        let person = "wait_for(b'ready'); send(b'\\x03')";
+        let mut command = env.clean(Path::new("python3"));
+        command.args(["-c", PERSON, person, "/bin/bash", "-c", &script]).env("TERM", "xterm");
+        let text = env.answer(&mut command).expect(0).text();
+        assert_eq!((text.matches("ready").count(), text.contains("after")), (1, false), "{text}");
+        assert!(text.ends_with("modes as before, code -2\n"), "{text}");
+        // The run is recorded, with its change.
+        let last = env.avfs_result(&["runs", "show", "last"]);
+        assert_eq!((&last["signal"], &last["state"]), (&json!(2), &json!("completed")), "{last}");
+        assert_eq!(env.avfs(&["diff", "last", "--patch"]).expect(0).text().matches("+x").count(), 1);
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use clap::{CommandFactory, Parser};
 use avfs_hostfs::{mask, size_limit};
 use avfs_types::exit_code;
 
-use crate::renames;
+use crate::{renames, sys};
 
 pub use run::manual_page;
 
@@ -58,7 +58,13 @@ pub fn main(words: Vec<OsString>) -> u8 {
     size_limit::handle_sigxfsz();
     mask::set_umask();
     match Args::try_parse_from(&words) {
-        Ok(args) => run::run(args),
+        Ok(args) => {
+            let code = run::run(args);
+            if code == exit_code::INTERRUPTED {
+                sys::end_as_interrupted();
+            }
+            code
+        }
         // Help and version output are not failures.
         Err(error) if !error.use_stderr() => match render::print_clap(&error) {
             Ok(()) => exit_code::OK,

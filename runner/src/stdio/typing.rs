@@ -27,7 +27,7 @@ use rustix::termios::{
 
 use super::pump::PUMP_BYTES;
 use super::thread;
-use crate::sys::Result;
+use crate::sys::{self, Result};
 
 /// The interval for checking who has the terminal while we do not, and which modes it needs while it is shared.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -207,8 +207,22 @@ impl Keyboard {
             (Err(Errno::INTR | Errno::AGAIN), _) => true,
             (Ok(length), Reader::Lines) => self.copy_line(&buffer[..length]),
             (Ok(0) | Err(_), _) => false,
-            (Ok(length), Reader::Keys | Reader::Other) => (&self.main).write_all(&buffer[..length]).is_ok(),
+            (Ok(length), Reader::Keys | Reader::Other) => {
+                let typed = &buffer[..length];
+                if self.interrupts(typed) {
+                    sys::interrupt_was_typed();
+                }
+                (&self.main).write_all(typed).is_ok()
+            }
         }
+    }
+
+    /// Whether the pseudo terminal turns one of these bytes into SIGINT.
+    fn interrupts(&self, typed: &[u8]) -> bool {
+        tcgetattr(&self.main).is_ok_and(|modes| {
+            modes.local_modes.contains(LocalModes::ISIG)
+                && typed.contains(&modes.special_codes[SpecialCodeIndex::VINTR])
+        })
     }
 
     fn copy_line(&self, typed: &[u8]) -> bool {

@@ -1,7 +1,7 @@
 //! Signals: blocked, read from a descriptor, and restored to the caller's dispositions for a command.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::{Errno, Result, check};
 
@@ -66,6 +66,33 @@ pub fn signal_foreground(main: BorrowedFd<'_>, signal: i32) -> Result<()> {
     // SAFETY: the call takes a number only.
     let outcome = unsafe { libc::ioctl(main.as_raw_fd(), libc::TIOCSIG, signal) };
     check(libc::c_long::from(outcome)).map(drop)
+}
+
+/// How the last ^C on the terminal arrived: none did, as a signal to the process group, or as input for the command.
+static INTERRUPT_KEY: AtomicU8 = AtomicU8::new(NO_KEY);
+const NO_KEY: u8 = 0;
+const SIGNAL_KEY: u8 = 1;
+const INPUT_KEY: u8 = 2;
+
+/// Called when ^C was passed to the command as input, so that no process outside has got the signal.
+pub fn interrupt_was_typed() {
+    INTERRUPT_KEY.store(INPUT_KEY, Ordering::Relaxed);
+}
+
+/// Ends this process by SIGINT if ^C was pressed on its terminal; also signals its process group, if the terminal has
+/// not. A shell or `make` that waits for this process then stops as well.
+pub fn end_as_interrupted() {
+    let key = INTERRUPT_KEY.load(Ordering::Relaxed);
+    if key == NO_KEY || is_ignored_by_caller(libc::SIGINT) {
+        return;
+    }
+    set(libc::SIGINT, libc::SIG_DFL);
+    if let Err(errno) = mask(libc::SIG_UNBLOCK, &SignalSet::of(&[libc::SIGINT])) {
+        tracing::warn!(%errno, "cannot end by a signal");
+        return;
+    }
+    // SAFETY: both take numbers only.
+    let _ = unsafe { libc::kill(if key == INPUT_KEY { 0 } else { libc::getpid() }, libc::SIGINT) };
 }
 
 /// Which processes are suspended.
@@ -182,7 +209,11 @@ impl SignalFd {
                 // SAFETY: the kernel wrote the whole record, and any bytes are a valid one.
                 let info = unsafe { info.assume_init() };
                 let sender = if info.ssi_code == libc::SI_KERNEL { Sender::Kernel } else { Sender::Process };
-                Ok(i32::try_from(info.ssi_signo).ok().map(|signal| (signal, sender)))
+                let signal = i32::try_from(info.ssi_signo).ok();
+                if (signal, sender) == (Some(libc::SIGINT), Sender::Kernel) {
+                    INTERRUPT_KEY.store(SIGNAL_KEY, Ordering::Relaxed);
+                }
+                Ok(signal.map(|signal| (signal, sender)))
             }
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(errno) => Err(errno),

@@ -435,13 +435,16 @@ impl ProxyRuntime<'_> {
             HalfCaptured::Finish { boot_id: &self.site.boot_id },
         )?);
         let workspaces = WorkspaceService { site: self.site };
+        let goes_on = || match self.site.meter.stopped_by() {
+            Some(signal) => Err(ExecuteError::Interrupted { signal }),
+            None => Ok(()),
+        };
         if wants_version(&run.request) && run.request.base != BaseChoice::Touched {
             workspaces.announce_first_import(places, run)?;
+            goes_on()?;
         }
         let run_base = workspaces.run_base::<ExecuteError>(places, run, session);
-        if let Some(signal) = self.site.meter.stopped_by() {
-            return Err(ExecuteError::Interrupted { signal });
-        }
+        goes_on()?;
         let run_base = run_base?;
         match &run_base {
             RunBase::Live(_) | RunBase::Touched(_) => {}

@@ -99,6 +99,7 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
 }
 
 fn look(dir: &Path, exclude: &[String]) -> Seen {
+    avfs_types::pause::point("survey");
     let begun = Instant::now();
     let root = TreePath::root();
     // Lines that are not patterns are reported by the import itself.

@@ -163,7 +163,7 @@ impl WorkspaceService<'_> {
         {
             return Ok(());
         }
-        let seen = first_look(dir, &site.exclude, site.warn_above);
+        let seen = site.meter.waited_for(|| first_look(dir, &site.exclude, site.warn_above));
         if seen.is_foreign {
             run.files = Files::Foreign;
         }
