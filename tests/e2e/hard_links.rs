@@ -175,4 +175,11 @@ fn names_that_were_written_separately_are_reported() {
     assert_eq!(env.cat("work", "h/a"), "first\n1\n");
     assert_eq!(env.cat("work", "h/b"), "first\n2\n");
     assert_eq!(env.cat("work", "top"), "first\n");
+    // The same content: outside, the second write appends to what the first one wrote.
+    let answer = env.json(&["--fork", "other"], "echo 1 >> h/a; echo 1 >> h/b");
+    let notes = answer["result"]["notes"].to_string();
+    assert!(notes.contains("links.repeated") && notes.contains("h/a, h/b"), "{answer}");
+    assert_eq!(env.cat("other", "top"), "first\n1\n");
+    let answer = env.json(&["--fork", "third"], "echo 1 >> h/a");
+    assert!(!answer["result"]["notes"].to_string().contains("links.repeated"), "{answer}");
 }

@@ -34,6 +34,9 @@ use crate::{Result, Vault, tree};
 pub struct WrittenLinks {
     /// Names with the new content in the edits, but the old content in the overlay.
     pub joined: Vec<TreePath>,
+    /// Names of one file that were written separately, with the same content. Outside an overlay, a write through one
+    /// of them would have changed what the others were written to.
+    pub repeated: Vec<TreePath>,
     /// Names of one file that were written separately, with different content: each keeps its own content.
     pub split: Vec<TreePath>,
 }
@@ -99,6 +102,10 @@ pub(super) fn join(merged: &Merged<'_>, search: &CopySearch<'_>) -> Result<(Edit
         if changed.any(|copy| (copy.new.content, copy.new.mode) != (last.new.content, last.new.mode)) {
             written.split.extend(copies.into_iter().map(|copy| copy.path));
             continue;
+        }
+        let rewritten = |copy: &&Copied| copy.new.content != copy.old.content;
+        if copies.iter().filter(rewritten).count() > 1 {
+            written.repeated.extend(copies.iter().filter(rewritten).map(|copy| copy.path.clone()));
         }
         let node = Node::File(FileNode { link: Some(link), ..last.new.clone() });
         for (path, old) in names.remove(&link).unwrap_or_default() {

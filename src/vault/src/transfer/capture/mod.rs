@@ -326,14 +326,18 @@ impl Vault {
         if (links_changed || !more.is_empty()) && edited.after().totals.links > 0 {
             edited.settle(&pages)?;
         }
-        let mut left_out = left_out
-            .into_iter()
-            .map(|(path, reason)| {
-                let base_is_gone = tree::lookup(&pages, base, &path)?.is_some()
-                    && tree::lookup(&edited.over(&pages), edited.after(), &path)?.is_none();
-                Ok(LeftOut { path, reason, base_is_gone })
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let mut reported = Vec::with_capacity(left_out.len());
+        for (path, reason) in left_out {
+            let was_there = tree::lookup(&pages, base, &path)?.is_some();
+            // A copy of the base has a mount point in place of a hidden path. The command wrote nothing there.
+            if was_there && options.kind == UpperKind::Whole && reason == LeftOutReason::Hidden {
+                continue;
+            }
+            let base_is_gone =
+                was_there && tree::lookup(&edited.over(&pages), edited.after(), &path)?.is_none();
+            reported.push(LeftOut { path, reason, base_is_gone });
+        }
+        let mut left_out = reported;
         left_out.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Captured {
             edited,
