@@ -62,6 +62,49 @@ fn mount_points_inside_the_workspace_leave_no_directories_in_the_version() {
     env.assert_sound();
 }
 
+#[test]
+fn a_hidden_path_of_the_workspace_is_not_reported_as_left_out() {
+    let env = TestEnv::with_project();
+    let src = env.project().join("src");
+    for backend in ["overlay", "copy"] {
+        let options = ["--backend", backend, "--hide", src.to_str().unwrap()];
+        let answer = env.json(&options, "echo x > made; ls src");
+        assert_eq!(answer["result"]["changes"].as_array().unwrap().len(), 1, "{answer}");
+        assert_eq!(answer["result"]["left_out"], json!([]), "{answer}");
+    }
+    env.assert_sound();
+}
+
+/// As in a container whose root works on the checkout of a user.
+#[test]
+fn root_can_write_files_of_another_user() {
+    const NAME: &str = "root_can_write_files_of_another_user";
+    if !support::is_root() {
+        return support::skip(NAME, "only root gives files away");
+    }
+    let give = |path: &std::path::Path| std::os::unix::fs::chown(path, Some(1234), Some(1234)).unwrap();
+    let owner = |path: &std::path::Path| std::os::unix::fs::MetadataExt::uid(&path.metadata().unwrap());
+    let line = "echo x >> README.md && echo y > src/new";
+    let env = TestEnv::with_project();
+    let readme = env.project().join("README.md");
+    for path in [&env.project(), &env.project().join("src"), &readme] {
+        give(path);
+    }
+    // The first run scans the directory; the second one knows it from the last import.
+    for options in [&[][..], &["--apply"]] {
+        let answer = env.json(options, line);
+        assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
+        assert_eq!(answer["enforcement"]["base"], json!("materialized"), "{answer}");
+    }
+    assert_eq!(std::fs::read_to_string(&readme).unwrap(), "hello\nx\n");
+    assert_eq!(owner(&readme), 1234);
+    // Control: the directory itself, whose files the command cannot write.
+    let answer = env.json(&["--base", "live"], "echo x >> README.md");
+    assert_ne!(answer["result"]["exit_code"], json!(0), "{answer}");
+    assert!(answer["result"]["notes"].to_string().contains("base.foreign"), "{answer}");
+    env.assert_sound();
+}
+
 /// `avfs-run` as an unprivileged user who is a member of the group 1234; the project is given to that user.
 fn as_user(env: &TestEnv, words: &[&str]) -> Value {
     const USER: u32 = 65534;

@@ -98,6 +98,8 @@ fn a_run_without_changes_leaves_only_its_record() {
             "{message}"
         );
     }
+    let status = env.avfs(&["status"]).expect(0).text();
+    assert!(status.contains("the vault has no version of the directory yet"), "{status}");
     env.avfs(&["gc"]).expect(0);
     env.assert_sound();
 }
@@ -175,6 +177,9 @@ fn options_that_need_the_whole_directory_are_refused() {
         assert_eq!(code(&envelope), "request.touched_base", "{options:?}: {envelope}");
         assert!(envelope["error"]["message"].as_str().unwrap().contains(options[0]), "{envelope}");
     }
+    let mut command = env.command(&["--json", "--base", "touched", "--shell", "true"]);
+    let envelope = Running::start(command.env("AVFS_FORK", "f")).answer().envelope();
+    assert!(envelope["error"]["message"].as_str().unwrap().contains("AVFS_FORK"), "{envelope}");
     // The setting in the configuration applies where it is possible.
     std::fs::create_dir_all(env.at("config/avfs")).unwrap();
     std::fs::write(env.at("config/avfs/avfs.toml"), "[run]\nbase = 'touched'\n").unwrap();

@@ -1,6 +1,8 @@
-//! Users and groups that a sandbox of this process cannot map. Root maps all of them, any other user only itself:
-//! the kernel refuses to copy up a file of another user or group (EOVERFLOW), or a file whose ACL names one
-//! (EINVAL).
+//! Files of other users, which a command cannot write if they are the lower layer of its overlay.
+//!
+//! A sandbox of root maps all users, but its command has no capabilities, so that it may not write their files
+//! (EACCES). Any other user can map only itself: the kernel refuses to copy up a file of another user or group
+//! (EOVERFLOW), or a file whose ACL names one (EINVAL).
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -19,11 +21,16 @@ const LIST_ENTRY_BYTES: usize = 8;
 const NAMED_USER: u16 = 0x02;
 const NAMED_GROUP: u16 = 0x08;
 
-/// The users and groups that a user namespace of this process can map.
+/// The users and groups whose files a command can write as their owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
     Everybody,
-    Only { user: u32, group: u32 },
+    /// The files of root, of any group.
+    Root,
+    Only {
+        user: u32,
+        group: u32,
+    },
 }
 
 impl Mapped {
@@ -31,16 +38,17 @@ impl Mapped {
     pub fn here() -> Self {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         if user.is_root() {
-            return Self::Everybody;
+            return Self::Root;
         }
         Self::Only { user: user.as_raw(), group: group.as_raw() }
     }
 
-    /// True if both the owner and the group of a file are mapped.
+    /// True if the owner and the group of a file are among them.
     #[must_use]
     pub fn has(self, owner: u32, owning_group: u32) -> bool {
         match self {
             Self::Everybody => true,
+            Self::Root => owner == 0,
             Self::Only { user, group } => (owner, owning_group) == (user, group),
         }
     }
@@ -118,5 +126,6 @@ mod tests {
         let only = Mapped::Only { user: 7, group: 8 };
         assert!(only.has(7, 8) && !only.has(7, 9) && !only.has(6, 8));
         assert!(Mapped::Everybody.has(1, 2));
+        assert!(Mapped::Root.has(0, 2) && !Mapped::Root.has(1, 0));
     }
 }

@@ -166,7 +166,7 @@ impl Maker<'_> {
             && stat.kind != HostKind::Dir
             && within(stat.ctime)
         {
-            return Ok(Some("it changed while the run was starting"));
+            return Ok(Some("it changed during the run"));
         }
         for above in path.ancestors().filter(|above| !above.is_root()) {
             let moved = match self.moved.get(&above) {
@@ -181,7 +181,7 @@ impl Maker<'_> {
                 }
             };
             if moved {
-                return Ok(Some("a parent directory changed while the run was starting"));
+                return Ok(Some("a parent directory changed during the run"));
             }
         }
         Ok(None)

@@ -64,9 +64,10 @@ struct KeptRun {
 /// The note of a run on the live directory, if it contains files of other users.
 const BASE_FOREIGN: &str = "base.foreign";
 const BASE_FOREIGN_TEXT: &str = "some files belong to another user or group, or have ACLs that name one: this run \
-     could not write them (\"Value too large for defined data type\"); the next run can";
+     could not write them (\"Value too large for defined data type\", as root \"Permission denied\"); the next run can";
 const BASE_FOREIGN_CHOSEN_TEXT: &str = "some files belong to another user or group, or have ACLs that name one: a run \
-     on the directory itself cannot write them (\"Value too large for defined data type\"); to write them use: --base cached";
+     on the directory itself cannot write them (\"Value too large for defined data type\", as root \"Permission denied\"); \
+     to write them use: --base cached";
 
 /// The note of a run in which overlayfs refused to rename a directory.
 const RENAME_REFUSED: &str = "rename.refused";
@@ -496,6 +497,15 @@ fn note_links(run: &mut Run, written: &WrittenLinks) {
             names(&written.joined)
         );
         run.note("links.joined", text);
+    }
+    if !written.repeated.is_empty() {
+        let text = format!(
+            "hard links of one file were written separately, with the same result: {}. The version has it once; \
+             outside, a later write would have found the earlier one, as when both append. To keep all names one \
+             file: --backend copy",
+            names(&written.repeated)
+        );
+        run.note("links.repeated", text);
     }
     if !written.split.is_empty() {
         let text = format!(

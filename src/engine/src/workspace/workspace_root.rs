@@ -177,13 +177,16 @@ fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, Workspac
     let io = |source| WorkspaceRootError::Io { path: dir.to_owned(), source };
     let uid = rustix::process::geteuid();
     let meta = std::fs::metadata(dir).map_err(io)?;
-    let owner = std::os::unix::fs::MetadataExt::uid(&meta);
-    if owner != uid.as_raw() && !uid.is_root() {
-        return Ok(Some(format!("it belongs to uid {owner}")));
-    }
-    let group = std::os::unix::fs::MetadataExt::gid(&meta);
-    if !Mapped::here().has(owner, group) {
-        return Ok(Some(format!("it belongs to group {group}")));
+    // Root maps all users.
+    if !uid.is_root() {
+        let owner = std::os::unix::fs::MetadataExt::uid(&meta);
+        if owner != uid.as_raw() {
+            return Ok(Some(format!("it belongs to uid {owner}")));
+        }
+        let group = std::os::unix::fs::MetadataExt::gid(&meta);
+        if !Mapped::here().has(owner, group) {
+            return Ok(Some(format!("it belongs to group {group}")));
+        }
     }
     if cache_dir.starts_with(dir) {
         return Ok(Some("the cache directory is in it".to_owned()));

@@ -159,6 +159,7 @@ pub fn base(
 ) -> Result<BaseChoice, ResolveError> {
     let backend = spec.backend.unwrap_or(BackendChoice::Auto);
     let option = match (fork, cache, backend) {
+        (ForkChoice::Persistent { .. }, _, _) if spec.fork.is_none() => Some("AVFS_FORK"),
         (ForkChoice::Persistent { .. }, _, _) => Some("--fork"),
         (ForkChoice::Ephemeral { from: Some(_) }, _, _) => Some("--from"),
         (ForkChoice::Ephemeral { from: None }, CacheMode::Read | CacheMode::Write, _) => Some("--cache"),

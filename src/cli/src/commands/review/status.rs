@@ -68,6 +68,9 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         let (name, id) = (out.paint(Tone::Name, &fork.name), out.paint(Tone::Id, head.id.short()));
         out.line(format_args!("{} against fork {name} at version {id}", dir.display()))?;
+        if head.parents.is_empty() && head.entries == 0 && !result.clean {
+            out.line(format_args!("the vault has no version of the directory yet: every path is new"))?;
+        }
         for trouble in &scanned.troubles {
             out.line(format_args!("left out or inexact: {}: {}", trouble.path, trouble.reason))?;
         }

@@ -356,7 +356,7 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Records whether a file has an owner or group that no sandbox of this user can map.
+    /// Records whether a file has an owner or group whose files a command of this user cannot write.
     pub(crate) fn note_owner(&self, stat: &HostStat) {
         if !self.mapped.has(stat.owner, stat.group) {
             self.foreign_owners.store(true, Ordering::Relaxed);
