@@ -91,8 +91,8 @@ fn root_can_write_files_of_another_user() {
         give(path);
     }
     // The first run scans the directory; the second one knows it from the last import.
-    for options in [&[][..], &["--apply"]] {
-        let answer = env.json(options, line);
+    for options in [&["--json"][..], &["--json", "--apply"]] {
+        let answer = env.shell(options, line).expect(0).envelope();
         assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
         assert_eq!(answer["enforcement"]["base"], json!("materialized"), "{answer}");
     }

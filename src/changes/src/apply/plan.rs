@@ -39,15 +39,6 @@ struct Member {
     place: usize,
     /// Device and inode on the host, if the name needs no step.
     there: Option<(u64, u64)>,
-    /// Another process gave the file the content of the new state.
-    made_by_others: bool,
-}
-
-impl Member {
-    /// A name that the apply creates.
-    fn made(path: TreePath, place: usize) -> Self {
-        Self { path, place, there: None, made_by_others: false }
-    }
 }
 
 struct Maker<'a> {
@@ -402,8 +393,7 @@ impl Maker<'_> {
     /// The step for an entry whose content is already correct: its time and its hard links.
     fn settled(&mut self, path: &TreePath, stat: HostStat, old: Option<&Node>, new: &Node) -> Result<Step> {
         // An unapply must not revert content that another process wrote as well.
-        let made_by_others = old.is_none_or(|old| content(old) != content(new));
-        if made_by_others {
+        if old.is_none_or(|old| content(old) != content(new)) {
             self.there.push(path.clone());
         }
         let mode = self.host.other_mode(new, &stat);
@@ -412,7 +402,7 @@ impl Maker<'_> {
                 return Ok(Step::Do(self.replace(path, new)?));
             }
             let there = Some((stat.device, stat.inode));
-            let member = Member { path: path.clone(), place: self.place(), there, made_by_others };
+            let member = Member { path: path.clone(), place: self.place(), there };
             self.links.entry(link).or_default().push(member);
             return Ok(Step::Already);
         }
@@ -434,7 +424,7 @@ impl Maker<'_> {
                     self.host.inheritance(path)?;
                 }
                 if let Some(link) = node.link() {
-                    let member = Member::made(path.clone(), self.place());
+                    let member = Member { path: path.clone(), place: self.place(), there: None };
                     self.links.entry(link).or_default().push(member);
                 }
             }
@@ -443,8 +433,8 @@ impl Maker<'_> {
                 self.host.inheritance(path)?;
                 for (path, node) in links::members(self.pages, dir, path)? {
                     if let (Some(link), true) = (node.link(), self.asked.contains(&path)) {
-                        let member = Member::made(path, self.place());
-                        self.links.entry(link).or_default().push(member);
+                        let place = self.place();
+                        self.links.entry(link).or_default().push(Member { path, place, there: None });
                     }
                 }
             }
@@ -493,14 +483,9 @@ impl Maker<'_> {
             if one_file {
                 continue;
             }
-            for member in members.into_iter().filter(|member| member.there.is_some()) {
-                let Member { path, place, made_by_others, .. } = member;
+            for Member { path, place, .. } in members.into_iter().filter(|member| member.there.is_some()) {
                 self.host.require_writable(&path)?;
                 self.already -= 1;
-                if !made_by_others {
-                    // An unapply separates the names again.
-                    self.there.retain(|there| *there != path);
-                }
                 // As in `replace`.
                 self.host.ownership(&path)?;
                 if let Some(decided) = self.decided.get_mut(place) {
