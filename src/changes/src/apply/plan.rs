@@ -26,6 +26,8 @@ const DIR_GONE: &str = "its directory is gone";
 
 enum Step {
     Already,
+    /// A name of a hard-linked file whose content is already correct; `join_links` decides about its links.
+    Linked,
     /// Already correct, except for parts that other steps may change.
     Settle(Task),
     Do(Task),
@@ -115,6 +117,7 @@ pub fn make<'c>(
                 maker.already += 1;
                 maker.there.push(change.path.clone());
             }
+            Step::Linked => maker.already += 1,
             Step::Do(_) | Step::Settle(_) if goes_with_dir => {}
             Step::Do(task) => maker.add(task)?,
             Step::Settle(task) => {
@@ -404,7 +407,7 @@ impl Maker<'_> {
             let there = Some((stat.device, stat.inode));
             let member = Member { path: path.clone(), place: self.place(), there };
             self.links.entry(link).or_default().push(member);
-            return Ok(Step::Already);
+            return Ok(Step::Linked);
         }
         if old.is_some_and(|old| old.link().is_some()) && stat.links > 1 {
             return Ok(Step::Do(self.replace(path, new)?));
@@ -481,6 +484,7 @@ impl Maker<'_> {
             let one_file =
                 members.iter().all(|member| member.there.is_some() && member.there == members[0].there);
             if one_file {
+                self.there.extend(members.into_iter().map(|member| member.path));
                 continue;
             }
             for Member { path, place, .. } in members.into_iter().filter(|member| member.there.is_some()) {
