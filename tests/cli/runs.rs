@@ -357,6 +357,48 @@ fn undo_of_a_run_undoes_the_newest_one_only() {
     env.refused(&["cat", "work", "one"], 1, "path.not_found");
 }
 
+/// Lands changes on the fork `work` as a run that takes no time.
+fn land_on_work(env: &TestEnv, n: u8, changes: Changes) {
+    let vault = support::open_vault(&env.vault_file());
+    let base = vault.fork(&fork("work")).unwrap().head;
+    let landing = Landing::Fork { name: &fork("work"), base };
+    let row = RunRecord { started_at: vault.now(), ended_at: Some(vault.now()), ..record(n, &fork("work")) };
+    changes.land(&vault, landing, row).unwrap();
+}
+
+#[test]
+fn unapply_of_a_fork_reverts_all_of_its_applies_or_none() {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "work", "--from", "main"]);
+    let original = read(&env, "src/main.rs");
+    land_on_work(&env, 1, Changes::default().put("src/main.rs", "one\n").put("first", "one\n"));
+    env.ok(&["apply", "work"]);
+    land_on_work(&env, 2, Changes::default().put("src/main.rs", "two\n").put("second", "two\n"));
+    env.ok(&["apply", "work"]);
+    let trial = env.result(&["unapply", "work", "--dry-run"]);
+    let counts = &trial["change_counts"];
+    assert_eq!(
+        (&counts["modified"], &counts["deleted"], &counts["total"]),
+        (&json!(1), &json!(2), &json!(3))
+    );
+    // The conflict is in the path of the older apply.
+    env.put("first", b"mine\n");
+    let refused = env.json(&["unapply", "work"]);
+    assert_eq!(refused["error"]["code"], json!("unapply.conflict"), "{refused}");
+    assert_eq!(refused["result"]["conflicts"][0]["path"], json!("first"), "{refused}");
+    assert_eq!((&refused["result"]["runs"], &refused["result"]["changes"]), (&json!([]), &json!([])));
+    assert_eq!(
+        (read(&env, "src/main.rs").as_deref(), read(&env, "second").as_deref()),
+        (Some("two\n"), Some("two\n"))
+    );
+    env.put("first", b"one\n");
+    assert_eq!(env.result(&["unapply", "work"])["change_counts"], trial["change_counts"]);
+    assert_eq!(
+        (read(&env, "src/main.rs"), read(&env, "first"), read(&env, "second")),
+        (original, None, None)
+    );
+}
+
 #[test]
 fn control_characters_in_the_journal_are_escaped() {
     let env = TestEnv::with_project();
@@ -465,19 +507,11 @@ fn an_undone_run_is_not_marked_as_applied() {
 fn content_of_an_earlier_partial_apply_is_no_conflict() {
     let env = TestEnv::with_project();
     env.ok(&["fork", "create", "work", "--from", "main"]);
-    let land_on_work = |n, changes: Changes| {
-        let vault = support::open_vault(&env.vault_file());
-        let base = vault.fork(&fork("work")).unwrap().head;
-        let landing = Landing::Fork { name: &fork("work"), base };
-        let row =
-            RunRecord { started_at: vault.now(), ended_at: Some(vault.now()), ..record(n, &fork("work")) };
-        changes.land(&vault, landing, row).unwrap();
-    };
     let original = read(&env, "src/main.rs");
-    land_on_work(1, Changes::default().put("src/main.rs", "one\n").put("x", "x\n"));
+    land_on_work(&env, 1, Changes::default().put("src/main.rs", "one\n").put("x", "x\n"));
     env.ok(&["apply", "work", "--exclude", "x"]);
     assert_eq!(read(&env, "src/main.rs").as_deref(), Some("one\n"));
-    land_on_work(2, Changes::default().put("src/main.rs", "two\n"));
+    land_on_work(&env, 2, Changes::default().put("src/main.rs", "two\n"));
     // A change of the user is a conflict still.
     env.put("src/main.rs", b"mine\n");
     env.refused(&["apply", "work"], 1, "apply.conflict");

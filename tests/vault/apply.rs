@@ -43,7 +43,7 @@ impl Stand {
     }
 
     /// Uses a vault in memory.
-    fn in_memory(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
+    pub fn in_memory(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
         Self::in_vault(|_| support::memory_vault(), make, change)
     }
 
@@ -62,7 +62,7 @@ impl Stand {
     }
 
     /// Makes the contents of the copy the head of the fork.
-    fn take_copy(&self) {
+    pub fn take_copy(&self) {
         let options = ImportOptions {
             on_trouble: OnTrouble::Fail,
             stat_cache: None,
@@ -199,38 +199,36 @@ fn every_kind_of_change_is_applied_exactly() {
     support::assert_clean(&stand.vault);
 }
 
+/// Makes random changes to a directory.
+pub fn mix(dir: &Path, seed: u64, steps: u64) {
+    let dice = &mut Dice::seeded(seed);
+    let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "f", "f/a", "g/a/b", "g/a/c"];
+    for step in 0..steps {
+        let name = names[usize::try_from(dice.below(names.len() as u64)).unwrap()];
+        let path = dir.join(name);
+        if path.ancestors().skip(1).any(|above| above.symlink_metadata().is_ok_and(|m| !m.is_dir())) {
+            continue;
+        }
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match (dice.below(7), path.symlink_metadata().ok()) {
+            (0, Some(meta)) if meta.is_dir() => fs::remove_dir_all(&path).unwrap(),
+            (0, Some(_)) => fs::remove_file(&path).unwrap(),
+            (1, None) => fs::create_dir(&path).unwrap(),
+            (2, None) => symlink(format!("to{step}"), &path).unwrap(),
+            (3, None) if dir.join("a").is_file() => fs::hard_link(dir.join("a"), &path).unwrap(),
+            (4, Some(meta)) if !meta.is_symlink() => set_mode(&path, 0o700 + u32::from(step % 2 == 0)),
+            (5, Some(_)) => set_mtime(&path, i64::try_from(step).unwrap(), 123_456_789),
+            (_, Some(meta)) if meta.is_file() => fs::write(&path, format!("{seed} {step}")).unwrap(),
+            (_, None) => fs::write(&path, format!("{seed} new {step}")).unwrap(),
+            (_, Some(_)) => {}
+        }
+    }
+}
+
 #[test]
 fn random_changes_are_applied_exactly() {
     for seed in 0..support::usual_or_long(25, 300) {
-        let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "f", "f/a", "g/a/b", "g/a/c"];
-        let mix = |dir: &Path, dice: &mut Dice, steps: u64| {
-            for step in 0..steps {
-                let name = names[usize::try_from(dice.below(names.len() as u64)).unwrap()];
-                let path = dir.join(name);
-                if path.ancestors().skip(1).any(|above| above.symlink_metadata().is_ok_and(|m| !m.is_dir())) {
-                    continue;
-                }
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                match (dice.below(7), path.symlink_metadata().ok()) {
-                    (0, Some(meta)) if meta.is_dir() => fs::remove_dir_all(&path).unwrap(),
-                    (0, Some(_)) => fs::remove_file(&path).unwrap(),
-                    (1, None) => fs::create_dir(&path).unwrap(),
-                    (2, None) => symlink(format!("to{step}"), &path).unwrap(),
-                    (3, None) if dir.join("a").is_file() => fs::hard_link(dir.join("a"), &path).unwrap(),
-                    (4, Some(meta)) if !meta.is_symlink() => {
-                        set_mode(&path, 0o700 + u32::from(step % 2 == 0))
-                    }
-                    (5, Some(_)) => set_mtime(&path, i64::try_from(step).unwrap(), 123_456_789),
-                    (_, Some(meta)) if meta.is_file() => fs::write(&path, format!("{seed} {step}")).unwrap(),
-                    (_, None) => fs::write(&path, format!("{seed} new {step}")).unwrap(),
-                    (_, Some(_)) => {}
-                }
-            }
-        };
-        let stand = Stand::in_memory(
-            |dir| mix(dir, &mut Dice::seeded(seed), 25),
-            |dir| mix(dir, &mut Dice::seeded(seed + 1000), 12),
-        );
+        let stand = Stand::in_memory(|dir| mix(dir, seed, 25), |dir| mix(dir, seed + 1000, 12));
         let original = snapshot::take(&stand.host());
         stand.apply().unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
         let found = snapshot::differences(&snapshot::take(&stand.copy()), &snapshot::take(&stand.host()));

@@ -1,36 +1,65 @@
 //! Unapply: removes exactly the applied changes from the directory, and only where they are unmodified.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use avfs_changes::{Applied, ApplyError, ApplyOptions, Filter, Standing, Subject, apply, unapply};
+use avfs_types::KeepCount;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::application::{InDirectory, in_directory};
+use avfs_vault::backend::{Durability, Life, RunRecord};
+use avfs_vault::changes::Changes;
+use avfs_vault::diff::ChangeKind;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::fork::Deletion;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
+use avfs_vault::run::{AuditTexts, Landing, RunLanding};
 use avfs_vault::set_ids::SetIds;
 
-use crate::apply::{Stand, apply_with, change_everything, everything, put};
-use crate::apply_runs::land_run;
-use crate::runs;
+use crate::apply::{Stand, apply_fork, apply_with, change_everything, everything, mix, put};
+use crate::apply_runs::{edits_between, land_run};
 use crate::support::snapshot::assert_same;
 use crate::support::{fork, snapshot};
+use crate::{runs, support};
 
 fn filter(include: &[&str], exclude: &[&str]) -> Filter {
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     Filter::new(&owned(include), &owned(exclude)).unwrap()
 }
 
-pub fn take_back(stand: &Stand) -> Result<Vec<Applied>, ApplyError> {
-    let groups = Standing::of_fork(&*stand.vault.read().unwrap(), &fork("side"))?;
-    let each = groups
-        .iter()
-        .map(|group| unapply(&stand.vault, group, &stand.host(), Trial::Real, &Meter::default()));
-    each.collect()
+pub fn take_back(stand: &Stand) -> Result<Applied, ApplyError> {
+    let all = Standing::of_fork(&*stand.vault.read().unwrap(), &fork("side"))?;
+    unapply(&stand.vault, &all, &stand.host(), Trial::Real, &Meter::default())
+}
+
+/// Lands the difference between the copy and the fork `work` as a run on that fork.
+fn land_on_work(stand: &Stand, n: u8) {
+    let (vault, work) = (&stand.vault, fork("work"));
+    let now = vault.now();
+    stand.take_copy();
+    let head = |name: &str| vault.fork(&fork(name)).unwrap().head;
+    let edits = edits_between(vault, &head("work"), &head("side"));
+    let landing = Landing::Fork { name: &work, base: head("work") };
+    let edited = support::landing::edited(vault, &head("work"), &edits).unwrap();
+    let run = RunLanding {
+        landing,
+        edited: Some(&edited),
+        message: "run",
+        checkpoint_before: None,
+        checkpoint_after: None,
+        checkpoints_keep: KeepCount::DEFAULT,
+        memo: None,
+        kept: None,
+        record: RunRecord { started_at: now, ended_at: Some(now), ..runs::record(n, &work) },
+        item: None,
+        durability: Durability::Synced,
+        texts: AuditTexts::default(),
+    };
+    vault.land_run(run, avfs_vault::Batch::new(vault).unwrap()).unwrap();
 }
 
 fn keep_original(stand: &Stand) -> std::path::PathBuf {
@@ -164,9 +193,7 @@ fn applied_state_is_journaled_and_keeps_its_versions() {
     vault.delete_fork(&fork("side"), avfs_vault::fork::Deletion::Careful).unwrap();
     vault.gc(&|_| {}).unwrap();
     let groups = Standing::of_run(&*vault.read().unwrap(), &run()).unwrap();
-    for group in &groups {
-        unapply(vault, group, &stand.host(), Trial::Real, &Meter::default()).unwrap();
-    }
+    unapply(vault, &groups, &stand.host(), Trial::Real, &Meter::default()).unwrap();
     assert_same(&original, &stand.host());
     assert_eq!(state(), Some(InDirectory::Unapplied));
     assert!(run().applied_at.is_none());
@@ -194,4 +221,97 @@ fn interrupted_apply_is_unapplied_as_far_as_it_got() {
         fs::read_to_string(stand.host().join("one")).unwrap()
     );
     assert!(!stand.host().join("two").exists());
+}
+
+/// The trial lists the net changes and writes nothing; a conflict with the oldest apply keeps the newer ones.
+#[test]
+fn several_applies_are_reverted_as_one() {
+    for seed in 0..support::usual_or_long(15, 200) {
+        let stand = Stand::in_memory(|dir| mix(dir, seed, 25), |_| ());
+        let (vault, host) = (&stand.vault, stand.host());
+        vault.create_fork(&fork("work"), &support::reference("main"), Life::Persistent).unwrap();
+        let original = snapshot::take(&host);
+        for step in 1..=3_u8 {
+            mix(&stand.copy(), seed + 1000 * u64::from(step), 8);
+            land_on_work(&stand, step);
+            apply_fork(vault, "work", &host).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+        }
+        let applied = snapshot::take(&host);
+        assert!(snapshot::differences(&snapshot::take(&stand.copy()), &applied).is_empty(), "seed {seed}");
+        let Ok(all) = Standing::of_fork(&*vault.read().unwrap(), &fork("work")) else { continue };
+        let revert = |trial| unapply(vault, &all, &host, trial, &Meter::default());
+        let tried = revert(Trial::DryRun).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+        assert!(snapshot::differences(&applied, &snapshot::take(&host)).is_empty(), "seed {seed}");
+        let listed = |changes: &Changes| -> BTreeSet<Vec<u8>> {
+            let content = changes.iter().map(Result::unwrap).filter(|change| change.kind != ChangeKind::Time);
+            content.map(|change| change.path.as_bytes().to_vec()).collect()
+        };
+        let differs = |path: &Vec<u8>| {
+            original.facts.get(path).map(|fact| &fact.kind) != applied.facts.get(path).map(|fact| &fact.kind)
+        };
+        for path in original.facts.keys().chain(applied.facts.keys()).filter(|path| differs(path)) {
+            assert!(listed(&tried.changes).contains(path), "seed {seed}: {}", path.escape_ascii());
+        }
+        let reverted = revert(Trial::Real).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+        assert_eq!(listed(&tried.changes), listed(&reverted.changes), "seed {seed}");
+        let found = snapshot::differences(&original, &snapshot::take(&host));
+        assert!(found.is_empty(), "seed {seed}: {found:#?}");
+    }
+}
+
+#[test]
+fn conflict_with_the_oldest_of_several_applies_keeps_all() {
+    let stand = Stand::new(everything, |_| ());
+    let (vault, host) = (&stand.vault, stand.host());
+    vault.create_fork(&fork("work"), &support::reference("main"), Life::Persistent).unwrap();
+    let original = keep_original(&stand);
+    put(&stand.copy(), "both", "1\n");
+    put(&stand.copy(), "old/only", "1\n");
+    land_on_work(&stand, 1);
+    apply_fork(vault, "work", &host).unwrap();
+    change_everything(&stand.copy());
+    put(&stand.copy(), "both", "2\n");
+    land_on_work(&stand, 2);
+    apply_fork(vault, "work", &host).unwrap();
+    put(&host, "old/only", "mine\n");
+    let before = snapshot::take(&host);
+    let revert = |trial| {
+        let all = Standing::of_fork(&*vault.read().unwrap(), &fork("work")).unwrap();
+        unapply(vault, &all, &host, trial, &Meter::default())
+    };
+    for trial in [Trial::DryRun, Trial::Real] {
+        let refused = revert(trial).unwrap_err();
+        let ApplyError::ChangedSince { conflicts, .. } = refused else { panic!("{refused:?}") };
+        let paths: Vec<String> = conflicts.iter().map(|conflict| conflict.path.to_string()).collect();
+        assert_eq!(paths, ["old/only"]);
+        assert!(snapshot::differences(&before, &snapshot::take(&host)).is_empty());
+    }
+    // The state between the two applies is accepted too.
+    put(&host, "old/only", "1\n");
+    put(&host, "both", "1\n");
+    revert(Trial::Real).unwrap();
+    assert_same(&original, &host);
+}
+
+/// What the user changed between two applies is not lost.
+#[test]
+fn change_between_two_applies_is_a_conflict() {
+    let stand = Stand::new(|dir| put(dir, "f", "base\n"), |_| ());
+    let (vault, host) = (&stand.vault, stand.host());
+    vault.create_fork(&fork("work"), &support::reference("main"), Life::Persistent).unwrap();
+    put(&stand.copy(), "f", "1\n");
+    land_on_work(&stand, 1);
+    apply_fork(vault, "work", &host).unwrap();
+    put(&stand.copy(), "f", "mine\n");
+    stand.take_copy();
+    // The fork has the change of the user, and a change to it.
+    vault.write_file(&fork("work"), &support::path("f"), &b"mine\n"[..], None, "sync").unwrap();
+    put(&host, "f", "mine\n");
+    put(&stand.copy(), "f", "2\n");
+    land_on_work(&stand, 2);
+    apply_with(vault, &format!("run:{}", runs::run_id(2)), &host, &Filter::default(), Trial::Real).unwrap();
+    let all = Standing::of_fork(&*vault.read().unwrap(), &fork("work")).unwrap();
+    let refused = unapply(vault, &all, &host, Trial::Real, &Meter::default()).unwrap_err();
+    assert_eq!(refused.code(), "unapply.conflict");
+    assert_eq!(fs::read_to_string(host.join("f")).unwrap(), "2\n");
 }

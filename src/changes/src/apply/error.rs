@@ -1,5 +1,6 @@
 //! Errors that prevent changes from being applied.
 
+use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use avfs_hostfs::cause::Cause;
@@ -23,12 +24,29 @@ impl Conflict {
     }
 }
 
+/// What an unapply of several applies had reverted before it met a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reverted {
+    Nothing,
+    /// The directory was changed during the unapply.
+    NewerApplies,
+}
+
+impl Display for Reverted {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing was reverted",
+            Self::NewerApplies => "only newer applies were reverted",
+        })
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("conflict with newer changes in {}; nothing was written: {}", dir.display(), list(conflicts))]
     Conflict { dir: PathBuf, conflicts: Vec<Conflict> },
-    #[error("{} changed since the apply; nothing was reverted: {}", dir.display(), list(conflicts))]
-    ChangedSince { dir: PathBuf, conflicts: Vec<Conflict> },
+    #[error("{} changed since the apply; {reverted}: {}", dir.display(), list(conflicts))]
+    ChangedSince { dir: PathBuf, conflicts: Vec<Conflict>, reverted: Reverted },
     #[error("no changes of {what} are applied to the directory")]
     NotApplied { what: String },
     #[error("cannot read the record of the applied changes")]

@@ -9,6 +9,7 @@
 mod error;
 mod host;
 mod moved;
+mod net;
 mod path_digests;
 mod plan;
 mod select;

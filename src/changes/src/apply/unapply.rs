@@ -15,13 +15,19 @@ use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
 use avfs_vault::run::Runs;
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::tree::Pages;
 use avfs_vault::version::roots_to_compare;
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
 
+use super::error::Reverted;
+use super::host::{Host, Look};
+use super::net::Net;
 use super::path_digests::PathDigests;
 use super::select::Choice;
-use super::{Applied, ApplyError, Selection, host, plan, write};
+use super::task::Plan;
+use super::{Applied, ApplyError, Selection, plan, write};
 
 /// Applied changes of a run that were not reverted: applications between the same two versions, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,48 +100,158 @@ impl Standing {
     }
 }
 
-/// Reverts the applications in `dir` and records it, unless this is a trial.
+/// Reverts all of these applications in `dir`, newest first, and records it, unless this is a trial. Everything is
+/// checked before the first path changes. The changes of the result are the net ones.
 pub fn unapply(
     vault: &Vault,
-    standing: &Standing,
+    all: &[Standing],
     dir: &Path,
     trial: Trial,
     meter: &Meter,
 ) -> Result<Applied, ApplyError> {
     let _pin = vault.backend().pin().map_err(VaultError::from)?;
     let pages = FreshPages::new(vault);
-    let reader = vault.read()?;
-    let newest = &standing.applications[0];
-    let version = |id| match require_version(&*reader, id) {
-        Err(VaultError::MissingObject { .. }) if newest.expires_at <= vault.now() => {
-            Err(ApplyError::Expired { fork: newest.fork.clone() })
-        }
-        other => other.map_err(ApplyError::from),
-    };
-    let [before, after] = roots_to_compare(&*reader, &version(&newest.before)?, &version(&newest.after)?)?;
-    let forward = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
-    let mut written = PathDigests::default();
-    for of in &standing.applications {
-        let filter = Choice::read(&of.choice)?.filter()?;
-        let selection = Selection::of(&forward, &filter)?;
-        let already: HashSet<&TreePath> = of.already.iter().collect();
-        let own = |change: &Change| selection.takes(change) && !already.contains(&change.path);
-        written.extend(paths_of(&forward, own))?;
-    }
-    with_linked(&forward, &mut written)?;
-    drop(forward);
-    let is_written = |change: &Change| written.contains(&change.path);
-    let changes = Changes::between(&pages, (&after, &before), vault.temporary_dirs(), is_written)?;
-    let set_ids = Choice::read(&newest.choice)?.set_ids();
-    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
-    let host = host::Host::open(dir, &out)?;
-    let plan = plan::make(&host, &pages, (&changes, &written), None, &[]).map_err(since)?;
-    let (already, mut kept_dirs) = (plan.already, Vec::new());
+    let steps: Vec<Step<'_>> =
+        all.iter().map(|standing| Step::of(vault, &pages, standing)).collect::<Result<_, ApplyError>>()?;
+    let changes: Vec<&Changes> = steps.iter().map(|step| &step.changes).collect();
+    let net = Net::of(&*vault.read()?, &changes)?;
+    let outs: Vec<WriteOut<'_>> = steps
+        .iter()
+        .map(|Step { set_ids, .. }| {
+            let (set_ids, overlay_names) = (*set_ids, OverlayNames::Plain);
+            WriteOut { vault, overlay_names, set_ids, meter, unwritten: None }
+        })
+        .collect();
+    let hosts = outs.iter().map(|out| Host::open(dir, out)).collect::<Result<Vec<_>, ApplyError>>()?;
+    let (newest, already) = check(&pages, &steps, &hosts, &net)?;
+    let mut kept_dirs = Vec::new();
     if trial == Trial::Real {
-        kept_dirs = write::carry_out(&host, &out, dir, &plan, &written).map_err(since)?;
-        vault.undo_applications(&standing.applications, &format!("paths={}", changes.len()))?;
+        let mut newest = Some(newest);
+        for (place, step) in steps.iter().enumerate() {
+            let reverted = if place == 0 { Reverted::Nothing } else { Reverted::NewerApplies };
+            // The steps before it changed the directory: its plan is made from the new state.
+            let plan = match newest.take() {
+                Some(plan) => plan,
+                None => step.plan(&hosts[place], &pages).map_err(|error| since(error, reverted))?,
+            };
+            let kept = write::carry_out(&hosts[place], &outs[place], dir, &plan, &step.written);
+            kept_dirs.extend(kept.map_err(|error| since(error, reverted))?);
+            let detail = format!("paths={}", step.changes.len());
+            vault.undo_applications(&step.standing.applications, &detail)?;
+        }
+        kept_dirs.sort();
+        kept_dirs.dedup();
     }
-    Ok(Applied { already, changes, kept_dirs, ..Applied::default() })
+    Ok(Applied { already, changes: net.changes, kept_dirs, ..Applied::default() })
+}
+
+/// The reversal of applications between the same two versions.
+struct Step<'s> {
+    standing: &'s Standing,
+    changes: Changes,
+    /// The paths of the changes.
+    written: PathDigests,
+    set_ids: SetIds,
+}
+
+impl<'s> Step<'s> {
+    fn of(vault: &Vault, pages: &FreshPages<'_>, standing: &'s Standing) -> Result<Self, ApplyError> {
+        let reader = vault.read()?;
+        let newest = &standing.applications[0];
+        let version = |id| match require_version(&*reader, id) {
+            Err(VaultError::MissingObject { .. }) if newest.expires_at <= vault.now() => {
+                Err(ApplyError::Expired { fork: newest.fork.clone() })
+            }
+            other => other.map_err(ApplyError::from),
+        };
+        let [before, after] =
+            roots_to_compare(&*reader, &version(&newest.before)?, &version(&newest.after)?)?;
+        let forward = Changes::between(pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
+        let mut written = PathDigests::default();
+        for of in &standing.applications {
+            let filter = Choice::read(&of.choice)?.filter()?;
+            let selection = Selection::of(&forward, &filter)?;
+            let already: HashSet<&TreePath> = of.already.iter().collect();
+            let own = |change: &Change| selection.takes(change) && !already.contains(&change.path);
+            written.extend(paths_of(&forward, own))?;
+        }
+        with_linked(&forward, &mut written)?;
+        drop(forward);
+        let is_written = |change: &Change| written.contains(&change.path);
+        let changes = Changes::between(pages, (&after, &before), vault.temporary_dirs(), is_written)?;
+        let set_ids = Choice::read(&newest.choice)?.set_ids();
+        Ok(Self { standing, changes, written, set_ids })
+    }
+
+    fn plan(&self, host: &Host<'_>, pages: &dyn Pages) -> Result<Plan<'_>, ApplyError> {
+        plan::make(host, pages, (&self.changes, &self.written), None, &[])
+    }
+}
+
+/// Compares the directory with the newest step, and with the older ones where the newer ones change nothing. Returns
+/// the plan of the newest step, and the number of changes that the directory already has.
+fn check<'s>(
+    pages: &dyn Pages,
+    steps: &'s [Step<'_>],
+    hosts: &[Host<'_>],
+    net: &Net,
+) -> Result<(Plan<'s>, u64), ApplyError> {
+    let (Some(step), Some((host, older))) = (steps.first(), hosts.split_first()) else {
+        return Err(ApplyError::NothingApplied);
+    };
+    let (mut conflicts, mut already) = (net.conflicts.clone(), 0);
+    let newest = match step.plan(host, pages) {
+        Ok(plan) => Some(plan),
+        Err(ApplyError::Conflict { conflicts: more, .. }) => {
+            conflicts.extend(more);
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    let mut asked = PathDigests::default();
+    for step in steps {
+        asked.extend(paths_of(&step.changes, |_| true))?;
+    }
+    for (host, changes) in older.iter().zip(&net.older) {
+        let changes = in_present_dirs(host, changes, &asked)?;
+        match plan::make(host, pages, (&changes, &asked), None, &[]) {
+            Ok(plan) => already += plan.already,
+            Err(ApplyError::Conflict { conflicts: more, .. }) => conflicts.extend(more),
+            Err(error) => return Err(error),
+        }
+    }
+    match newest {
+        Some(plan) if conflicts.is_empty() => {
+            already += plan.already;
+            Ok((plan, already))
+        }
+        Some(_) | None => {
+            conflicts.sort_by(|a, b| a.path.cmp(&b.path));
+            Err(ApplyError::ChangedSince {
+                dir: host.dir().to_owned(),
+                conflicts,
+                reverted: Reverted::Nothing,
+            })
+        }
+    }
+}
+
+/// The changes without those in directories that the steps create: nothing is there yet.
+fn in_present_dirs(host: &Host<'_>, changes: &Changes, asked: &PathDigests) -> Result<Changes, ApplyError> {
+    let mut present = changes.empty_like();
+    for change in changes {
+        let change = change?;
+        let mut is_to_come = change.after.is_some() && matches!(host.look(&change.path)?, Look::NoParent);
+        if is_to_come {
+            for above in change.path.ancestors() {
+                is_to_come &= asked.contains(&above) || matches!(host.look(&above)?, Look::There(_));
+            }
+        }
+        if !is_to_come {
+            present.push(change.into_owned());
+        }
+    }
+    Ok(present)
 }
 
 /// The paths of the changes that `wanted` selects.
@@ -161,7 +277,7 @@ fn with_linked(forward: &Changes, written: &mut PathDigests) -> Result<(), Vault
 }
 
 /// Reports a conflict as a change since the apply.
-fn since(error: ApplyError) -> ApplyError {
+fn since(error: ApplyError, reverted: Reverted) -> ApplyError {
     let ApplyError::Conflict { dir, conflicts } = error else { return error };
-    ApplyError::ChangedSince { dir, conflicts }
+    ApplyError::ChangedSince { dir, conflicts, reverted }
 }

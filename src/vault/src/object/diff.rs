@@ -36,6 +36,22 @@ pub struct Side {
 }
 
 impl Change {
+    /// The change of a path from one state to another; `None` if they are equal. Entries of directories are not
+    /// compared.
+    #[must_use]
+    pub fn between(path: TreePath, before: Option<Side>, after: Option<Side>) -> Option<Self> {
+        let kind = match (&before, &after) {
+            (None, None) => return None,
+            (None, Some(_)) => ChangeKind::Added,
+            (Some(_), None) => ChangeKind::Deleted,
+            (Some(old), Some(new)) => match (&old.node, &new.node) {
+                (Node::Dir(_), Node::Dir(_)) => compare_dirs(old.dir_meta.as_ref(), new.dir_meta.as_ref())?,
+                (old, new) => compare(old, new)?,
+            },
+        };
+        Some(Self { path, kind, before, after })
+    }
+
     /// The path of the entry before the change.
     #[must_use]
     pub fn path_before(&self) -> &TreePath {
@@ -258,52 +274,28 @@ fn without_dir(node: Option<Node>) -> (Option<Node>, Option<DirRef>) {
 fn entry_change(
     path: TreePath,
     (old, new): (Option<Node>, Option<Node>),
-    (pair, opened): (&Pair, &Opened),
+    (pair, [old_top, new_top]): (&Pair, &Opened),
 ) -> Option<Change> {
-    let [old_top, new_top] = opened;
-    let of_dir = dir_change(&path, (pair.before, old_top), (pair.after, new_top));
-    let of_leaf = leaf_change(path, old, new);
-    match (of_leaf, of_dir) {
-        (Some(leaf), Some(dir)) => Some(Change {
-            kind: ChangeKind::Type,
-            before: leaf.before.or(dir.before),
-            after: leaf.after.or(dir.after),
-            ..leaf
-        }),
-        (leaf, dir) => leaf.or(dir),
-    }
-}
-
-fn dir_change(
-    path: &TreePath,
-    (a, old): (Option<DirRef>, &Option<(DirMeta, Body)>),
-    (b, new): (Option<DirRef>, &Option<(DirMeta, Body)>),
-) -> Option<Change> {
-    let side = |dir: Option<DirRef>, top: &Option<(DirMeta, Body)>| {
-        dir.map(|dir| Side { node: Node::Dir(dir), dir_meta: top.as_ref().map(|(meta, _)| meta.clone()) })
-    };
-    let kind = match (old, new) {
-        (None, None) => return None,
-        (None, Some(_)) => ChangeKind::Added,
-        (Some(_), None) => ChangeKind::Deleted,
-        (Some((old, _)), Some((new, _))) if (old.mode, old.xattrs) != (new.mode, new.xattrs) => {
-            ChangeKind::Mode
+    let side = |leaf: Option<Node>, dir: Option<DirRef>, top: &Option<(DirMeta, Body)>| match leaf {
+        Some(node) => Some(Side { node, dir_meta: None }),
+        None => {
+            dir.map(|dir| Side { node: Node::Dir(dir), dir_meta: top.as_ref().map(|(meta, _)| meta.clone()) })
         }
-        (Some((old, _)), Some((new, _))) if old.mtime != new.mtime => ChangeKind::Time,
-        (Some(_), Some(_)) => return None,
     };
-    Some(Change { path: path.clone(), kind, before: side(a, old), after: side(b, new) })
+    Change::between(path, side(old, pair.before, old_top), side(new, pair.after, new_top))
 }
 
-fn leaf_change(path: TreePath, old: Option<Node>, new: Option<Node>) -> Option<Change> {
-    let kind = match (&old, &new) {
-        (None, None) => return None,
-        (None, Some(_)) => ChangeKind::Added,
-        (Some(_), None) => ChangeKind::Deleted,
-        (Some(old), Some(new)) => compare(old, new)?,
-    };
-    let side = |node: Option<Node>| node.map(|node| Side { node, dir_meta: None });
-    Some(Change { path, kind, before: side(old), after: side(new) })
+/// How the metadata of a directory differs.
+fn compare_dirs(old: Option<&DirMeta>, new: Option<&DirMeta>) -> Option<ChangeKind> {
+    let shown = |meta: Option<&DirMeta>| meta.map(|meta| (meta.mode, meta.xattrs));
+    let mtime = |meta: Option<&DirMeta>| meta.map(|meta| meta.mtime);
+    if shown(old) != shown(new) {
+        Some(ChangeKind::Mode)
+    } else if mtime(old) != mtime(new) {
+        Some(ChangeKind::Time)
+    } else {
+        None
+    }
 }
 
 /// How two nodes of the same name differ.

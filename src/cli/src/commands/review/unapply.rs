@@ -24,9 +24,9 @@ use crate::view::{first_line, plural};
 
 /// Remove applied changes from the bound directory
 ///
-/// Reverts exactly the changes that `avfs apply` or a run with --apply wrote, including partial applies and
-/// applies in several steps. If any of these paths has changed since, nothing is written and all such paths
-/// are listed. The run and its version stay, so `avfs apply` can write the changes again. Applied changes can
+/// Reverts exactly the changes that `avfs apply` or a run with --apply wrote, including partial applies;
+/// for a fork, those of all its applies. If any of these paths has changed since, nothing is written and all
+/// such paths are listed. The run and its version stay, so `avfs apply` can write the changes again. Applied changes can
 /// be reverted for the time that the setting fork.expires gives, 7 days by default.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -63,27 +63,19 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     let again = name_applied(ui, &*reader, &groups)?;
     drop(reader);
     let trial = if dry_run { Trial::DryRun } else { Trial::Real };
-    let mut all = Applied::default();
-    let mut reverted = Changes::new(vault.temporary_dirs());
-    let mut runs: Vec<RunId> = Vec::new();
-    let mut conflicts = None;
-    {
+    let outcome = {
         let progress = Progress::interruptible("reverting")?;
-        for group in &groups {
-            match unapply(&vault, group, &dir, trial, &progress.meter) {
-                Ok(taken) => {
-                    all.already += taken.already;
-                    reverted = without_times(taken.changes.iter(), reverted)?;
-                    all.kept_dirs.extend(taken.kept_dirs);
-                    runs.extend(group.applications.iter().flat_map(|of| of.runs.iter().cloned()));
-                }
-                Err(error @ ApplyError::ChangedSince { .. }) => {
-                    conflicts = Some(error);
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        unapply(&vault, &groups, &dir, trial, &progress.meter)
+    };
+    let (all, conflicts) = match outcome {
+        Ok(all) => (all, None),
+        Err(error @ ApplyError::ChangedSince { .. }) => (Applied::default(), Some(error)),
+        Err(error) => return Err(error.into()),
+    };
+    let reverted = without_times(all.changes.iter(), Changes::new(vault.temporary_dirs()))?;
+    let mut runs: Vec<RunId> = Vec::new();
+    if conflicts.is_none() {
+        runs.extend(groups.iter().flat_map(|group| &group.applications).flat_map(|of| of.runs.clone()));
     }
     runs.sort();
     runs.dedup();
