@@ -162,7 +162,7 @@ fn verbs_without_anything_to_show_say_so() {
     let env = TestEnv::with_project();
     for verb in ["diff", "apply"] {
         let refusal = env.refused(&[verb], 1, "run.not_found");
-        assert_eq!(refusal["error"]["message"], "no run has changed files yet", "{verb}");
+        assert_eq!(refusal["error"]["message"], "the vault has no run that changed content", "{verb}");
         assert!(hint(&refusal).starts_with("run a command with: avfs run -- COMMAND"), "{refusal}");
     }
     let answer = env.run(&["audit", "list", "--action", "nosuch"]);

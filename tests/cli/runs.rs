@@ -501,6 +501,58 @@ fn an_undone_run_is_not_marked_as_applied() {
     env.ok(&["apply", "work"]);
     assert!(read(&env, "two").is_some());
     assert_eq!(state(2), json!("applied"));
+    // Undone, but still in the directory, until the fork is applied again.
+    let shown = |n: u8| {
+        let runs = env.result(&["runs", "list"])["runs"].take();
+        let run = runs.as_array().unwrap().iter().find(|run| run["id"] == json!(run_id(n).as_str())).unwrap();
+        (run["undone"].clone(), run["in_directory"].clone(), run["applied_at"].is_null())
+    };
+    env.ok(&["undo", "work"]);
+    assert_eq!(shown(2), (json!(true), json!("applied"), false));
+    assert!(env.ok(&["runs", "list"]).contains("(undone)  (applied)"));
+    env.ok(&["apply", "work"]);
+    assert!(read(&env, "two").is_none());
+    assert_eq!(shown(2), (json!(true), json!("unapplied"), true));
+    assert_eq!(shown(1), (json!(false), json!("applied"), false));
+    assert!(env.ok(&["runs", "list"]).contains("work  (undone)  "));
+    assert!(env.ok(&["runs", "show", &run_word(2)]).contains("undone     on fork work"));
+    // A run after it is applied on its own, whatever the user does to the paths of the undone run.
+    land_on_work(&env, 3, Changes::default().put("three", "new\n"));
+    env.put("two", b"mine\n");
+    env.ok(&["apply", "work"]);
+    assert_eq!(shown(3), (json!(false), json!("applied"), false));
+    std::fs::remove_file(env.project().join("two")).unwrap();
+    let trial = env.result(&["unapply", "work", "--dry-run"]);
+    assert_eq!(trial["change_counts"]["total"], json!(2), "{trial}");
+    env.ok(&["unapply", "work"]);
+    assert!(["one", "two", "three"].iter().all(|path| read(&env, path).is_none()));
+}
+
+#[test]
+fn the_default_run_is_the_newest_one_in_effect() {
+    let env = TestEnv::with_project();
+    land_two_on_work(&env);
+    let named = |words: &[&str]| {
+        let reported = env.run(words);
+        assert_eq!(reported.code, 0, "{reported:?}");
+        [1, 2].into_iter().find(|n| reported.stderr.contains(run_id(*n).as_str()))
+    };
+    for (undo, newest) in [(false, Some(2)), (true, Some(1))] {
+        if undo {
+            assert_eq!(named(&["undo"]), Some(2));
+        }
+        assert_eq!(named(&["diff"]), newest);
+        assert_eq!(named(&["apply", "--dry-run"]), newest);
+    }
+    assert_eq!(named(&["undo"]), Some(1));
+    for verb in ["diff", "apply"] {
+        let refusal = env.refused(&[verb], 1, "run.not_found");
+        let message = refusal["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with(&format!("run {} was undone", run_id(2))), "{refusal}");
+    }
+    env.refused(&["undo"], 1, "undo.nothing");
+    env.ok(&["redo", "work"]);
+    assert_eq!(named(&["diff"]), Some(1));
 }
 
 #[test]

@@ -422,6 +422,47 @@ fn undo_and_redo_without_a_fork_move_the_same_fork() {
     assert_eq!(env.avfs(&["cat", "task", "f"]).expect(0).stdout, b"one\n");
 }
 
+/// `diff`, `apply` and `undo` without an argument mean the same run.
+#[test]
+fn a_run_that_changed_only_times_is_skipped_with_a_note() {
+    let env = TestEnv::with_project();
+    let last = || {
+        let shown = env.avfs(&["--json", "runs", "show", "last"]).expect(0).envelope();
+        shown["result"]["id"].as_str().unwrap().to_owned()
+    };
+    let run_line = |options: &[&str], line: &str| {
+        env.json(options, line);
+        last()
+    };
+    let said = |words: &[&str]| {
+        let answer = env.avfs(words).expect(0);
+        answer.text() + &answer.stderr
+    };
+    let first = run_line(&[], "touch README.md");
+    for verb in ["diff", "apply", "undo"] {
+        let refused = env.avfs(&["--json", verb]).expect(1).envelope();
+        assert_eq!(refused["error"]["code"], "run.not_found", "{refused}");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(&first) && message.ends_with("only modification times"), "{refused}");
+    }
+    let run = run_line(&[], "echo new > f");
+    let skipped = run_line(&[], "touch README.md");
+    for words in [&["diff"][..], &["apply"], &["undo"]] {
+        let shown = said(words);
+        assert!(shown.contains(&format!("skipped run {skipped}")), "{shown}");
+        assert!(shown.contains(&format!("run {run}: ")) && shown.contains("  f  ("), "{shown}");
+    }
+    assert!(!env.project().join("f").exists());
+    // On a fork the newer run is undone first.
+    let run = run_line(&["--fork", "task"], "echo new > g");
+    run_line(&["--fork", "task"], "touch README.md");
+    let undone = said(&["undo"]);
+    let expected = format!("note: run {run} is still in effect");
+    assert!(undone.contains(": touch README.md") && undone.contains(&expected), "{undone}");
+    assert!(!said(&["undo"]).contains("still in effect"));
+    env.avfs(&["cat", "task", "g"]).expect(1);
+}
+
 #[test]
 fn a_run_names_its_fork_where_a_fork_is_needed() {
     let env = TestEnv::with_project();

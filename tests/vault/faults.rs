@@ -172,7 +172,7 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
             "end an apply",
             Box::new(|v| {
                 let run = runs::run_id(200);
-                v.end_application(&application(v, &fork("run-0"), &run), &[run], "paths=1")
+                v.end_application(&application(v, &fork("run-0"), &run), (&[run], &[]), "paths=1")
             }),
         ),
         (

@@ -38,7 +38,7 @@ pub fn application(vault: &Vault, on: &ForkName, run: &RunId) -> ApplicationReco
 /// Records that a run was applied.
 pub fn mark_applied(vault: &Vault, on: &ForkName, run: &RunId) -> avfs_vault::Result<()> {
     let begun = vault.begin_application(&application(vault, on, run))?;
-    vault.end_application(&begun, std::slice::from_ref(run), "paths=1")
+    vault.end_application(&begun, (std::slice::from_ref(run), &[]), "paths=1")
 }
 
 #[test]

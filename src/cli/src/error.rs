@@ -12,6 +12,7 @@ use avfs_types::diagnose::{Diagnose, shell_word};
 use avfs_types::ids::{ForkName, RunId};
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
+use avfs_vault::run::LastChange;
 
 use crate::ui::Failure;
 
@@ -69,8 +70,12 @@ pub enum EdgeError {
     NoChanges { name: ForkName },
     #[error("directory {} does not exist", dir.display())]
     NoDirectory { dir: PathBuf },
-    #[error("no run has changed files yet")]
+    #[error("the vault has no run that changed content")]
     NothingChanged,
+    #[error("the vault has no run that changed content; run {run} changed only modification times")]
+    OnlyTimesChanged { run: RunId },
+    #[error("the vault has no run in effect that changed content; run {run} was undone")]
+    NothingInEffect { run: RunId },
     /// An error of the library for which the verb has a better hint.
     #[error("{error}")]
     Advised { error: VaultError, hint: String },
@@ -109,6 +114,15 @@ impl EdgeError {
     /// The error for a name that is neither a fork nor a run.
     pub fn of_changes(error: VaultError) -> Failure {
         if let VaultError::NoFork { name } = error { Self::NoChanges { name }.into() } else { error.into() }
+    }
+
+    /// The error if no run is named and none changed content.
+    pub fn of_no_change(last: &LastChange) -> Self {
+        match last {
+            LastChange { times_only: Some(run), .. } => Self::OnlyTimesChanged { run: run.id.clone() },
+            LastChange { undone: Some(run), .. } => Self::NothingInEffect { run: run.id.clone() },
+            LastChange { times_only: None, undone: None, .. } => Self::NothingChanged,
+        }
     }
 
     /// The error of an operation on this version or fork: its hints name it.
@@ -170,7 +184,9 @@ impl Diagnose for EdgeError {
             Self::NoVaultToDelete(error) => error.code(),
             Self::NoChanges { .. } => "fork.not_found",
             Self::NoDirectory { .. } => "vault.not_found",
-            Self::NothingChanged => "run.not_found",
+            Self::NothingChanged | Self::OnlyTimesChanged { .. } | Self::NothingInEffect { .. } => {
+                "run.not_found"
+            }
             Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
             Self::Threads(_) => "host.threads",
@@ -204,6 +220,12 @@ hint!(EdgeError, |error, avfs| {
                 "run a command with: {avfs} run -- COMMAND; list runs with: {avfs} runs list"
             ));
         }
+        Self::OnlyTimesChanged { run } => {
+            return Some(format!(
+                "show it with: {avfs} diff {run} --times; write the times with: {avfs} apply {run}"
+            ));
+        }
+        Self::NothingInEffect { .. } => return Some(format!("redo the last undo with: {avfs} redo")),
         Self::NoNewVault { hint, .. } => return hint.clone(),
         Self::NotNewest { fork, .. } => {
             return Some(format!(

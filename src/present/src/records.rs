@@ -86,6 +86,7 @@ pub fn run(run: &RunRecord) -> RunObject {
         signal: run.signal,
         applied_at: run.applied_at.map(time_text),
         in_directory: None,
+        undone: None,
         discarded_at: run.discarded_at.map(time_text),
         cached_from: crate::cache_use_of_run(run).and_then(|cache| cache.cached_from),
         command: command_of(&run.request),

@@ -129,10 +129,10 @@ pub fn conflicts(all: &[Conflict]) -> Vec<ApplyConflict> {
     listed.collect()
 }
 
-/// A run with the state of its changes in the bound directory.
+/// A run with the state of its changes in the bound directory and on its fork.
 #[must_use]
-pub fn in_directory(run: RunObject, state: Option<InDirectory>) -> RunObject {
-    RunObject { in_directory: state.map(|state| state.word().to_owned()), ..run }
+pub fn in_effect(run: RunObject, state: Option<InDirectory>, undone: bool) -> RunObject {
+    RunObject { in_directory: state.map(|state| state.word().to_owned()), undone: Some(undone), ..run }
 }
 
 #[must_use]

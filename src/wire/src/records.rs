@@ -135,6 +135,9 @@ pub struct RunObject {
     /// never written. Only in the output of `avfs runs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_directory: Option<String>,
+    /// Whether its version was undone on its fork, and not redone. Only in the output of `avfs runs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undone: Option<bool>,
     /// When its changes were discarded; null if they were not.
     pub discarded_at: Option<String>,
     /// The run whose cached result was used.

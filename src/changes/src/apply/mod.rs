@@ -53,6 +53,8 @@ pub struct Subject {
     pub fork: ForkName,
     /// The runs that made the changes.
     pub runs: Vec<RunId>,
+    /// Applied runs of the fork that were undone since: the changes remove theirs.
+    undone: Vec<RunId>,
     pub before: VersionRecord,
     pub after: VersionRecord,
     /// Period in which a change on the host may have entered `before` although the command did not start from it.
@@ -91,7 +93,14 @@ impl Subject {
         };
         let (before, after) = (kept(before)?, kept(run.version_after.unwrap_or(before))?);
         let doubt = doubt(run, &before);
-        Ok(Self { fork: run.fork.clone(), runs: vec![run.id.clone()], before, after, doubt })
+        Ok(Self {
+            fork: run.fork.clone(),
+            runs: vec![run.id.clone()],
+            undone: Vec::new(),
+            before,
+            after,
+            doubt,
+        })
     }
 
     fn of_fork(reader: &dyn Reader, name: &ForkName) -> Result<Self, VaultError> {
@@ -106,11 +115,19 @@ impl Subject {
             let steps = own.len();
             own.entry(version.id).or_insert(steps);
         }
-        let mut made = Vec::new();
+        let in_effect = versions_in_effect(reader, &fork)?;
+        let (mut made, mut undone) = (Vec::new(), Vec::new());
         for run in Runs::of_fork(reader, name) {
             let run = run?;
-            if let Some(after) = run.version_after.filter(|id| own.contains_key(id)) {
-                made.push((run, after));
+            let Some(after) = run.version_after.filter(|id| own.contains_key(id)) else { continue };
+            match (in_effect.contains(&after), run.applied_at.is_some()) {
+                (true, _) => made.push((run, after)),
+                (false, true) => {
+                    undone.push(run.id.clone());
+                    made.push((run, after));
+                }
+                // The directory never had its changes, or no longer has them.
+                (false, false) => {}
             }
         }
         // The host has the changes of all runs that were applied without a gap from the start. A run applied on
@@ -130,10 +147,9 @@ impl Subject {
         }
         let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
         let doubt = made.last().and_then(|(oldest, _)| doubt(oldest, &before));
-        let in_effect = versions_in_effect(reader, &fork)?;
         let runs = made.into_iter().filter(|(_, after)| in_effect.contains(after));
         let runs = runs.map(|(run, _)| run.id).collect();
-        Ok(Self { fork: fork.name, runs, before, after, doubt })
+        Ok(Self { fork: fork.name, runs, undone, before, after, doubt })
     }
 }
 
@@ -212,7 +228,8 @@ pub fn apply(
         expires_at: now.plus_seconds(options.keep_seconds),
     })?;
     kept_dirs.extend(write::carry_out(&host, &out, dir, &plan, &wanted)?);
-    let runs: &[RunId] = if left_out == 0 { &subject.runs } else { &[] };
+    let runs: (&[RunId], &[RunId]) =
+        if left_out == 0 { (&subject.runs, &subject.undone) } else { (&[], &[]) };
     let detail = format!("paths={} left_out={left_out}", changes.len());
     vault.end_application(&record, runs, &detail)?;
     Ok(Applied { already, stripped, left_out, changes, kept_dirs })

@@ -7,6 +7,7 @@ use avfs_types::ids::{ForkName, RunId, RunPrefix};
 use avfs_types::words;
 
 use super::audit::Event;
+use super::undo::InEffect;
 use crate::backend::{ApplicationRecord, Reader, RunRecord};
 use crate::{Result, Transaction, Vault, VaultError};
 
@@ -51,13 +52,22 @@ impl Vault {
         })
     }
 
-    /// Records that an application has ended, and that the changes of these runs are now in the directory.
-    pub fn end_application(&self, of: &ApplicationRecord, whole: &[RunId], detail: &str) -> Result<()> {
+    /// Records that an application has ended, that the changes of the runs `whole` are now in the directory, and that
+    /// those of the runs `undone` no longer are.
+    pub fn end_application(
+        &self,
+        of: &ApplicationRecord,
+        (whole, undone): (&[RunId], &[RunId]),
+        detail: &str,
+    ) -> Result<()> {
         self.transact(|transaction| {
             let now = transaction.now();
             transaction.writer.put_application(&ApplicationRecord { ended_at: Some(now), ..of.clone() })?;
             for run in runs(transaction, whole)? {
                 transaction.writer.put_run(&RunRecord { applied_at: Some(now), ..run })?;
+            }
+            for run in runs(transaction, undone)? {
+                transaction.writer.put_run(&RunRecord { applied_at: None, ..run })?;
             }
             record(transaction, "run.apply", &of.fork, whole, detail)
         })
@@ -114,10 +124,16 @@ pub fn in_directory(reader: &dyn Reader, run: &RunRecord) -> Result<Option<InDir
         return Ok(Some(InDirectory::Applied));
     }
     let all = reader.applications_of_fork(&run.fork)?;
-    let mut own = all.iter().filter(|of| of.runs.contains(&run.id)).peekable();
-    Ok(match (own.peek().is_some(), own.any(ApplicationRecord::stands)) {
-        (false, _) => None,
-        (true, true) => Some(InDirectory::Partly),
-        (true, false) => Some(InDirectory::Unapplied),
-    })
+    let is_own = |of: &ApplicationRecord| of.runs.contains(&run.id);
+    if !all.iter().any(is_own) {
+        return Ok(None);
+    }
+    // A later apply of the fork removes the changes of an undone run.
+    let standing: Vec<_> = all.iter().filter(|of| of.stands()).collect();
+    let is_later_other = standing.first().is_some_and(|newest| !is_own(newest));
+    Ok(Some(match standing.into_iter().any(is_own) {
+        true if is_later_other && InEffect::new(reader).is_undone(run)? => InDirectory::Unapplied,
+        true => InDirectory::Partly,
+        false => InDirectory::Unapplied,
+    }))
 }

@@ -15,6 +15,7 @@ use super::audit::Event;
 use super::kept_output::KeptOutput;
 use super::memo::Memo;
 use super::rebase::{Rebase, rebase};
+use super::undo::InEffect;
 use super::version::{Draft, full_root_of, full_root_of_either};
 use super::{checkpoint, kept_output, memo, ops};
 use crate::backend::{CheckpointRecord, Durability, ForkRecord, Life, Reader, RunRecord, RunState};
@@ -227,8 +228,20 @@ pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRec
     Ok(found.pop())
 }
 
-/// The newest run that changed the content of files and was not discarded.
-pub fn last_change(reader: &dyn Reader) -> Result<Option<RunRecord>> {
+/// The run that is meant if none is named, and the newest of the runs that were passed over to find it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastChange {
+    /// The newest run that changed content, was not undone and not discarded.
+    pub run: Option<RunRecord>,
+    /// A run that changed only modification times.
+    pub times_only: Option<RunRecord>,
+    /// A run that was undone.
+    pub undone: Option<RunRecord>,
+}
+
+/// Finds the newest run in effect that changed content.
+pub fn last_change(reader: &dyn Reader) -> Result<LastChange> {
+    let (mut last, mut in_effect) = (LastChange::default(), InEffect::new(reader));
     for run in Runs::new(reader) {
         let run = run?;
         let (Some(after), None) = (run.version_after, run.discarded_at) else { continue };
@@ -236,11 +249,18 @@ pub fn last_change(reader: &dyn Reader) -> Result<Option<RunRecord>> {
             Ok(id.map(|id| reader.version(&id)).transpose()?.flatten().map(|version| version.content))
         };
         let after = content(Some(after))?;
-        if after.is_some() && after != content(run.version_before)? {
-            return Ok(Some(run));
+        if after.is_none() {
+            continue;
+        }
+        if in_effect.is_undone(&run)? {
+            last.undone.get_or_insert(run);
+        } else if after == content(run.version_before)? {
+            last.times_only.get_or_insert(run);
+        } else {
+            return Ok(LastChange { run: Some(run), ..last });
         }
     }
-    Ok(None)
+    Ok(last)
 }
 
 /// Every run of a vault or of a fork, newest first, read in batches: a journal may be long, and each row contains

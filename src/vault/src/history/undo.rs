@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use avfs_types::ids::{ForkName, VersionId};
 
 use super::version::{History, full_root_of_either};
-use crate::backend::{ForkRecord, Reader, VersionRecord};
+use crate::backend::{ForkRecord, Reader, RunRecord, VersionRecord};
 use crate::{Advance, Committed, Result, Transaction, Vault, VaultError, When, require_version};
 
 /// An undone version, and the version that undid it.
@@ -74,6 +74,62 @@ pub fn versions_in_effect(reader: &dyn Reader, fork: &ForkRecord) -> Result<Hash
         found.insert(version.id);
     }
     Ok(found)
+}
+
+/// Finds out which runs were undone. Walks each fork back only as far as the runs that were asked about.
+pub struct InEffect<'r> {
+    reader: &'r dyn Reader,
+    forks: HashMap<ForkName, Option<Walked<'r>>>,
+}
+
+/// The versions in effect from the head of a fork back to `next`.
+struct Walked<'r> {
+    line: Line<'r>,
+    found: HashSet<VersionId>,
+    next: Option<VersionRecord>,
+}
+
+impl<'r> InEffect<'r> {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(reader: &'r dyn Reader) -> Self {
+        Self { reader, forks: HashMap::new() }
+    }
+
+    /// Whether a run's version was undone on its fork, and not redone.
+    pub fn is_undone(&mut self, run: &RunRecord) -> Result<bool> {
+        let Some(after) = run.version_after else { return Ok(false) };
+        if !self.forks.contains_key(&run.fork) {
+            let fork = self.reader.fork(&run.fork)?;
+            let walked = fork.map(|fork| Walked::of(self.reader, &fork)).transpose()?;
+            self.forks.insert(run.fork.clone(), walked);
+        }
+        match self.forks.get_mut(&run.fork) {
+            Some(Some(walked)) => walked.passes_over(&after),
+            Some(None) | None => Ok(false),
+        }
+    }
+}
+
+impl<'r> Walked<'r> {
+    fn of(reader: &'r dyn Reader, fork: &ForkRecord) -> Result<Self> {
+        let line = Line::of(reader, fork);
+        let next = Some(line.stands_at(&fork.head)?);
+        Ok(Self { line, found: HashSet::new(), next })
+    }
+
+    /// Whether a version belongs to the fork, but not to its state.
+    fn passes_over(&mut self, id: &VersionId) -> Result<bool> {
+        // A version of an earlier fork of the same name has no place.
+        let Some(place) = self.line.place(id)? else { return Ok(false) };
+        while let Some(version) = &self.next
+            && self.line.place(&version.id)?.is_some_and(|here| here <= place)
+        {
+            self.found.insert(version.id);
+            self.next = self.line.before(version)?;
+        }
+        Ok(!self.found.contains(id))
+    }
 }
 
 fn message(verb: &str, version: &VersionRecord) -> String {

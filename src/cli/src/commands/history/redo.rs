@@ -36,7 +36,7 @@ pub fn run(ctx: &CommandContext, args: &RedoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let fork = match &args.what {
         Some(what) => fork_meant(&vault, what)?.name,
-        None => match last_change(&*vault.read()?)? {
+        None => match last_change(&*vault.read()?)?.run {
             Some(run) => named_fork(&vault, &run)?.unwrap_or_else(ForkName::main),
             None => ForkName::main(),
         },

@@ -6,10 +6,11 @@ use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::backend::{ApplicationRecord, Life, RunRecord};
 use avfs_vault::discard::ChangesOf;
-use avfs_vault::run::last_change;
+use avfs_vault::run::{LastChange, last_change};
 use avfs_vault::undo::newest_in_effect;
 use avfs_vault::{Vault, VaultError};
 
+use crate::commands::runs::note_skipped;
 use crate::commands::{edited, unapply};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
@@ -23,9 +24,9 @@ use crate::view::first_line;
 /// forward again, until a run, an import or an edit adds another version. With FORK, the files in the bound
 /// directory do not change: `avfs unapply FORK` removes applied changes of the fork.
 ///
-/// Without FORK, revert the newest run that changed files: on a persistent fork go back one step; if the changes
-/// were applied, remove them from the bound directory, like `avfs unapply`; `avfs apply` writes them again.
-/// Changes that are only kept for review need no undo: `avfs discard` drops them.
+/// Without FORK, revert the newest run in effect that changed content: on a persistent fork go back one step; if
+/// the changes were applied, remove them from the bound directory, like `avfs unapply`; `avfs apply` writes them
+/// again. Changes that are only kept for review need no undo: `avfs discard` drops them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,25 +35,25 @@ Examples:
   avfs undo last
   avfs undo experiment && avfs redo experiment")]
 pub struct UndoArgs {
-    /// The fork to move one step back, or the newest run on it [default: the newest run that changed files, else main]
+    /// The fork to move one step back, or the newest run on it [default: the newest run in effect that changed
+    /// content, else main]
     #[arg(value_name = "FORK|RUN")]
     what: Option<ChangesOf>,
 }
 
 pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let newest = last_change(&*vault.read()?)?;
-    let what = match (&args.what, &newest) {
-        (Some(what), _) => what.meant(&*vault.read()?)?,
-        (None, Some(run)) => ChangesOf::Run(RunPrefix::from(&run.id)),
-        (None, None) => ChangesOf::Fork(ForkName::main()),
+    let last = last_change(&*vault.read()?)?;
+    let what = match &args.what {
+        Some(what) => what.meant(&*vault.read()?)?,
+        None => default(ctx, &vault, &last)?,
     };
     let fork = match what {
         ChangesOf::Fork(fork) => fork,
         ChangesOf::Run(prefix) => {
             let run = vault.run(&prefix)?;
             match meant(&vault, &run)? {
-                // The default names a fork by its newest run, which may be undone already.
+                // The default names a fork by a run. It may have newer versions: edits, or changes of times.
                 Meant::Fork(fork) if args.what.is_none() => fork,
                 Meant::Fork(fork) => newest_on(&vault, fork, run)?,
                 Meant::Directory => {
@@ -63,10 +64,10 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
         }
     };
     let undone = vault.undo(&fork).map_err(|error| {
-        let is_unused = args.what.is_none() && newest.is_none();
+        let is_unused = args.what.is_none() && last == LastChange::default();
         if is_unused && matches!(error, VaultError::NothingToUndo { .. }) {
             let avfs = &ctx.ui.avfs;
-            let hint = format!("no run has changed files yet: run a command with: {avfs} run -- COMMAND");
+            let hint = format!("no run has changed content yet; run a command with: {avfs} run -- COMMAND");
             return EdgeError::Advised { error, hint }.into();
         }
         EdgeError::of_old_fork(error)
@@ -74,10 +75,35 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     if let (None, Some(run)) = (&args.what, &undone.undone.run) {
         ctx.ui.note(format_args!("run {run}: {}", first_line(&undone.undone.message)));
     }
+    if let (None, Some(run)) = (&args.what, &last.run)
+        && undone.undone.run.as_deref() != Some(run.id.as_str())
+    {
+        let avfs = &ctx.ui.avfs;
+        ctx.ui
+            .note(format_args!("note: run {} is still in effect; undo it with: {avfs} undo {fork}", run.id));
+    }
     let result = avfs_present::undo(&fork, &undone);
     edited::note_directory(ctx, &vault, &fork, &undone.committed)?;
     note_applied(ctx, &vault, &fork)?;
     ctx.ui.answer(&result, |out| edited::show(out, &fork, &undone.committed))
+}
+
+/// What is meant without an argument.
+fn default(ctx: &CommandContext, vault: &Vault, last: &LastChange) -> Result<ChangesOf, Failure> {
+    let fork = match last {
+        LastChange { run: Some(run), times_only, .. } => {
+            // On the same fork it is undone first.
+            if let Some(skipped) = times_only.as_ref().filter(|skipped| skipped.fork != run.fork) {
+                note_skipped(ctx, skipped);
+            }
+            return Ok(ChangesOf::Run(RunPrefix::from(&run.id)));
+        }
+        // The fork may have older versions that no run made.
+        LastChange { undone: Some(undone), .. } => named_fork(vault, undone)?,
+        LastChange { times_only: Some(_), .. } => return Err(EdgeError::of_no_change(last).into()),
+        LastChange { run: None, times_only: None, undone: None } => None,
+    };
+    Ok(ChangesOf::Fork(fork.unwrap_or_else(ForkName::main)))
 }
 
 /// Notes that changes of the fork stay in the bound directory.

@@ -48,7 +48,7 @@ Examples:
   avfs apply experiment --include 'src/**' --exclude '*.tmp'")]
 pub struct ApplyArgs {
     /// The fork (all changes since it began) or the run (its ID, last or last~N) [default: the newest run
-    /// that changed files]
+    /// in effect that changed content]
     #[arg(value_name = "FORK|RUN")]
     what: Option<ChangesOf>,
     /// Apply only paths that match; can be repeated

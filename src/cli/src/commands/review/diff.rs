@@ -45,8 +45,8 @@ Examples:
   avfs diff main experiment --patch -- src docs
   avfs diff main@good main --name-status --exit-code")]
 pub struct DiffArgs {
-    /// The older version; without B, the version or run whose changes to show [default: the newest run that
-    /// changed files]
+    /// The older version; without B, the version or run whose changes to show [default: the newest run in
+    /// effect that changed content]
     #[arg(value_name = "A")]
     before: Option<Reference>,
     /// The newer version

@@ -8,7 +8,7 @@ use serde_json::Value;
 use avfs_changes::{ChangeSummary, GitIgnored, Shown};
 use avfs_engine::journal::journal_value;
 use avfs_engine::{LocateError, RunLife, ScratchDir, UnfinishedRun};
-use avfs_present::in_directory;
+use avfs_present::in_effect;
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ForkName, RunId, RunPrefix, VersionId};
@@ -17,6 +17,7 @@ use avfs_vault::application;
 use avfs_vault::application::InDirectory;
 use avfs_vault::backend::{Life, Reader, RunRecord, RunState};
 use avfs_vault::tree::Pages;
+use avfs_vault::undo::InEffect;
 use avfs_vault::version::{root_of_either, roots_to_compare};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{RunsList, RunsShow, asked_for};
@@ -102,15 +103,17 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     }
     let mut headed = unsettled.is_empty();
     let mut shown = 0;
-    let more = newest(&vault, args, |run, state| {
+    let more = newest(&vault, args, |run, effect| {
         shown += 1;
         match ctx.ui.format {
-            Format::Json => runs.push(in_directory(avfs_present::run(&run), state)),
+            Format::Json => {
+                runs.push(in_effect(avfs_present::run(&run), effect.in_directory, effect.is_undone));
+            }
             Format::Human => {
                 if !std::mem::replace(&mut headed, true) {
                     out.line(format_args!("finished:"))?;
                 }
-                show_line(&mut out, &run, state)?;
+                show_line(&mut out, &run, effect)?;
             }
         }
         // Show the first one at once, however many follow.
@@ -168,7 +171,7 @@ fn stands(run: &UnfinishedRun) -> String {
 fn newest(
     vault: &Vault,
     args: &ListArgs,
-    mut show: impl FnMut(RunRecord, Option<InDirectory>) -> Result<(), Failure>,
+    mut show: impl FnMut(RunRecord, Effect) -> Result<(), Failure>,
 ) -> Result<bool, Failure> {
     let (mut left, mut before) = (args.limit, i64::MAX);
     loop {
@@ -181,15 +184,27 @@ fn newest(
         let Some(oldest) = runs.last() else { return Ok(false) };
         before = oldest.seq;
         let reader = vault.read()?;
+        let mut in_effect = InEffect::new(&*reader);
         for run in runs {
             if left == 0 {
                 return Ok(true);
             }
             left -= 1;
-            let state = application::in_directory(&*reader, &run)?;
-            show(run, state)?;
+            let effect = Effect {
+                in_directory: application::in_directory(&*reader, &run)?,
+                is_undone: in_effect.is_undone(&run)?,
+            };
+            show(run, effect)?;
         }
     }
+}
+
+/// Whether the changes of a run are in effect.
+#[derive(Clone, Copy)]
+struct Effect {
+    in_directory: Option<InDirectory>,
+    /// On its fork.
+    is_undone: bool,
 }
 
 /// The fork of a run; `None` for a run without changes, which created no fork.
@@ -200,14 +215,16 @@ fn fork_of(run: &RunRecord) -> Option<&str> {
     (!has_none).then_some(run.fork.as_str())
 }
 
-fn show_line(out: &mut Out, run: &RunRecord, state: Option<InDirectory>) -> Result<(), Failure> {
+fn show_line(out: &mut Out, run: &RunRecord, effect: Effect) -> Result<(), Failure> {
     let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, fork_of(run).unwrap_or("-")));
     let cached = avfs_present::cache_use_of_run(run).is_some_and(|cache| cache.cached_from.is_some());
     let cached = if cached { "  (cached)" } else { "" };
-    let marks = match (state, run.discarded_at, run.version_after) {
+    let undone = if effect.is_undone && run.discarded_at.is_none() { "  (undone)" } else { "" };
+    let marks = match (effect.in_directory, run.discarded_at, run.version_after) {
         (_, Some(_), _) => "  (discarded)",
         (Some(InDirectory::Applied), None, _) => "  (applied)",
         (Some(InDirectory::Partly), None, _) => "  (partly applied)",
+        (Some(InDirectory::Unapplied), None, _) if effect.is_undone => "",
         (Some(InDirectory::Unapplied), None, _) => "  (unapplied)",
         (None, None, None) if run.state == RunState::Completed => {
             let is_dropped = journal_value(&run.request)["retention"] == "discard";
@@ -218,7 +235,7 @@ fn show_line(out: &mut Out, run: &RunRecord, state: Option<InDirectory>) -> Resu
     let ended = ended(run).filter(|_| run.state == RunState::Completed);
     let (at, ended) = (local_time(run.started_at), ended.unwrap_or_else(|| run.state.word().to_owned()));
     out.line(format_args!(
-        "{id}  {at}  {ended:<12}  {fork}{cached}{marks}  {}",
+        "{id}  {at}  {ended:<12}  {fork}{cached}{undone}{marks}  {}",
         first_line(&command_text(run))
     ))
 }
@@ -232,12 +249,25 @@ fn ended(run: &RunRecord) -> Option<String> {
     }
 }
 
-/// The newest run that changed files. Prints a note with the run, because the user did not name it.
+/// The newest run in effect that changed content. Prints a note with the run, because the user did not name it.
 pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, Failure> {
-    let run = avfs_vault::run::last_change(&*vault.read()?)?;
-    let run = run.ok_or(EdgeError::NothingChanged)?;
+    let last = avfs_vault::run::last_change(&*vault.read()?)?;
+    let Some(run) = &last.run else { return Err(EdgeError::of_no_change(&last).into()) };
+    if let Some(skipped) = &last.times_only {
+        note_skipped(ctx, skipped);
+    }
     ctx.ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
     Ok(RunPrefix::from(&run.id))
+}
+
+/// Notes that a run is not the one that is meant if none is named.
+pub fn note_skipped(ctx: &CommandContext, run: &RunRecord) {
+    let command = command_text(run);
+    ctx.ui.note(format_args!(
+        "note: skipped run {}, which changed only modification times: {}",
+        run.id,
+        first_line(&command)
+    ));
 }
 
 pub fn command_text(run: &RunRecord) -> String {
@@ -274,9 +304,13 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let kept_until = kept_until(&*reader, &run)?;
     let mut result = avfs_present::run_shown(&run, changes, kept_until);
     let state = application::in_directory(&*reader, &run)?;
-    result.run = in_directory(result.run, state);
+    let is_undone = InEffect::new(&*reader).is_undone(&run)?;
+    result.run = in_effect(result.run, state, is_undone);
     ctx.ui.answer(&result, |out| {
         show_record(out, &run)?;
+        if is_undone {
+            out.line(format_args!("undone     on fork {}", out.paint(Tone::Name, &run.fork)))?;
+        }
         show_applied(ctx, out, &run, state)?;
         if let Some(until) = kept_until {
             out.line(format_args!("kept until {}", local_time(until)))?;
