@@ -556,6 +556,26 @@ fn the_default_run_is_the_newest_one_in_effect() {
 }
 
 #[test]
+fn undo_and_discard_of_a_run_without_changes_say_so() {
+    let env = TestEnv::with_project();
+    land_two_on_work(&env);
+    let vault = support::open_vault(&env.vault_file());
+    let request = r#"{"command":["true"],"retention":"discard"}"#.to_owned();
+    Changes::default()
+        .land(&vault, Landing::RecordOnly, RunRecord { request, ..record(3, &fork("run-3")) })
+        .unwrap();
+    Changes::default().land(&vault, Landing::RecordOnly, record(4, &fork("work"))).unwrap();
+    drop(vault);
+    for (word, why) in [("last", "changed nothing"), ("last~1", "kept no changes")] {
+        for verb in ["undo", "discard"] {
+            let refusal = env.refused(&[verb, word], 1, "run.no_version");
+            let message = refusal["error"]["message"].as_str().unwrap();
+            assert!(message.ends_with(&format!("{why}; there is nothing to {verb}")), "{refusal}");
+        }
+    }
+}
+
+#[test]
 fn content_of_an_earlier_partial_apply_is_no_conflict() {
     let env = TestEnv::with_project();
     env.ok(&["fork", "create", "work", "--from", "main"]);

@@ -76,6 +76,8 @@ pub enum EdgeError {
     OnlyTimesChanged { run: RunId },
     #[error("the vault has no run in effect that changed content; run {run} was undone")]
     NothingInEffect { run: RunId },
+    #[error("run {run} {why}; there is nothing to {verb}")]
+    Unchanged { run: RunId, why: &'static str, verb: &'static str },
     /// An error of the library for which the verb has a better hint.
     #[error("{error}")]
     Advised { error: VaultError, hint: String },
@@ -187,6 +189,7 @@ impl Diagnose for EdgeError {
             Self::NothingChanged | Self::OnlyTimesChanged { .. } | Self::NothingInEffect { .. } => {
                 "run.not_found"
             }
+            Self::Unchanged { .. } => "run.no_version",
             Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
             Self::Threads(_) => "host.threads",
@@ -226,6 +229,7 @@ hint!(EdgeError, |error, avfs| {
             ));
         }
         Self::NothingInEffect { .. } => return Some(format!("redo the last undo with: {avfs} redo")),
+        Self::Unchanged { .. } => return Some(format!("list runs with: {avfs} runs list")),
         Self::NoNewVault { hint, .. } => return hint.clone(),
         Self::NotNewest { fork, .. } => {
             return Some(format!(

@@ -273,7 +273,7 @@ impl RunState {
 
     /// True if the state is final: the journal row will not change any more.
     #[must_use]
-    pub(crate) const fn is_settled(self) -> bool {
+    pub const fn is_settled(self) -> bool {
         match self {
             Self::Completed | Self::Failed | Self::Denied => true,
             Self::Interrupted | Self::Recoverable | Self::ApprovalRequired => false,

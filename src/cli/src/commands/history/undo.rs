@@ -10,7 +10,7 @@ use avfs_vault::run::{LastChange, last_change};
 use avfs_vault::undo::newest_in_effect;
 use avfs_vault::{Vault, VaultError};
 
-use crate::commands::runs::note_skipped;
+use crate::commands::runs::{note_skipped, why_unchanged};
 use crate::commands::{edited, unapply};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
@@ -52,6 +52,9 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
         ChangesOf::Fork(fork) => fork,
         ChangesOf::Run(prefix) => {
             let run = vault.run(&prefix)?;
+            if let Some(why) = why_unchanged(&run) {
+                return Err(EdgeError::Unchanged { run: run.id, why, verb: "undo" }.into());
+            }
             match meant(&vault, &run)? {
                 // The default names a fork by a run. It may have newer versions: edits, or changes of times.
                 Meant::Fork(fork) if args.what.is_none() => fork,

@@ -4,6 +4,7 @@ use clap::Args;
 
 use avfs_vault::discard::ChangesOf;
 
+use crate::commands::runs::why_unchanged;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Outcome, Painted, Tone};
@@ -28,6 +29,12 @@ pub struct DiscardArgs {
 
 pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     let vault = ctx.open_vault()?;
+    if let ChangesOf::Run(prefix) = args.what.meant(&*vault.read()?)? {
+        let run = vault.run(&prefix)?;
+        if let (Some(why), None) = (why_unchanged(&run), run.discarded_at) {
+            return Err(EdgeError::Unchanged { run: run.id, why, verb: "discard" }.into());
+        }
+    }
     let discarded = vault.discard(&args.what).map_err(EdgeError::of_changes)?;
     ctx.ui.answer(&avfs_present::discard(&discarded), |out| {
         let count = plural(discarded.runs.len() as u64, "run", "runs");

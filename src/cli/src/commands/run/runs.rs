@@ -270,6 +270,26 @@ pub fn note_skipped(ctx: &CommandContext, run: &RunRecord) {
     ));
 }
 
+/// Why a run has nothing to undo or to discard; `None` if it has a version, or may get one.
+pub fn why_unchanged(run: &RunRecord) -> Option<&'static str> {
+    if run.version_after.is_some() || !run.state.is_settled() {
+        return None;
+    }
+    let is_dropped = || {
+        journal_value(&run.request)["retention"] == "discard"
+            || journal_value(&run.result)["classification_violated"] == true
+    };
+    Some(match run.state {
+        RunState::Completed if is_dropped() => "kept no changes",
+        RunState::Completed => "changed nothing",
+        RunState::Failed
+        | RunState::Interrupted
+        | RunState::Recoverable
+        | RunState::Denied
+        | RunState::ApprovalRequired => "did not complete",
+    })
+}
+
 pub fn command_text(run: &RunRecord) -> String {
     command_of(&journal_value(&run.request))
 }
