@@ -551,8 +551,21 @@ fn the_default_run_is_the_newest_one_in_effect() {
         assert!(message.ends_with(&format!("run {} was undone", run_id(2))), "{refusal}");
     }
     env.refused(&["undo"], 1, "undo.nothing");
-    env.ok(&["redo", "work"]);
+    env.ok(&["redo"]);
     assert_eq!(named(&["diff"]), Some(1));
+}
+
+#[test]
+fn redo_acts_on_the_fork_that_was_undone_last() {
+    let env = TestEnv::with_project();
+    land_two_on_work(&env);
+    // The newest run is not on the fork.
+    land(&env, 3, &Changes::default().put("three", "new\n"));
+    env.refused(&["redo"], 1, "redo.nothing");
+    env.ok(&["undo", "work"]);
+    let redone = env.result(&["redo"]);
+    assert_eq!(redone["fork"], json!("work"), "{redone}");
+    assert_eq!(env.ok(&["cat", "work", "two"]), "new\n");
 }
 
 #[test]

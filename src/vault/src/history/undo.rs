@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
+use avfs_types::clock::Timestamp;
 use avfs_types::ids::{ForkName, VersionId};
 
 use super::version::{History, full_root_of_either};
@@ -74,6 +75,19 @@ pub fn versions_in_effect(reader: &dyn Reader, fork: &ForkRecord) -> Result<Hash
         found.insert(version.id);
     }
     Ok(found)
+}
+
+/// The fork that an undo or a redo moved last; `None` if every fork has changed since its last one.
+pub fn moved_last(reader: &dyn Reader) -> Result<Option<ForkName>> {
+    let mut last: Option<(Timestamp, ForkName)> = None;
+    for fork in reader.forks()? {
+        let head = require_version(reader, &fork.head)?;
+        let is_newest = last.as_ref().is_none_or(|(at, _)| *at <= head.at);
+        if is_newest && Line::of(reader, &fork).went_to(&head)?.is_some() {
+            last = Some((head.at, fork.name));
+        }
+    }
+    Ok(last.map(|(_, name)| name))
 }
 
 /// Finds out which runs were undone. Walks each fork back only as far as the runs that were asked about.

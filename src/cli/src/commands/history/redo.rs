@@ -4,11 +4,10 @@ use clap::Args;
 
 use avfs_types::ids::ForkName;
 use avfs_vault::discard::ChangesOf;
-use avfs_vault::run::last_change;
+use avfs_vault::undo::moved_last;
 
 use crate::commands::edited;
 use crate::commands::fork_meant;
-use crate::commands::undo::named_fork;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::Outcome;
@@ -26,8 +25,7 @@ Examples:
   avfs redo last
   avfs undo main && avfs diff main~1 main && avfs redo main")]
 pub struct RedoArgs {
-    /// The fork to move one step forward, or a run on it [default: the fork of the newest run that changed files,
-    /// else main]
+    /// The fork to move one step forward, or a run on it [default: the fork that was undone last]
     #[arg(value_name = "FORK|RUN")]
     what: Option<ChangesOf>,
 }
@@ -36,10 +34,7 @@ pub fn run(ctx: &CommandContext, args: &RedoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let fork = match &args.what {
         Some(what) => fork_meant(&vault, what)?.name,
-        None => match last_change(&*vault.read()?)?.run {
-            Some(run) => named_fork(&vault, &run)?.unwrap_or_else(ForkName::main),
-            None => ForkName::main(),
-        },
+        None => moved_last(&*vault.read()?)?.unwrap_or_else(ForkName::main),
     };
     let redone = vault.redo(&fork).map_err(EdgeError::of_old_fork)?;
     edited::note_directory(ctx, &vault, &fork, &redone.committed)?;

@@ -149,7 +149,7 @@ fn meant(vault: &Vault, run: &RunRecord) -> Result<Meant, Failure> {
 }
 
 /// The fork of a run; `None` if the run was not on a persistent fork, or the fork was deleted.
-pub fn named_fork(vault: &Vault, run: &RunRecord) -> Result<Option<ForkName>, Failure> {
+fn named_fork(vault: &Vault, run: &RunRecord) -> Result<Option<ForkName>, Failure> {
     match vault.fork(&run.fork) {
         Ok(fork) => Ok((fork.life == Life::Persistent).then_some(fork.name)),
         Err(VaultError::NoFork { .. }) => Ok(None),
