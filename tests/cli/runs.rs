@@ -516,7 +516,10 @@ fn an_undone_run_is_not_marked_as_applied() {
     assert_eq!(shown(1), (json!(false), json!("applied"), false));
     assert!(env.ok(&["runs", "list"]).contains("work  (undone)  "));
     assert!(env.ok(&["runs", "show", &run_word(2)]).contains("undone     on fork work"));
-    // A run after it is applied on its own, whatever the user does to the paths of the undone run.
+    env.refused(&["unapply", &run_word(2)], 1, "unapply.nothing");
+    let trial = env.result(&["unapply", "work", "--dry-run"]);
+    assert_eq!((&trial["runs"], &trial["change_counts"]["total"]), (&json!([run_id(1).as_str()]), &json!(1)));
+    // A run after it is applied on its own: the paths of the undone run are not compared.
     land_on_work(&env, 3, Changes::default().put("three", "new\n"));
     env.put("two", b"mine\n");
     env.ok(&["apply", "work"]);

@@ -1,13 +1,13 @@
 //! Reverts applied changes in the host directory: exactly the ones that were written, and only if they are
 //! still in place.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use avfs_types::clock::Timestamp;
-use avfs_types::ids::{ForkName, LinkId, RunPrefix};
+use avfs_types::ids::{ForkName, LinkId, RunId, RunPrefix};
 use avfs_types::path::TreePath;
-use avfs_vault::application::applications_of_run;
+use avfs_vault::application::{InDirectory, applications_of_run, in_directory};
 use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord};
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::Change;
@@ -58,10 +58,26 @@ impl Standing {
                 expires_at: at,
             });
         }
-        if all.is_empty() {
+        // A later apply of the fork may have removed its changes, but not those of the other runs.
+        if all.is_empty() || in_directory(reader, run)? == Some(InDirectory::Unapplied) {
             return Err(ApplyError::NotApplied { what: format!("run {}", run.id) });
         }
         Ok(Self::grouped(all))
+    }
+
+    /// The runs whose changes are in the directory because of these applications, sorted.
+    pub fn runs(reader: &dyn Reader, all: &[Self]) -> Result<Vec<RunRecord>, ApplyError> {
+        let ids: BTreeSet<&RunId> =
+            all.iter().flat_map(|standing| &standing.applications).flat_map(|of| &of.runs).collect();
+        let mut runs = Vec::new();
+        for id in ids {
+            let run = reader.run(id).map_err(VaultError::from)?;
+            let run = run.ok_or_else(|| VaultError::NoRun { id: RunPrefix::from(id) })?;
+            if in_directory(reader, &run)? != Some(InDirectory::Unapplied) {
+                runs.push(run);
+            }
+        }
+        Ok(runs)
     }
 
     /// The applications of a fork that were not reverted, newest first.

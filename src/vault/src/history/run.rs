@@ -228,7 +228,7 @@ pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRec
     Ok(found.pop())
 }
 
-/// The run that is meant if none is named, and the newest of the runs that were passed over to find it.
+/// The default run of verbs, and the newest of the skipped runs after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastChange {
     /// The newest run that changed content, was not undone and not discarded.

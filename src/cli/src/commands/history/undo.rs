@@ -91,7 +91,7 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     ctx.ui.answer(&result, |out| edited::show(out, &fork, &undone.committed))
 }
 
-/// What is meant without an argument.
+/// The default: the newest run in effect that changed content, else a fork.
 fn default(ctx: &CommandContext, vault: &Vault, last: &LastChange) -> Result<ChangesOf, Failure> {
     let fork = match last {
         LastChange { run: Some(run), times_only, .. } => {

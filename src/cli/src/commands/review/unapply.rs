@@ -1,14 +1,11 @@
 //! `avfs unapply`
 
-use std::collections::BTreeSet;
-
 use clap::Args;
 
 use avfs_changes::{Applied, ApplyError, ChangeSummary, Choice, Standing, unapply};
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
-use avfs_types::ids::RunId;
-use avfs_vault::backend::Reader;
+use avfs_vault::backend::{Reader, RunRecord};
 use avfs_vault::changes::Changes;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
@@ -26,8 +23,8 @@ use crate::view::{first_line, plural};
 ///
 /// Reverts exactly the changes that `avfs apply` or a run with --apply wrote, including partial applies;
 /// for a fork, those of all its applies. If any of these paths has changed since, nothing is written and all
-/// such paths are listed. The run and its version stay, so `avfs apply` can write the changes again. Applied changes can
-/// be reverted for the time that the setting fork.expires gives, 7 days by default.
+/// such paths are listed. The run and its version stay, so `avfs apply` can write the changes again. Applied
+/// changes can be reverted for the time that the setting fork.expires gives, 7 days by default.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +57,8 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
         ChangesOf::Fork(name) => Standing::of_fork(&*reader, name)?,
         ChangesOf::Run(prefix) => Standing::of_run(&*reader, &vault.run(prefix)?)?,
     };
-    let again = name_applied(ui, &*reader, &groups)?;
+    let runs = Standing::runs(&*reader, &groups)?;
+    let again = name_applied(ui, &*reader, &groups, &runs)?;
     drop(reader);
     let trial = if dry_run { Trial::DryRun } else { Trial::Real };
     let outcome = {
@@ -73,15 +71,10 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
         Err(error) => return Err(error.into()),
     };
     let reverted = without_times(all.changes.iter(), Changes::new(vault.temporary_dirs()))?;
-    let mut runs: Vec<RunId> = Vec::new();
-    if conflicts.is_none() {
-        runs.extend(groups.iter().flat_map(|group| &group.applications).flat_map(|of| of.runs.clone()));
-    }
-    runs.sort();
-    runs.dedup();
+    let reverted_runs = if conflicts.is_none() { runs } else { Vec::new() };
     let summary = ChangeSummary::of(reverted)?;
     let result = Unapply {
-        runs: runs.iter().map(ToString::to_string).collect(),
+        runs: reverted_runs.iter().map(|run| run.id.to_string()).collect(),
         dir: dir.to_string_lossy().into_owned(),
         dry_run,
         changes: avfs_present::change_list(&summary),
@@ -118,9 +111,13 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
 
 /// Prints the origin of the applied changes: one run, or a fork. Returns the words to apply it again; `None` if it
 /// was discarded.
-fn name_applied(ui: &Ui, reader: &dyn Reader, groups: &[Standing]) -> Result<Option<String>, Failure> {
+fn name_applied(
+    ui: &Ui,
+    reader: &dyn Reader,
+    groups: &[Standing],
+    runs: &[RunRecord],
+) -> Result<Option<String>, Failure> {
     let applications = groups.iter().flat_map(|group| &group.applications);
-    let runs: BTreeSet<&RunId> = applications.clone().flat_map(|of| &of.runs).collect();
     let mut choices = applications.clone().map(|of| &of.choice);
     let first = choices.next();
     // Several applies may have chosen different paths.
@@ -128,10 +125,8 @@ fn name_applied(ui: &Ui, reader: &dyn Reader, groups: &[Standing]) -> Result<Opt
         Some(choice) => Choice::read(choice)?.options(),
         None => String::new(),
     };
-    if let [run] = runs.iter().collect::<Vec<_>>()[..]
-        && let Some(run) = reader.run(run)?
-    {
-        ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
+    if let [run] = runs {
+        ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(run))));
         return Ok(run.discarded_at.is_none().then(|| format!("{}{options}", run.id)));
     }
     let Some(of) = applications.clone().next() else { return Ok(None) };

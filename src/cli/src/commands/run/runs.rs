@@ -256,7 +256,7 @@ pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, Fai
     if let Some(skipped) = &last.times_only {
         note_skipped(ctx, skipped);
     }
-    ctx.ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
+    ctx.ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(run))));
     Ok(RunPrefix::from(&run.id))
 }
 
