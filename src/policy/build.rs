@@ -28,7 +28,7 @@ const EFFECTS: [(&str, &str); 13] = [
 ];
 
 /// Keys of a rule that are conditions; the value is a list of words, a number or `true`.
-const CONDITIONS: [(&str, &str); 35] = [
+const CONDITIONS: [(&str, &str); 37] = [
     ("name", "Name"),
     ("any", "Any"),
     ("without", "Without"),
@@ -59,6 +59,8 @@ const CONDITIONS: [(&str, &str); 35] = [
     ("unknown", "Unknown"),
     ("hidden", "Hidden"),
     ("asks", "Asks"),
+    ("no_userns", "NoUserns"),
+    ("home_dropped", "HomeDropped"),
     ("args_min", "ArgsMin"),
     ("args_max", "ArgsMax"),
     ("operands_min", "OperandsMin"),

@@ -35,6 +35,7 @@ fn reading(criterion: &mut Criterion) {
             profile: Profile::Strict,
             timeout: ExecutionTimeout::None,
             rw: &[],
+            provided: &[],
             secrets: &[],
             variables: &[],
             openings: &[],

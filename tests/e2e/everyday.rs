@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::env::TestEnv;
+use crate::env::{Running, TestEnv, avfs};
 use crate::person::{person, person_command};
 
 /// A project with the built-in policy.
@@ -65,6 +65,78 @@ fn queries_about_the_host_run_and_changes_to_it_are_denied() {
     for line in ["mount /dev/sda1 /mnt", "crontab x", "systemctl stop x"] {
         assert_eq!(decision(&env, line)["action"], json!("deny"), "{line}");
     }
+}
+
+#[test]
+fn a_command_may_write_where_the_run_provides_a_directory() {
+    let env = plain();
+    let action = |options: &[&str], line: &str| {
+        let words = [&["--json", "--dry-run"], options, &["--shell", line]].concat();
+        // A home beneath /tmp would be writable anyway.
+        let decided = env.answer(env.command(&words).env("HOME", "/home/avfs-test")).envelope();
+        let checked = [&["policy", "check"], options, &["--shell", line]].concat();
+        let checked =
+            Running::start(env.clean(&avfs()).env("HOME", "/home/avfs-test").args(checked)).answer();
+        let action = decided["decision"]["action"].as_str().unwrap().to_owned();
+        assert_eq!(checked.text().split_whitespace().next(), Some(action.as_str()), "{line}: {checked:?}");
+        action
+    };
+    let kept = ["--fork", "task", "--home", "persistent"];
+    for line in [
+        "echo x > ~/f",
+        "echo x > $HOME/f",
+        "echo x > \"$HOME/$X\"",
+        "cp README.md ${HOME}/b",
+        "git config --global user.name x",
+        "rm ~/f",
+    ] {
+        assert_eq!(action(&kept, line), "allow_with_checkpoint", "{line}");
+        assert_eq!(action(&[], line), "deny", "{line}");
+        assert_eq!(action(&["--fork", "task"], line), "deny", "{line}");
+    }
+    for line in ["echo x > ~/../f", "echo x > ~other/f", "echo x > $HOMES/f", "git config --system a.b c"] {
+        assert_eq!(action(&kept, line), "deny", "{line}");
+    }
+    assert_eq!(action(&["--tmpfs", "/srv/t"], "echo x > /srv/t/f"), "allow_with_checkpoint");
+    assert_eq!(action(&["--tmpfs", "/srv/t"], "echo x > /srv/f"), "deny");
+    assert_eq!(action(&["--preset", "rust"], "touch ~/.cargo/registry/f"), "allow_with_checkpoint");
+    assert_eq!(action(&["--preset", "rust"], "touch ~/.cargo/f"), "deny");
+    std::fs::create_dir_all(env.at("config/avfs")).unwrap();
+    std::fs::write(env.at("config/avfs/avfs.toml"), "cache.dirs = ['~/.tool']\n").unwrap();
+    assert_eq!(action(&[], "touch ~/.tool/f"), "allow_with_checkpoint");
+    assert_eq!(action(&["--allow-userns"], "unshare -Ur --map-auto id"), "allow_with_checkpoint");
+    for line in ["unshare -m id", "unshare -Ur sudo id", "unshare -Ur $X", "unshare -Ur --unknown id id"] {
+        assert_ne!(action(&["--allow-userns"], line), "allow_with_checkpoint", "{line}");
+    }
+    assert_eq!(action(&[], "unshare -Ur id"), "deny");
+
+    // They run, and the approval of another part of the request can be remembered.
+    let line = "echo x > ~/f && git config --global user.name me && cat ~/f ~/.gitconfig";
+    let words = [&["-q"], &kept[..], &["--shell", line]].concat();
+    let ran = env.answer(env.command(&words).env("HOME", "/home/avfs-test")).expect(0);
+    assert!(ran.text().starts_with("x\n[user]"), "{ran:?}");
+    let fetch = [&["-q"], &kept[..], &["--shell", "curl example.org > ~/f"]].concat();
+    let asked = env.answer(env.command(&fetch).env("HOME", "/home/avfs-test")).expect(120);
+    let (_, id) = asked.stderr.split_once("avfs approvals approve ").unwrap();
+    let id = id.split_whitespace().next().unwrap();
+    let approve = ["approvals", "approve", id, "--net", "allow=example.org", "--always"];
+    Running::start(env.clean(&avfs()).env("HOME", "/home/avfs-test").args(approve)).answer().expect(0);
+}
+
+#[test]
+fn a_denied_write_names_places_where_writing_works() {
+    let env = plain();
+    let hint = |line: &str| {
+        let words = ["-q", "--shell", line];
+        env.answer(env.command(&words).env("HOME", "/home/avfs-test")).expect(122).stderr
+    };
+    let home = "hint: write to the workspace or to /tmp, or keep the files of the home with --fork NAME --home \
+                persistent; or allow it with a rule in ";
+    assert!(hint("echo x > ~/f").contains(home));
+    assert!(hint("echo x > $HOME/$X").contains(home.strip_suffix("; or allow it with a rule in ").unwrap()));
+    let elsewhere =
+        "hint: write to the workspace or to /tmp, or make a host directory writable with --rw DIR; or ";
+    assert!(hint("echo x > /srv/f").contains(elsewhere));
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn reading(command: &CommandLine) -> Reading {
         profile: Profile::Strict,
         timeout: ExecutionTimeout::None,
         rw: &rw,
+        provided: &[],
         secrets: &[],
         variables: &[],
         openings: &[],

@@ -121,12 +121,12 @@ impl Invocation {
     fn complete(&self, request: &mut ExecutionRequest) -> Result<(), RunError> {
         let workspace = request.at.as_deref().or(self.bound.as_deref());
         let is_kept = request.home == HomeMode::Persistent || request.tmp == TmpMode::Kept;
-        if is_kept || !self.config.cache_dirs.is_empty() || !request.presets.is_empty() {
+        if is_kept || !request.cache_dirs.is_empty() || !request.presets.is_empty() {
             CacheOwners::new(&self.cache_dir).register(&self.vault_id, self.vault.path());
         }
         let extras = settings::extras(
             &self.config,
-            &request.presets,
+            request,
             &self.vault_id,
             workspace,
             &self.around,
@@ -154,9 +154,7 @@ impl Invocation {
         }
         let workspace = request.at.as_deref().or(self.bound.as_deref()).unwrap_or(Path::new(UNBOUND_PATH));
         let mut kept = Vec::new();
-        // A home inside the workspace is part of the workspace.
-        let at_home = self.around.home.as_deref().filter(|path| home && !path.starts_with(workspace));
-        if let Some(path) = at_home.filter(|path| path.is_absolute() && *path != Path::new("/")) {
+        if let Some(path) = request.kept_home(self.around.home.as_deref(), workspace) {
             kept.push(Extra::Cache { source: dirs.home(name).map_err(io)?, path: path.to_owned() });
         }
         if tmp {

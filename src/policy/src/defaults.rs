@@ -20,6 +20,9 @@ pub const NETWORKED: &str = "builtin.networked";
 /// The rule that denies commands that reach beyond the sandbox.
 pub const HOST_ESCAPE: &str = "builtin.host_escape_risk";
 
+/// The end of a hint; the rule may follow.
+const ALLOW_BY_RULE: &str = "allow it with a rule in ~/.config/avfs/policy.toml";
+
 /// Among equally strict verdicts, the first of these categories explains most.
 const EXPLAINED_FIRST: [Category; 6] = [
     Category::HostEscapeRisk,
@@ -91,8 +94,8 @@ fn by_category(asked: &Asked<'_>, command: &Judged, category: Category) -> Verdi
     {
         return without_terminal(screen);
     }
+    let finding = command.findings.iter().find(|finding| finding.category == category);
     let why = |otherwise: &str| {
-        let finding = command.findings.iter().find(|finding| finding.category == category);
         finding.map_or_else(|| format!("{} {otherwise}", shown(command)), |finding| finding.why.clone())
     };
     let (action, reason, hint) = match category {
@@ -115,10 +118,10 @@ fn by_category(asked: &Asked<'_>, command: &Judged, category: Category) -> Verdi
         Category::HostEscapeRisk => (
             Action::Deny,
             why("reaches beyond the sandbox"),
-            Some(
-                "if it has to reach beyond the sandbox, allow it with a rule in ~/.config/avfs/policy.toml"
-                    .to_owned(),
-            ),
+            Some(match finding.and_then(|finding| finding.instead) {
+                Some(instead) => format!("{instead}; or {ALLOW_BY_RULE}"),
+                None => format!("if it has to reach beyond the sandbox, {ALLOW_BY_RULE}"),
+            }),
         ),
     };
     Verdict { action, rule: format!("builtin.{category}"), reason, hint }

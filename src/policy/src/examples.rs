@@ -112,6 +112,7 @@ fn asked(command: &CommandLine) -> Asked<'_> {
         profile: Profile::Strict,
         timeout: ExecutionTimeout::DEFAULT,
         rw: &[],
+        provided: &[],
         secrets: &[],
         variables: &[],
         openings: &[],

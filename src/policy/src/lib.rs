@@ -24,6 +24,7 @@
 //!     profile: request.profile,
 //!     timeout: request.timeout,
 //!     rw: &[],
+//!     provided: &[],
 //!     secrets: &[],
 //!     variables: &[],
 //!     openings: &[],

@@ -28,6 +28,9 @@ pub struct Asked<'a> {
     pub timeout: ExecutionTimeout,
     /// Host paths the command may write to.
     pub rw: &'a [&'a Path],
+    /// Directories that the run itself provides besides the workspace and `/tmp`, as the command sees them: of
+    /// `--tmpfs`, a home that the fork keeps, and caches.
+    pub provided: &'a [&'a Path],
     /// Names of the secrets passed to it.
     pub secrets: &'a [&'a str],
     /// Variables that the request itself sets, with their values.
@@ -73,6 +76,8 @@ pub struct Finding {
     pub category: Category,
     /// "`sort -o` writes a file".
     pub why: String,
+    /// Where writing works, for a write outside of the workspace.
+    pub instead: Option<&'static str>,
 }
 
 /// One simple command and its classification.

@@ -193,6 +193,7 @@ decision := {"action": "allow"} if {
             profile: Profile::Strict,
             timeout: ExecutionTimeout::DEFAULT,
             rw: &[],
+            provided: &[],
             secrets: &[],
             variables: &[],
             openings: &[],

@@ -25,6 +25,7 @@ mod extra;
 mod limits;
 pub mod net;
 mod preset;
+pub mod provided;
 pub mod reproducible;
 pub mod request;
 mod secret;

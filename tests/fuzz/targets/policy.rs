@@ -29,6 +29,7 @@ fn asked<T>(command: &CommandLine, with: impl FnOnce(&Asked<'_>) -> T) -> T {
         profile: Profile::Strict,
         timeout: ExecutionTimeout::None,
         rw: &[Path::new("/data")],
+        provided: &[],
         secrets: &[],
         variables: &[],
         openings: &[],

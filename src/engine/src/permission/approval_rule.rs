@@ -128,6 +128,9 @@ impl Remembered {
             Some((name, path)) => vec![name, path],
             None => vec![file.as_str()],
         });
+        // Among the caches is the home that the fork keeps.
+        let caches = request.cache_dirs.iter().map(Path::new);
+        let provided: Vec<&Path> = request.tmpfs.iter().map(PathBuf::as_path).chain(caches).collect();
         let secrets: Vec<&str> = request.secrets.iter().map(String::as_str).chain(files).collect();
         let net = request.net.clone().unwrap_or(NetMode::None);
         let variables: Vec<(&str, &str)> =
@@ -144,6 +147,7 @@ impl Remembered {
             profile: request.profile.unwrap_or(Profile::Strict),
             timeout: ExecutionTimeout::None,
             rw: &rw,
+            provided: &provided,
             secrets: &secrets,
             variables: &variables,
             openings: &openings(&request, workspace, place.workspace),

@@ -234,6 +234,8 @@ fn put<T>(
     let writable = request.extras.iter().filter(|extra| matches!(extra, Extra::ReadWrite(_)));
     // Rules apply to the real path: a symlink created by a command must not lead outside the allowed paths.
     let rw: Vec<&Path> = writable.map(Extra::source).collect();
+    let provided = request.provided(home, &places.workspace);
+    let provided: Vec<&Path> = provided.iter().map(PathBuf::as_path).collect();
     let secrets = request.handed_over();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
     let profiled;
@@ -264,6 +266,7 @@ fn put<T>(
         profile: request.profile,
         timeout: request.timeout,
         rw: &rw,
+        provided: &provided,
         secrets: &secrets,
         variables: &variables,
         openings: &openings,

@@ -1,5 +1,7 @@
 //! The findings about one simple command.
 
+use avfs_request::NestedUserns;
+
 use super::super::category::{Categories, Category};
 use super::super::reading::{Finding, Screen, Word};
 use super::limits::SHOWN_CHARS_MAX;
@@ -13,6 +15,10 @@ pub struct Call<'c> {
     pub input: Input<'c>,
     /// A variable can redirect its connections from the addresses in its arguments.
     pub redirected: bool,
+    /// Whether it may create user namespaces.
+    pub userns: NestedUserns,
+    /// What it writes to the home stays there after the run.
+    pub keeps_home: bool,
 }
 
 /// The standard input of a command.
@@ -53,22 +59,22 @@ impl Findings {
         let why = why.into();
         match category {
             Category::Destructive => {
-                self.note(Category::Mutating, why.clone());
-                self.note(category, why);
+                self.note(Category::Mutating, why.clone(), None);
+                self.note(category, why, None);
             }
             Category::ReadOnly
             | Category::Mutating
             | Category::Networked
             | Category::HostEscapeRisk
-            | Category::Interactive => self.note(category, why),
+            | Category::Interactive => self.note(category, why, None),
         }
     }
 
     /// One reason for a category is enough.
-    fn note(&mut self, category: Category, why: String) {
+    fn note(&mut self, category: Category, why: String, instead: Option<&'static str>) {
         if !self.categories.contains(category) {
             self.categories = self.categories.with(category);
-            self.findings.push(Finding { category, why });
+            self.findings.push(Finding { category, why, instead });
         }
     }
 
@@ -88,6 +94,12 @@ impl Findings {
         self.add(Category::HostEscapeRisk, why);
     }
 
+    /// A write outside of the workspace; `instead` names places where writing works.
+    pub fn writes_outside(&mut self, why: String, instead: &'static str) {
+        self.mutates(why.clone());
+        self.note(Category::HostEscapeRisk, why, Some(instead));
+    }
+
     pub fn talks(&mut self, why: impl Into<String>) {
         self.add(Category::Interactive, why);
     }
@@ -104,9 +116,9 @@ impl Findings {
 
     /// Adds the findings of another judge, except for some categories.
     pub fn take_over(&mut self, other: Self, but: Categories) {
-        for Finding { category, why } in other.findings {
+        for Finding { category, why, instead } in other.findings {
             if !but.contains(category) {
-                self.note(category, why);
+                self.note(category, why, instead);
             }
         }
         self.screen = self.screen.take().or(other.screen);
@@ -119,7 +131,7 @@ impl Findings {
     /// Returns everything at the end: a command that is not `mutating` is `read_only`.
     pub fn finish(mut self, name: &str) -> (Categories, Vec<Finding>) {
         if !self.categories.contains(Category::Mutating) {
-            self.note(Category::ReadOnly, format!("`{}` only reads", shown(name)));
+            self.note(Category::ReadOnly, format!("`{}` only reads", shown(name)), None);
         }
         (self.categories, self.findings)
     }

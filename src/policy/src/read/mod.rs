@@ -40,6 +40,7 @@ pub fn variables_of(command: &CommandLine) -> Vec<String> {
         profile: Profile::Strict,
         timeout: ExecutionTimeout::None,
         rw: &[],
+        provided: &[],
         secrets: &[],
         variables: &[],
         openings: &[],

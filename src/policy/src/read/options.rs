@@ -292,8 +292,7 @@ pub fn writes(what: &str, word: &Word, found: &mut Findings, reader: &Reader<'_>
         PathLocation::Network => found.networks(format!("`{}` opens a connection", shown(word.shown()))),
         PathLocation::Outside => {
             let why = format!("{what} writes `{}`, outside of the workspace", shown(word.shown()));
-            found.mutates(why.clone());
-            found.escapes(why);
+            found.writes_outside(why, reader.paths.where_to_write(word));
         }
     }
 }

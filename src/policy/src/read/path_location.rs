@@ -26,6 +26,11 @@ const SCRATCH: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 /// Prefixes of words that name a temporary file.
 const SCRATCH_WORDS: &[&str] = &["$TMPDIR", "${TMPDIR", "$(mktemp", "`mktemp"];
 
+/// Where writing works, for a path in the home and for any other path.
+const INSTEAD_OF_HOME: &str =
+    "write to the workspace or to /tmp, or keep the files of the home with --fork NAME --home persistent";
+const INSTEAD: &str = "write to the workspace or to /tmp, or make a host directory writable with --rw DIR";
+
 /// Devices that are streams, or discard their input.
 const STREAMS: &[&str] =
     &["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"];
@@ -98,7 +103,8 @@ impl<'a> PathLocator<'a> {
         if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") {
             return PathLocation::Network;
         }
-        let mut ours = SCRATCH.iter().map(Path::new).chain(self.asked.rw.iter().copied());
+        let given = self.asked.rw.iter().chain(self.asked.provided).copied();
+        let mut ours = SCRATCH.iter().map(Path::new).chain(given);
         let path = Path::new(&path);
         if path.starts_with(self.asked.workspace) || ours.any(|directory| path.starts_with(directory)) {
             PathLocation::Inside
@@ -107,14 +113,36 @@ impl<'a> PathLocator<'a> {
         }
     }
 
+    /// Whether the run provides the home, so that its files are not removed with the run.
+    pub fn keeps_home(&self) -> bool {
+        let home = self.home.as_deref().map(Path::new);
+        home.is_some_and(|home| self.asked.provided.iter().any(|directory| home.starts_with(directory)))
+    }
+
+    /// Where a command can write instead of to a path outside.
+    pub fn where_to_write(&self, word: &Word) -> &'static str {
+        let is_in_home = match word {
+            Word::Known(path) => {
+                let path = self.absolute(path);
+                path.zip(self.home.as_deref()).is_some_and(|(path, home)| Path::new(&path).starts_with(home))
+            }
+            Word::Unknown(written) => below_home(written.strip_prefix('"').unwrap_or(written)).is_some(),
+        };
+        if is_in_home { INSTEAD_OF_HOME } else { INSTEAD }
+    }
+
     /// The location of an unknown word, as far as its beginning shows.
     fn of_written(&self, written: &str) -> PathLocation {
         let written = written.strip_prefix('"').unwrap_or(written);
         if SCRATCH_WORDS.iter().any(|word| written.starts_with(word)) {
             return PathLocation::Inside;
         }
-        if ["~", "$HOME", "${HOME"].iter().any(|home| written.starts_with(home)) {
-            return PathLocation::Outside;
+        if let Some(below) = below_home(written) {
+            let home = self.home.as_deref().filter(|_| self.keeps_home());
+            return match (home, below) {
+                (Some(home), Below::Path(rest)) => self.of_written(&format!("{home}/{rest}")),
+                (Some(_) | None, Below::Path(_) | Below::Unclear) => PathLocation::Outside,
+            };
         }
         let plain = written.split(['$', '`', '*', '?', '[', '{', '"', '\'', '\\']).next().unwrap_or("");
         // The part up to the last slash is known.
@@ -124,4 +152,19 @@ impl<'a> PathLocator<'a> {
             None => PathLocation::Unknown,
         }
     }
+}
+
+/// The part of an unknown word after the home directory.
+enum Below<'w> {
+    Path(&'w str),
+    /// `~user`, `$HOMES`, `${HOME:-x}`.
+    Unclear,
+}
+
+/// The part of an unknown word after the home directory, if it begins with one.
+fn below_home(written: &str) -> Option<Below<'_>> {
+    let rest = ["~", "$HOME", "${HOME"].iter().find_map(|home| written.strip_prefix(home))?;
+    let rest = rest.strip_prefix('}').unwrap_or(rest);
+    let rest = rest.strip_prefix('"').unwrap_or(rest);
+    Some(rest.strip_prefix('/').map_or(Below::Unclear, Below::Path))
 }

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use avfs_request::NestedUserns;
+
 use super::super::category::{Categories, Category};
 use super::super::reading::{Asked, Judged, Reading, Word};
 use super::assignments;
@@ -27,6 +29,7 @@ pub struct Reader<'a> {
     redirected: bool,
     /// Git starts an editor that may work without a terminal.
     editor: bool,
+    userns: NestedUserns,
 }
 
 impl<'a> Reader<'a> {
@@ -39,6 +42,7 @@ impl<'a> Reader<'a> {
             assigned: Vec::new(),
             redirected: false,
             editor: asked.editor,
+            userns: asked.confinement.userns,
         }
     }
 
@@ -291,7 +295,7 @@ impl<'a> Reader<'a> {
                 return name.to_owned();
             }
         }
-        let call = Call { name, args, input, redirected: self.redirected };
+        let call = self.call(name, args, input);
         match programs::find(name) {
             None => found.mutates(format!("the program `{}` is not known", shown(name))),
             Some(_) if is_question(args) => {}
@@ -300,13 +304,18 @@ impl<'a> Reader<'a> {
         name.to_owned()
     }
 
+    fn call<'c>(&self, name: &'c str, args: &'c [Word], input: Input<'c>) -> Call<'c> {
+        let (userns, keeps_home) = (self.userns, self.paths.keeps_home());
+        Call { name, args, input, redirected: self.redirected, userns, keeps_home }
+    }
+
     /// `.venv/bin/pip` does what `pip` does. But a script of the workspace that is named `mount` is not the program
     /// that changes the host, and no file is a shell builtin.
     fn of_workspace(&mut self, name: &str, args: &[Word], input: Input<'_>, found: &mut Findings) {
         let known = programs::find(name).filter(|_| !lists(data::BUILTINS, name) && !is_question(args));
         let Some(program) = known else { return };
         let mut by_name = Findings::default();
-        let call = Call { name, args, input, redirected: self.redirected };
+        let call = self.call(name, args, input);
         programs::judge(program, &call, &mut by_name, self);
         found.take_over(by_name, Categories::of(Category::HostEscapeRisk));
     }

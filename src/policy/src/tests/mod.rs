@@ -61,6 +61,7 @@ impl Request {
             profile: self.profile,
             timeout: ExecutionTimeout::DEFAULT,
             rw: &self.rw,
+            provided: &[],
             secrets: &self.secrets,
             variables: &self.variables,
             openings: &self.openings,
@@ -84,7 +85,11 @@ fn command(text: &str, categories: &[Category]) -> Judged {
         true => Word::Unknown(text.to_owned()),
         false => Word::Known(text.to_owned()),
     };
-    let finding = |category: &Category| Finding { category: *category, why: format!("it is {category}") };
+    let finding = |category: &Category| Finding {
+        category: *category,
+        why: format!("it is {category}"),
+        instead: None,
+    };
     Judged {
         words: text.split_whitespace().map(word).collect(),
         categories: categories.iter().copied().collect(),

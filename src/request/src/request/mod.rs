@@ -68,6 +68,8 @@ pub struct ExecutionRequest {
     /// The presets of the request and of the settings. What they add is already in the other fields, except for their
     /// caches.
     pub presets: Vec<Preset>,
+    /// The cache directories of the settings, as they are written there. The run adds them to `extras`.
+    pub cache_dirs: Vec<String>,
     /// Whether the fork keeps the home and /tmp of the command; their directories are in `extras`.
     pub home: HomeMode,
     pub tmp: TmpMode,
@@ -138,6 +140,7 @@ impl ExecutionRequest {
             git_identity: GitIdentity::Host,
             extras: Vec::new(),
             presets: Vec::new(),
+            cache_dirs: Vec::new(),
             home: HomeMode::Private,
             tmp: TmpMode::Private,
             environment: Environment::default(),
@@ -199,6 +202,7 @@ impl ExecutionRequest {
             grace: resolve::grace(spec).unwrap_or(config.run_grace.value).duration().unwrap_or(Duration::MAX),
             net,
             presets,
+            cache_dirs: config.cache_dirs.iter().map(|setting| setting.value.clone()).collect(),
             profile: spec.profile.unwrap_or(config.run_profile.value),
             // The result must not depend on the user.
             git_identity: match (reproducible, cache) {
@@ -287,7 +291,8 @@ impl ExecutionRequest {
             extras,
             // What they add is in the other fields.
             presets: _,
-            // The directories that the fork keeps are in `extras`.
+            // The caches and the directories that the fork keeps are in `extras`.
+            cache_dirs: _,
             home: _,
             tmp: _,
             environment,
@@ -398,7 +403,8 @@ impl ExecutionRequest {
             proc,
             profile,
             extras,
-            // The directories that the fork keeps are in `extras`.
+            // The caches and the directories that the fork keeps are in `extras`.
+            cache_dirs: _,
             home: _,
             tmp: _,
             secrets_in_files,

@@ -18,6 +18,8 @@ mod shells;
 mod tests;
 mod verbs;
 
+use avfs_request::NestedUserns;
+
 use super::findings::{Call, Findings, Input};
 use super::options::{Does, Opt, Order, Takes};
 use super::reader::Reader;
@@ -123,6 +125,10 @@ enum When {
     Hidden,
     /// A user may type its input.
     Asks,
+    /// The command may not create user namespaces.
+    NoUserns,
+    /// Files of the home are removed with the run.
+    HomeDropped,
     ArgsMin(usize),
     ArgsMax(usize),
     OperandsMin(usize),
@@ -230,7 +236,14 @@ pub fn fills_screen(editor: &str) -> bool {
     let words: Vec<Word> = editor.split_whitespace().map(|word| Word::Known(word.to_owned())).collect();
     let [Word::Known(program), args @ ..] = words.as_slice() else { return false };
     let name = program.rsplit('/').next().unwrap_or_default();
-    let call = Call { name, args, input: Input::Inherited, redirected: false };
+    let call = Call {
+        name,
+        args,
+        input: Input::Inherited,
+        redirected: false,
+        userns: NestedUserns::Refused,
+        keeps_home: false,
+    };
     find(name).and_then(|program| program.screen.as_ref()).is_some_and(|screen| !screen.is_batch(&call))
 }
 

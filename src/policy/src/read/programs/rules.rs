@@ -1,5 +1,7 @@
 //! Conditions on the arguments of a program.
 
+use avfs_request::NestedUserns;
+
 use super::{Program, When, loopback};
 use crate::read::findings::Call;
 use crate::read::options::{self, Parsed, lists, may_be_option};
@@ -78,6 +80,8 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
         When::Unknown => call.args.iter().any(|word| word.known().is_none()),
         When::Hidden => call.args.iter().any(|word| word.known().is_none() && may_be_option(word)),
         When::Asks => call.may_ask(),
+        When::NoUserns => call.userns == NestedUserns::Refused,
+        When::HomeDropped => !call.keeps_home,
         When::ArgsMin(count) => call.args.len() >= count,
         When::ArgsMax(count) => call.args.len() <= count,
         When::OperandsMin(count) => parsed.operands.len() >= count,

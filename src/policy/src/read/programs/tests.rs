@@ -23,6 +23,7 @@ fn read(command: &str) -> Reading {
         profile: Profile::Strict,
         timeout: ExecutionTimeout::None,
         rw: &[],
+        provided: &[],
         secrets: &[],
         variables: &[],
         openings: &[],
