@@ -28,7 +28,7 @@ const EFFECTS: [(&str, &str); 13] = [
 ];
 
 /// Keys of a rule that are conditions; the value is a list of words, a number or `true`.
-const CONDITIONS: [(&str, &str); 37] = [
+const CONDITIONS: [(&str, &str); 39] = [
     ("name", "Name"),
     ("any", "Any"),
     ("without", "Without"),
@@ -36,6 +36,8 @@ const CONDITIONS: [(&str, &str); 37] = [
     ("contains", "Contains"),
     ("first", "First"),
     ("first_not", "FirstNot"),
+    ("second", "Second"),
+    ("no_boolean", "NoBoolean"),
     ("only", "Only"),
     ("leading", "Leading"),
     ("flags", "Flags"),

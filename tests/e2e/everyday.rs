@@ -59,10 +59,31 @@ fn only_commands_that_may_contact_other_hosts_need_approval() {
 fn queries_about_the_host_run_and_changes_to_it_are_denied() {
     let env = plain();
     assert!(env.ok(&["-q"], "mount").contains(" on / type "));
-    for line in ["mount -l", "crontab -l", "systemctl status x", "kubectl version --client"] {
+    for line in [
+        "mount -l",
+        "mount -t tmpfs",
+        "crontab -l",
+        "systemctl status x",
+        "service x status",
+        "kubectl version --client",
+        "kubectl config view",
+        "swapon --show",
+        "iptables -L",
+        "ufw status",
+        "fdisk -l",
+        "at -l",
+        "modprobe -n x",
+        "apt install --dry-run x",
+        "minikube version",
+    ] {
         assert_eq!(decision(&env, line)["action"], json!("allow"), "{line}");
     }
-    for line in ["mount /dev/sda1 /mnt", "crontab x", "systemctl stop x"] {
+    for line in ["docker compose version", "bundle install --local"] {
+        assert_eq!(decision(&env, line)["action"], json!("allow_with_checkpoint"), "{line}");
+    }
+    for line in
+        ["mount /dev/sda1 /mnt", "crontab x", "systemctl stop x", "iptables -L -Z", "apt install -s=no x"]
+    {
         assert_eq!(decision(&env, line)["action"], json!("deny"), "{line}");
     }
 }

@@ -80,6 +80,10 @@ enum When {
     First(&'static str),
     /// The first argument is not one of these, or missing.
     FirstNot(&'static str),
+    /// The second argument is one of these.
+    Second(&'static str),
+    /// No argument can be the value of a flag to apt.
+    NoBoolean,
     /// The only argument is one of these.
     Only(&'static str),
     /// One of these is among the options before the first operand.

@@ -2,7 +2,7 @@
 
 use avfs_request::NestedUserns;
 
-use super::{Program, When, loopback};
+use super::{Program, When, data, loopback};
 use crate::read::findings::Call;
 use crate::read::options::{self, Parsed, lists, may_be_option};
 use crate::reading::Word;
@@ -21,6 +21,8 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
         When::Contains(list) => words.any(|word| each(list).any(|part| word.contains(part))),
         When::First(list) => lists(list, first),
         When::FirstNot(list) => !lists(list, first),
+        When::Second(list) => call.args.get(1).is_some_and(|second| lists(list, second.shown())),
+        When::NoBoolean => !words.any(reads_as_boolean),
         When::Only(list) => call.args.len() == 1 && lists(list, first),
         When::Leading(list) => {
             words.take_while(|word| word.starts_with('-')).any(|option| lists(list, option))
@@ -118,6 +120,12 @@ fn is_listed(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
         // An abbreviation may mean another option to the program.
         && long.all(|word| is_known(word.split('=').next().unwrap_or_default()))
         && !call.args.iter().any(|word| options::may_split(word) && !loopback::is_bracketed(word))
+}
+
+/// Whether apt takes a word after a flag for its value; it reads a number at the beginning of a word.
+fn reads_as_boolean(word: &str) -> bool {
+    let number = word.trim_start().trim_start_matches(['+', '-']);
+    number.starts_with(|c: char| c.is_ascii_digit()) || lists(data::APT_BOOLEANS, &word.to_ascii_lowercase())
 }
 
 /// `.`, `./x`, `../x`, `/x`: no package, remote or host can have such a name.
