@@ -161,6 +161,33 @@ fn a_denied_write_names_places_where_writing_works() {
 }
 
 #[test]
+fn a_denial_that_no_rule_can_change_says_why() {
+    let env = plain();
+    let hint = |line: &str| env.json(&[], line)["error"]["hint"].as_str().unwrap().to_owned();
+    assert_eq!(
+        hint("systemctl restart x$Y"),
+        "a rule cannot allow it while `x$Y` is known only at run time; write the word out"
+    );
+    let screen = hint("sudo vim a");
+    assert!(
+        screen.starts_with("a rule that allows it would not be enough: `vim` is a full-screen program, and"),
+        "{screen}"
+    );
+    assert!(screen.contains("; run it on a terminal"), "{screen}");
+    std::fs::write(
+        env.project().join(".avfs/policy.toml"),
+        "[[rule]]\nprefix = ['mount']\naction = 'deny'\nreason = 'no mounts'\n",
+    )
+    .unwrap();
+    // The rule of the project decides, so its hint is shown.
+    assert_eq!(
+        hint("sudo mount x /mnt"),
+        "a rule that allows it would not be enough: no mounts; list all matching rules with: avfs policy explain"
+    );
+    assert_eq!(env.json(&[], "sudo mount x /mnt")["decision"]["allow_rule"], Value::Null);
+}
+
+#[test]
 fn the_rule_suggested_in_a_denial_allows_the_command() {
     let env = plain();
     for words in [

@@ -8,10 +8,10 @@ use avfs_request::{ExecutionTimeout, Limits, NetMode};
 use crate::caps::{Cap, shorter};
 use crate::category::{Categories, Category};
 use crate::decision::{Action, ExecutionDecision, OnViolation};
-use crate::defaults;
+use crate::defaults::{self, HOST_ESCAPE};
 use crate::explanation::{Explained, Explanation};
 use crate::layer::{Authority, Layer};
-use crate::offer;
+use crate::offer::{self, Offer};
 use crate::opening::Opening;
 use crate::profile::Profiles;
 use crate::reading::{Asked, Judged, Reading};
@@ -94,7 +94,14 @@ impl Policy {
     #[must_use]
     pub fn explain(&self, asked: &Asked<'_>) -> Explanation {
         let mut explanation = self.judge(asked, super::read(asked));
-        explanation.decision.allow_rule = offer::rules_for(self, asked, &explanation);
+        match offer::rules_for(self, asked, &explanation) {
+            Some(Offer::Rules(text)) => explanation.decision.allow_rule = Some(text),
+            // The hint of another rule remains.
+            Some(Offer::Nothing(why)) if explanation.decision.rule.as_deref() == Some(HOST_ESCAPE) => {
+                explanation.decision.hint = Some(why);
+            }
+            Some(Offer::Nothing(_)) | None => {}
+        }
         explanation
     }
 

@@ -21,6 +21,7 @@ use avfs_types::CommandLine;
 use super::reading::{Asked, Reading, Word};
 
 pub use assignments::EDITOR_VARIABLES;
+pub use findings::shown;
 pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 pub use programs::fills_screen;
 
