@@ -126,7 +126,13 @@ fn a_command_may_write_where_the_run_provides_a_directory() {
     std::fs::write(env.at("config/avfs/avfs.toml"), "cache.dirs = ['~/.tool']\n").unwrap();
     assert_eq!(action(&[], "touch ~/.tool/f"), "allow_with_checkpoint");
     assert_eq!(action(&["--allow-userns"], "unshare -Ur --map-auto id"), "allow_with_checkpoint");
-    for line in ["unshare -m id", "unshare -Ur sudo id", "unshare -Ur $X", "unshare -Ur --unknown id id"] {
+    for line in [
+        "unshare -m id",
+        "unshare -Ur sudo id",
+        "unshare -US 0 sudo id",
+        "unshare -Ur $X",
+        "unshare -Ur --unknown id id",
+    ] {
         assert_ne!(action(&["--allow-userns"], line), "allow_with_checkpoint", "{line}");
     }
     assert_eq!(action(&[], "unshare -Ur id"), "deny");
