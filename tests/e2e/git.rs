@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::env::{Answer, Running, TestEnv};
+use crate::env::{Answer, PATH, Running, TestEnv, avfs};
 
 /// Runs git on the host, outside the sandbox.
 pub fn git(env: &TestEnv, words: &[&str]) {
@@ -69,6 +69,22 @@ fn the_identity_is_hidden_if_disabled_or_if_results_must_not_depend_on_it() {
     std::fs::write(env.project().join(".avfs/avfs.toml"), "[run]\ngit_identity = \"host\"\n").unwrap();
     env.ok(&[], absent);
     env.ok(&["--git-identity", "host"], "test -e ~/.gitconfig");
+}
+
+#[test]
+fn commits_on_both_sides_are_merged_with_the_commands_of_the_hint() {
+    let env = with_identity();
+    env.ok(&["-q"], "echo inside > one && git add one && git commit -qm inside");
+    env.put("two", b"outside\n");
+    git(&env, &["add", "two"]);
+    git(&env, &["commit", "-qm", "outside"]);
+    let refused = env.avfs(&["apply", "last"]).expect(1).stderr;
+    let (_, line) = refused.split_once("merge the commits instead: ").unwrap();
+    let path = format!("{}:{PATH}", avfs().parent().unwrap().display());
+    let mut shell = env.clean(Path::new("/bin/sh"));
+    let merged = shell.env("PATH", path).args(["-ec", line.lines().next().unwrap()]).output().unwrap();
+    assert!(merged.status.success(), "{line}: {merged:?}");
+    assert!(env.project().join("one").exists() && env.project().join("two").exists());
 }
 
 #[test]

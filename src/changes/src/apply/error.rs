@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use avfs_hostfs::cause::Cause;
 use avfs_types::diagnose::Diagnose;
-use avfs_types::ids::ForkName;
+use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
 
@@ -44,7 +44,12 @@ impl Display for Reverted {
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("conflict with newer changes in {}; nothing was written: {}", dir.display(), list(conflicts))]
-    Conflict { dir: PathBuf, conflicts: Vec<Conflict> },
+    Conflict {
+        dir: PathBuf,
+        conflicts: Vec<Conflict>,
+        /// The version with the changes.
+        version: VersionId,
+    },
     #[error("{} changed since the apply; {reverted}: {}", dir.display(), list(conflicts))]
     ChangedSince { dir: PathBuf, conflicts: Vec<Conflict>, reverted: Reverted },
     #[error("no changes of {what} are applied to the directory")]

@@ -200,7 +200,8 @@ pub fn apply(
     let mut wanted = PathDigests::default();
     wanted.extend(paths(&changes))?;
     let applied = applied_before(&*vault.read()?, &subject.fork)?;
-    let plan = plan::make(&host, &pages, (&changes, &wanted), subject.doubt.as_ref(), &applied)?;
+    let (version, doubt) = (subject.after.id, subject.doubt.as_ref());
+    let plan = plan::make(&host, &pages, (&changes, &wanted), version, doubt, &applied)?;
     let mut stripped = Vec::new();
     for change in &changes {
         let change = change?;

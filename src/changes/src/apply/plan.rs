@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use avfs_hostfs::make::Over;
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_types::clock::{FileTime, Timestamp};
-use avfs_types::ids::LinkId;
+use avfs_types::ids::{LinkId, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind, Side};
@@ -69,6 +69,7 @@ pub fn make<'c>(
     host: &Host<'_>,
     pages: &dyn Pages,
     (changes, asked): (&'c Changes, &PathDigests),
+    version: VersionId,
     doubt: Option<&RangeInclusive<Timestamp>>,
     applied: &[DirRef],
 ) -> Result<Plan<'c>> {
@@ -127,12 +128,12 @@ pub fn make<'c>(
         }
     }
     if !conflicts.is_empty() {
-        return Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts });
+        return Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts, version });
     }
     maker.join_links()?;
     let Maker { decided, already, there, swapped, going, planted, .. } = maker;
     let moved = Moved::find(host, changes, &decided, (&going, &planted))?;
-    Ok(Plan { changes, decided, already, there, swapped, moved })
+    Ok(Plan { changes, decided, already, there, version, swapped, moved })
 }
 
 fn dir_of(side: Option<&Side>) -> Option<DirRef> {

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use avfs_hostfs::make::Over;
+use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, Side};
@@ -117,6 +118,8 @@ pub struct Plan<'c> {
     pub already: u64,
     /// Changes whose content is already in place.
     pub there: Vec<TreePath>,
+    /// The version whose content the tasks write.
+    pub version: VersionId,
     /// Directories that are replaced by something else.
     pub swapped: HashSet<TreePath>,
     pub moved: Moved,
@@ -164,6 +167,6 @@ impl Plan<'_> {
         if conflicts.is_empty() {
             return Ok(());
         }
-        Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts })
+        Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts, version: self.version })
     }
 }

@@ -200,7 +200,8 @@ impl<'s> Step<'s> {
     }
 
     fn plan(&self, host: &Host<'_>, pages: &dyn Pages) -> Result<Plan<'_>, ApplyError> {
-        plan::make(host, pages, (&self.changes, &self.written), None, &[])
+        let version = self.standing.applications[0].before;
+        plan::make(host, pages, (&self.changes, &self.written), version, None, &[])
     }
 }
 
@@ -215,6 +216,7 @@ fn check<'s>(
     let (Some(step), Some((host, older))) = (steps.first(), hosts.split_first()) else {
         return Err(ApplyError::NothingApplied);
     };
+    let version = step.standing.applications[0].before;
     let (mut conflicts, mut already) = (net.conflicts.clone(), 0);
     let newest = match step.plan(host, pages) {
         Ok(plan) => Some(plan),
@@ -230,7 +232,7 @@ fn check<'s>(
     }
     for (host, changes) in older.iter().zip(&net.older) {
         let changes = in_present_dirs(host, changes, &asked)?;
-        match plan::make(host, pages, (&changes, &asked), None, &[]) {
+        match plan::make(host, pages, (&changes, &asked), version, None, &[]) {
             Ok(plan) => already += plan.already,
             Err(ApplyError::Conflict { conflicts: more, .. }) => conflicts.extend(more),
             Err(error) => return Err(error),
@@ -294,6 +296,6 @@ fn with_linked(forward: &Changes, written: &mut PathDigests) -> Result<(), Vault
 
 /// Reports a conflict as a change since the apply.
 fn since(error: ApplyError, reverted: Reverted) -> ApplyError {
-    let ApplyError::Conflict { dir, conflicts } = error else { return error };
+    let ApplyError::Conflict { dir, conflicts, version: _ } = error else { return error };
     ApplyError::ChangedSince { dir, conflicts, reverted }
 }

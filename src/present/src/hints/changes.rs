@@ -6,8 +6,10 @@ use crate::hint;
 
 hint!(ApplyError, |error, avfs| Some(match error {
     // Without its index or its refs, a commit would leave the repository broken.
-    Self::Conflict { conflicts, .. } if conflicts.iter().any(Conflict::is_in_repository) => format!(
-        "the repository changed too; fetch the commits instead: {avfs} export REF ../copy && git pull ../copy"
+    Self::Conflict { conflicts, version, .. } if conflicts.iter().any(Conflict::is_in_repository) => format!(
+        "the repository changed too; merge the commits instead: {avfs} export {} ../copy && \
+         git pull --no-rebase ../copy",
+        version.short()
     ),
     Self::Conflict { .. } => format!(
         "keep your changes and apply the rest with: --exclude PATH; show your changes with: {avfs} status"
