@@ -151,6 +151,19 @@ fn a_command_may_write_where_the_run_provides_a_directory() {
 }
 
 #[test]
+fn a_command_of_several_lines_is_listed_without_an_open_quote() {
+    let env = plain();
+    env.run(&["-q", "--", "sh", "-c", "echo one\necho 'two three' > f"]).expect(0);
+    let cut = r"sh -c 'echo one' …";
+    let list = env.avfs(&["runs", "list"]).expect(0).text();
+    assert!(list.trim_end().ends_with(cut), "{list}");
+    let log = env.avfs(&["log", "last"]).expect(0).text();
+    assert!(log.lines().next().unwrap().contains(cut), "{log}");
+    let shown = env.avfs(&["runs", "show", "last"]).expect(0).text();
+    assert!(shown.contains(&format!("command    {cut}\n")), "{shown}");
+}
+
+#[test]
 fn a_denied_write_names_places_where_writing_works() {
     let env = plain();
     let hint = |line: &str| {

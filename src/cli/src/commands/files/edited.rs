@@ -6,7 +6,7 @@ use avfs_vault::{Committed, Vault};
 
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::first_line;
+use crate::view::message_line;
 
 /// Answers with the new head of a fork.
 pub fn answer(ctx: &CommandContext, vault: &Vault, fork: &ForkName, committed: &Committed) -> Outcome {
@@ -34,7 +34,7 @@ pub fn note_directory(
 pub fn show(out: &mut Out, fork: &ForkName, committed: &Committed) -> Result<(), Failure> {
     let (id, name) = (out.paint(Tone::Id, committed.version.id.short()), out.paint(Tone::Name, fork));
     if committed.changed() {
-        out.line(format_args!("version {id} on fork {name}: {}", first_line(&committed.version.message)))
+        out.line(format_args!("version {id} on fork {name}: {}", message_line(&committed.version)))
     } else {
         out.line(format_args!("nothing changed: fork {name} stays at version {id}"))
     }

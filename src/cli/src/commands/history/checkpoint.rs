@@ -14,7 +14,7 @@ use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
-use crate::view::{first_line, local_time};
+use crate::view::{first_line, local_time, message_line};
 
 /// Save, list, restore and delete checkpoints
 ///
@@ -207,7 +207,7 @@ fn info(ctx: &CommandContext, args: InfoArgs) -> Outcome {
         out.line(format_args!("saved       {}", local_time(checkpoint.at)))?;
         out.line(format_args!("origin      {}", if checkpoint.automatic { "automatic" } else { "by hand" }))?;
         out.line(format_args!("message     {}", first_line(&checkpoint.message)))?;
-        out.line(format_args!("of version  {}", first_line(&version.message)))
+        out.line(format_args!("of version  {}", message_line(&version)))
     })
 }
 

@@ -16,7 +16,7 @@ use crate::commands::runs;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
-use crate::view::{first_line, local_time, plural};
+use crate::view::{command_line, local_time, plural};
 
 /// Create, list and delete forks
 ///
@@ -176,7 +176,7 @@ fn remarks(out: &Out, used: &ForkUse) -> Painted {
     let Some(run) = &used.last_run else { return shown };
     let id = Painted::plain("  ").then(out.paint(Tone::Id, format_args!("run:{}", run.id)));
     let (at, command) = (local_time(run.started_at), runs::command_text(run));
-    shown.then(id).then(Painted::plain(format_args!(" {at}  {}", first_line(&command))))
+    shown.then(id).then(Painted::plain(format_args!(" {at}  {}", command_line(&command))))
 }
 
 fn tree(ctx: &CommandContext, args: &UseArgs) -> Outcome {

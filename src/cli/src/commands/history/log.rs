@@ -17,7 +17,7 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path};
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
-use crate::view::{first_line, labels, local_time};
+use crate::view::{labels, local_time, message_line};
 
 /// List the versions of a fork, newest first
 ///
@@ -104,7 +104,7 @@ fn show_version(
     let names = labels.get(&version.id).map(|names| format!(" ({})", names.join(", ")));
     let names = out.paint(Tone::Name, names.unwrap_or_default());
     let pruned = if version.pruned_at.is_some() { " [pruned]" } else { "" };
-    let (at, message) = (local_time(version.at), first_line(&version.message));
+    let (at, message) = (local_time(version.at), message_line(version));
     out.list_line(number, format_args!("{id}  {at}  {message}{names}{pruned}"))
 }
 

@@ -15,7 +15,7 @@ use crate::commands::{edited, unapply};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome};
-use crate::view::first_line;
+use crate::view::message_line;
 
 /// Revert the last run of a fork, or its last edit or import
 ///
@@ -76,7 +76,7 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
         EdgeError::of_old_fork(error)
     })?;
     if let (None, Some(run)) = (&args.what, &undone.undone.run) {
-        ctx.ui.note(format_args!("run {run}: {}", first_line(&undone.undone.message)));
+        ctx.ui.note(format_args!("run {run}: {}", message_line(&undone.undone)));
     }
     if let (None, Some(run)) = (&args.what, &last.run)
         && undone.undone.run.as_deref() != Some(run.id.as_str())

@@ -22,7 +22,7 @@ use crate::context::CommandContext;
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::{first_line, local_time, plural};
+use crate::view::{command_line, local_time, message_line, plural};
 use crate::worker_pool::{Done, LOOK_EVERY, Ran, WORKERS_MAX, WorkerPool};
 
 /// The exit code of a test that cannot judge a version.
@@ -259,7 +259,7 @@ impl<'a> Bisection<'a> {
             ProbeVerdict::Bad => (VerdictName::Bad, "bad"),
             ProbeVerdict::Skipped => (VerdictName::Skipped, "skipped"),
         };
-        let (id, message) = (version.id.short(), first_line(&version.message));
+        let (id, message) = (version.id.short(), message_line(version));
         let seconds = ran.duration_ms / 1000.0;
         self.ctx.ui.note(format_args!("{id}  {word:<7}  {how:<9}  {seconds:7.2} s  {message}"));
         if self.args.verbose {
@@ -332,7 +332,7 @@ impl<'a> Bisection<'a> {
             out.line(format_args!("one of these is the first bad version:"))?;
             for version in suspects {
                 let (id, at) = (out.paint(Tone::Id, version.id.short()), local_time(version.at));
-                out.line(format_args!("{id}  {at}  {}", first_line(&version.message)))?;
+                out.line(format_args!("{id}  {at}  {}", message_line(version)))?;
             }
             out.flush()?;
             ctx.ui.print_error_body(&why);
@@ -376,9 +376,9 @@ fn show(
             let code = run.exit_code.map(|code| format!("exit {code}"));
             let signal = run.signal.map(|signal| format!("signal {signal}"));
             let ended = signal.or(code).unwrap_or_else(|| run.state.word().to_owned());
-            out.line(format_args!("command            {}  ({ended})", first_line(&command_text(run))))?;
+            out.line(format_args!("command            {}  ({ended})", command_line(&command_text(run))))?;
         }
-        None => out.line(format_args!("message            {}", first_line(&version.message)))?,
+        None => out.line(format_args!("message            {}", message_line(version)))?,
     }
     out.line(format_args!("  look:    {avfs} diff {id}~1 {id}"))?;
     out.line(format_args!("  more:    {avfs} show {id}"))

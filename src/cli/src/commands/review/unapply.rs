@@ -17,7 +17,7 @@ use crate::commands::runs::command_text;
 use crate::context::CommandContext;
 use crate::progress::Progress;
 use crate::ui::{Failure, Format, Outcome, Tone, Ui};
-use crate::view::{first_line, plural};
+use crate::view::{command_line, plural};
 
 /// Remove applied changes from the bound directory
 ///
@@ -126,7 +126,7 @@ fn name_applied(
         None => String::new(),
     };
     if let [run] = runs {
-        ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(run))));
+        ui.note(format_args!("run {}: {}", run.id, command_line(&command_text(run))));
         return Ok(run.discarded_at.is_none().then(|| format!("{}{options}", run.id)));
     }
     let Some(of) = applications.clone().next() else { return Ok(None) };

@@ -15,7 +15,7 @@ use crate::commands::execute::run_as;
 use crate::commands::runs::command_of;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Outcome, Tone};
-use crate::view::{first_line, local_time, plural};
+use crate::view::{command_line, local_time, plural};
 
 /// Explain, list and forget cached results
 ///
@@ -170,7 +170,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
             let changed = if memo.version_after.is_some() { "" } else { "  (no changes)" };
             let (at, exit) = (local_time(memo.created_at), memo.exit_code);
             let command = command_of(&serde_json::json!({ "command": shown.command }));
-            out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {}", first_line(&command)))?;
+            out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {}", command_line(&command)))?;
         }
         Ok(())
     })

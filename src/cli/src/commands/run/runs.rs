@@ -27,7 +27,7 @@ use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
-use crate::view::{first_line, local_time, plural};
+use crate::view::{command_line, first_line, local_time, plural};
 
 /// The number of runs read at once.
 const LIST_ROWS: usize = 200;
@@ -155,7 +155,7 @@ fn show_unfinished(out: &mut Out, run: &UnfinishedRun) -> Result<(), Failure> {
     let (id, fork) = (out.paint(Tone::Id, &run.record.run), out.paint(Tone::Name, &run.record.fork));
     let (at, stands) = (local_time(run.record.started_at()), stands(run));
     let command = command_of(&journal_value(&run.record.request));
-    out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", first_line(&command)))
+    out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", command_line(&command)))
 }
 
 /// The state of a run, or its last state before its process died.
@@ -236,7 +236,7 @@ fn show_line(out: &mut Out, run: &RunRecord, effect: Effect) -> Result<(), Failu
     let (at, ended) = (local_time(run.started_at), ended.unwrap_or_else(|| run.state.word().to_owned()));
     out.line(format_args!(
         "{id}  {at}  {ended:<12}  {fork}{cached}{undone}{marks}  {}",
-        first_line(&command_text(run))
+        command_line(&command_text(run))
     ))
 }
 
@@ -256,7 +256,7 @@ pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, Fai
     if let Some(skipped) = &last.times_only {
         note_skipped(ctx, skipped);
     }
-    ctx.ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(run))));
+    ctx.ui.note(format_args!("run {}: {}", run.id, command_line(&command_text(run))));
     Ok(RunPrefix::from(&run.id))
 }
 
@@ -476,7 +476,7 @@ fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Ou
 
 fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     out.line(format_args!("run        {}", out.paint(Tone::Id, &run.id)))?;
-    out.line(format_args!("command    {}", first_line(&command_text(run))))?;
+    out.line(format_args!("command    {}", command_line(&command_text(run))))?;
     let how = ended(run);
     let how = how.map(|how| format!(", {how}")).unwrap_or_default();
     out.line(format_args!("state      {}{how}", run.state.word()))?;

@@ -27,7 +27,7 @@ use avfs_wire::{Batch, BatchAnswer, BatchList, BatchObject, ErrorBody, ItemState
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
 use crate::ui::{Out, Outcome, Tone};
-use crate::view::{first_line, local_time};
+use crate::view::{command_line, first_line, local_time};
 use crate::whole::check_place;
 use crate::worker_pool::WORKERS_MAX;
 
@@ -144,7 +144,7 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
     let human = |out: &mut Out| {
         for result in batch.unsuccessful.iter().filter(|result| result.state != ItemState::LeftOut) {
             let (id, ending) = (out.paint(Tone::Deleted, &result.id), result.ending());
-            out.line(format_args!("{id}  {ending}  {}", first_line(&result.command)))?;
+            out.line(format_args!("{id}  {ending}  {}", command_line(&result.command)))?;
             if let Some(run) = &result.run_id {
                 out.line(format_args!("    {avfs} runs show {run}"))?;
             }

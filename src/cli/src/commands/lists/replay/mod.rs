@@ -19,7 +19,7 @@ use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
 use crate::ui::{Out, Outcome, Tone};
-use crate::view::{first_line, plural};
+use crate::view::{command_line, plural};
 use crate::worker_pool::WORKERS_MAX;
 
 /// Run recorded commands again, and compare the results
@@ -99,7 +99,7 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
     let human = |out: &mut Out| {
         if let Some(first) = &replay.first_diverged {
             let id = out.paint(Tone::Deleted, &first.id);
-            out.line(format_args!("first diverged run: {id}  {}", first_line(&first.command)))?;
+            out.line(format_args!("first diverged run: {id}  {}", command_line(&first.command)))?;
             for difference in first.differences.iter().filter(|difference| !difference.noise) {
                 out.line(format_args!("  {}: {}", difference.what, difference.text))?;
             }
