@@ -497,7 +497,13 @@ fn a_run_that_died_is_listed_with_its_last_state() {
     });
     let living = env.avfs_result(&["runs", "list"])["unsettled"][0].clone();
     assert_eq!(living["life"], json!("running"));
+    // It is the newest run, also if no other one has ended.
+    assert_eq!(env.avfs_result(&["runs", "show", "last"])["id"], living["id"]);
+    let none = env.avfs(&["runs", "show", "last~1"]).expect(1).stderr;
+    assert!(none.starts_with("error: there is no run last"), "{none}");
     env.ok(&["--discard"], "true");
+    let newest = env.avfs_result(&["runs", "list"])["runs"][0]["id"].clone();
+    assert_eq!(env.avfs_result(&["runs", "show", "last"])["id"], newest);
     let listed = env.avfs(&["runs", "list", "--limit", "1"]).expect(0).text();
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!((lines.len(), lines[0], lines[2]), (4, "unfinished:", "finished:"), "{listed}");

@@ -308,10 +308,9 @@ pub fn command_of(request: &Value) -> String {
 
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let run = match vault.run(&args.id) {
-        Ok(run) => run,
-        Err(VaultError::NoRun { id }) => return show_one_unsettled(ctx, &vault, &id),
-        Err(error) => return Err(error.into()),
+    let run = match named(ctx, &vault, args)? {
+        Named::Ended(run) => *run,
+        Named::Unfinished(run) => return show_unsettled(ctx, &run),
     };
     if args.output {
         return super::kept_output::show(ctx, &vault, &run);
@@ -452,16 +451,51 @@ fn show_result(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), Failur
     Ok(())
 }
 
+/// A run that the user named.
+enum Named {
+    Ended(Box<RunRecord>),
+    /// It is not in the journal yet.
+    Unfinished(Box<UnfinishedRun>),
+}
+
+/// The run of an id, or by its age: a run that is still running is newer than those that ended before it started. It
+/// has no output yet.
+fn named(ctx: &CommandContext, vault: &Vault, args: &ShowArgs) -> Result<Named, Failure> {
+    let Some(back) = args.id.steps_back().filter(|_| !args.output) else {
+        return match vault.run(&args.id) {
+            Ok(run) => Ok(Named::Ended(Box::new(run))),
+            Err(VaultError::NoRun { id }) => {
+                let mut all = unfinished(ctx, vault)?.into_iter();
+                let found = all.find(|run| run.record.run.starts_with(id.as_str()));
+                Ok(Named::Unfinished(Box::new(found.ok_or(VaultError::NoRun { id })?)))
+            }
+            Err(error) => Err(error.into()),
+        };
+    };
+    let newest = vault.runs(i64::MAX, 1)?.first().map(|run| run.started_at);
+    let mut running = unfinished(ctx, vault)?;
+    running.retain(|run| {
+        run.life == RunLife::Running && newest.is_none_or(|newest| run.record.started_at() > newest)
+    });
+    running.sort_by_key(|run| std::cmp::Reverse(run.record.started_at()));
+    match usize::try_from(back).ok().filter(|back| *back < running.len()) {
+        Some(back) => Ok(Named::Unfinished(Box::new(running.swap_remove(back)))),
+        None if running.is_empty() => Ok(Named::Ended(Box::new(vault.run(&args.id)?))),
+        None => {
+            let id = RunPrefix::parse(&format!("last~{}", back - running.len() as u64))?;
+            Ok(Named::Ended(Box::new(vault.run(&id)?)))
+        }
+    }
+}
+
 /// Shows a run that is not in the journal yet.
-fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Outcome {
-    let found = unfinished(ctx, vault)?.into_iter().find(|run| run.record.run.starts_with(id.as_str()));
-    let run = found.ok_or_else(|| VaultError::NoRun { id: id.clone() })?;
-    let result = avfs_present::unsettled_run(&run);
+fn show_unsettled(ctx: &CommandContext, run: &UnfinishedRun) -> Outcome {
+    let result = avfs_present::unsettled_run(run);
     ctx.ui.answer(&result, |out| {
         out.line(format_args!("run        {}", out.paint(Tone::Id, &run.record.run)))?;
         let command = command_of(&journal_value(&run.record.request));
-        out.line(format_args!("command    {}", first_line(&command)))?;
-        out.line(format_args!("state      {}", stands(&run)))?;
+        out.line(format_args!("command    {}", command_line(&command)))?;
+        out.line(format_args!("state      {}", stands(run)))?;
         out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.record.fork)))?;
         out.line(format_args!("started    {}", local_time(run.record.started_at())))?;
         match run.life {
