@@ -51,6 +51,14 @@ pub enum NameError {
         /// The first character that is not allowed.
         found: char,
     },
+    /// The name of a fork begins or ends with a slash, or has two of them in a row.
+    #[error("{what} name {name:?} may not begin or end with '/', or contain '//'")]
+    BadSlash {
+        /// The kind of name.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
     /// The name starts with `.`, `_` or `-`.
     #[error("{what} name {name:?} must start with a letter or a digit")]
     BadStart {
@@ -72,6 +80,9 @@ fn check_path_name(what: &'static str, name: &str) -> Result<(), NameError> {
     if name.len() > NAME_BYTES_MAX {
         let shown = name.chars().take(40).collect();
         return Err(NameError::TooLong { what, name: shown, length: name.len() });
+    }
+    if !name.is_empty() && name.split('/').any(str::is_empty) {
+        return Err(NameError::BadSlash { what, name: name.to_owned() });
     }
     name.split('/').try_for_each(|part| check_name(what, part))
 }
@@ -522,6 +533,10 @@ mod tests {
         for bad in ["", "a//b", "/b", "a/", "..", ".", "a\0b", "a~1", "a@b", "a:b", "-x", "naïve"] {
             assert!(ForkName::parse(bad).is_err(), "{bad:?} was accepted");
         }
+        for bad in ["/", "/b", "a/", "a//b"] {
+            assert!(matches!(ForkName::parse(bad), Err(NameError::BadSlash { .. })), "{bad:?}");
+        }
+        assert!(matches!(ForkName::parse(""), Err(NameError::Empty { .. })));
         assert!(matches!(ForkName::parse(&"x".repeat(300)), Err(NameError::TooLong { length: 300, .. })));
         for good in ["main", "fix-1", "v2.0", "0", &"x".repeat(100)] {
             assert_eq!(ForkName::parse(good).unwrap().as_str(), good);

@@ -53,7 +53,11 @@ hint!(NameError, |error, avfs| Some(match error {
     Self::BadCharacter { name, found: ':', .. } if name.starts_with("run:") => {
         format!("the fork of a run is named run-ID; list runs with: {avfs} runs list")
     }
-    Self::Empty { .. } | Self::TooLong { .. } | Self::BadCharacter { .. } | Self::BadStart { .. } => {
+    Self::Empty { .. }
+    | Self::TooLong { .. }
+    | Self::BadCharacter { .. }
+    | Self::BadSlash { .. }
+    | Self::BadStart { .. } => {
         "choose a name such as fix-1 or release_2.0".into()
     }
 }));
