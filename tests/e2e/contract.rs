@@ -7,6 +7,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::env::{Answer, Running, TestEnv};
+use crate::reproducible::has_faketime;
 use crate::shared::start_held;
 use crate::support;
 use crate::support::pause::Pauses;
@@ -473,7 +474,8 @@ fn make_with_a_fixed_clock_gets_a_clock_skew_note() {
         let notes = envelope["result"]["notes"].as_array().unwrap().clone();
         notes.iter().filter(|note| note["code"] == json!("clock.skew")).count()
     };
-    assert_eq!(codes(&["--reproducible"], "cd src && : make"), 1);
+    // Without libfaketime programs see the time of the host.
+    assert_eq!(codes(&["--reproducible"], "cd src && : make"), usize::from(has_faketime()));
     assert_eq!(codes(&["--reproducible"], ": remake"), 0);
     assert_eq!(codes(&["--reproducible", "--clock-fixed=2040-01-01T00:00:00Z"], ": make"), 0);
     assert_eq!(codes(&[], ": make"), 0);

@@ -25,7 +25,7 @@ fn tree(env: &TestEnv, reference: &str) -> String {
     env.avfs_result(&["show", reference])["version"]["root"].as_str().unwrap().to_owned()
 }
 
-fn has_faketime() -> bool {
+pub fn has_faketime() -> bool {
     let dirs = [
         "/usr/lib/x86_64-linux-gnu",
         "/usr/lib/aarch64-linux-gnu",

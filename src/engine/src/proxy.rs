@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use avfs_hostfs::random;
 use avfs_policy::{ExecutionDecision, OnViolation, Policy, variables_of};
+use avfs_request::reproducible::clock_held;
 use avfs_request::{
-    BackendChoice, BaseChoice, CacheMode, Degradation, ExecutionRequest, FixedClock, ForkChoice, ProcMode,
-    Retention, ScratchChoice, SecretsInFiles, Writing,
+    BackendChoice, BaseChoice, CacheMode, ClockHeld, Degradation, ExecutionRequest, FixedClock, ForkChoice,
+    ProcMode, Retention, ScratchChoice, SecretsInFiles, Writing,
 };
 use avfs_types::clock::FileTime;
 use avfs_types::command_line::shown_word;
@@ -219,7 +220,10 @@ impl ProxyRuntime<'_> {
             );
             run.note("env.withheld", text);
         }
-        if request.clock == Some(FixedClock::DEFAULT) && words_of(&request.command).any(|word| word == "make")
+        // Without libfaketime, programs see the time of the host, which is later than that of any file.
+        if request.clock == Some(FixedClock::DEFAULT)
+            && clock_held(request) == Some(ClockHeld::Programs)
+            && words_of(&request.command).any(|word| word == "make")
         {
             let text = "make may warn about clock skew: the files are newer than the fixed time; \
                         choose a later time with --clock-fixed=TIME";
