@@ -286,6 +286,23 @@ fn concurrent_runs_that_change_the_same_path_lose_nothing() {
 }
 
 #[test]
+fn a_run_on_a_fork_that_moved_names_the_command_that_drops_its_changes() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    env.ok(&["-q", "--fork", "f"], "true");
+    let line = "echo one > same; : > $S/started; while [ ! -e $S/go ]; do sleep 0.02; done";
+    let first = shared.start(&env, &["--fork", "f"], line);
+    shared.wait_for("started");
+    let second = env.shell(&["--fork", "f"], "echo two > same").expect(0).stderr;
+    assert!(second.contains("  back:    avfs undo f\n"), "{second}");
+    shared.put("go");
+    let first = first.answer().expect(0).stderr;
+    let (_, id) = first.split_once("  drop:    avfs discard run:").unwrap_or_else(|| panic!("{first}"));
+    env.avfs(&["discard", &format!("run:{}", id.lines().next().unwrap().trim())]).expect(0);
+    assert!(!first.contains("  back: "), "{first}");
+}
+
+#[test]
 fn many_concurrent_runs_do_not_disturb_each_other() {
     let env = TestEnv::new();
     crate::support::many_files(&env.project(), 80);

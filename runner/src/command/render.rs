@@ -169,11 +169,14 @@ fn next_steps(result: &ExecutionResult, avfs: &Avfs) -> Vec<String> {
     let id = &result.run_id;
     // Compared with the version it started from, even if its fork or main has moved since.
     let look = format!("  look:    {avfs} diff run:{id}");
-    let mut lines = if *fork == ForkName::of_run(id) {
-        vec![look, format!("  take:    {avfs} apply run:{id}"), format!("  drop:    {avfs} discard run:{id}")]
-    } else {
-        vec![look, format!("  take:    {avfs} apply {fork}"), format!("  back:    {avfs} undo {fork}")]
+    let is_own = *fork == ForkName::of_run(id);
+    let take = if is_own { format!("run:{id}") } else { fork.to_string() };
+    // A fork that was made for the changes of a conflict has nothing else.
+    let away = match is_own || matches!(result.landed, Landed::Diverted { .. }) {
+        true => format!("  drop:    {avfs} discard run:{id}"),
+        false => format!("  back:    {avfs} undo {fork}"),
     };
+    let mut lines = vec![look, format!("  take:    {avfs} apply {take}"), away];
     if let Some(until) = result.kept_until {
         lines.push(format!("  kept until {}", Zone::system().show(until)));
     }
