@@ -68,6 +68,7 @@ fn batch() -> Batch {
         resumed: 1,
         stopped: None,
         unsuccessful,
+        notes: Vec::new(),
     }
 }
 

@@ -18,6 +18,7 @@ fn each_item_of_a_chain_starts_from_the_version_of_the_previous_item() {
     let came = good(&env, &list, &["--jobs", "4"]);
     let result = came.result();
     assert_eq!((&result["mode"], &result["counts"]["succeeded"]), (&json!("chain"), &json!(3)));
+    assert_eq!(result["notes"][0]["code"], json!("batch.chain_jobs"), "{result}");
     let fork = result["fork"].as_str().unwrap();
     assert_eq!(fork, format!("batch-{}", result["batch_id"].as_str().unwrap()));
     assert_eq!(env.cat(fork, "d/n"), "seen\ntwo\n");
@@ -28,6 +29,7 @@ fn each_item_of_a_chain_starts_from_the_version_of_the_previous_item() {
     // A chain can use a named fork and start from any version; the next batch on that fork continues from its head.
     let from = came.text("1", "version");
     let named = good(&env, &list, &["--fork", "mine", "--from", from]);
+    assert_eq!(named.result()["notes"], Value::Null, "{}", named.result());
     assert_eq!((&named.result()["fork"], &named.result()["base"]), (&json!("mine"), &json!(from)));
     let more = crate::lists::list(&env, "more.txt", "cat d/n\n");
     assert_eq!(good(&env, &more, &["--fork", "mine"]).text("1", "stdout"), "seen\ntwo\n");

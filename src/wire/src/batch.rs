@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::NoteObject;
+
 /// The outcome of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -165,6 +167,9 @@ pub struct Batch {
     pub stopped: Option<String>,
     /// The first items that did not succeed.
     pub unsuccessful: Vec<BatchItemResult>,
+    /// Notes about the options.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<NoteObject>,
 }
 
 /// The result of `avfs batch`: the batch that ran, or with `--list` all batches.

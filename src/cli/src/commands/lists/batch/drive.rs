@@ -425,6 +425,7 @@ impl Drive<'_> {
             resumed: self.resumed,
             stopped: self.work.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
             unsuccessful: self.unsuccessful,
+            notes: plan.notes.clone(),
         };
         Ok(Ended { answer, interrupted })
     }

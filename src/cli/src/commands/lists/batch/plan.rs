@@ -13,6 +13,7 @@ use avfs_types::reference::Reference;
 use avfs_vault::Vault;
 use avfs_vault::backend::{BatchRecord, RunRecord};
 use avfs_vault::import::OnTrouble;
+use avfs_wire::NoteObject;
 
 use super::BatchArgs;
 use super::error::BatchError;
@@ -46,6 +47,7 @@ pub struct Plan {
     pub fork: Option<ForkName>,
     /// Whether the batch was started before.
     pub resumed: bool,
+    pub notes: Vec<NoteObject>,
     list_path: String,
     _hold: Hold,
 }
@@ -95,12 +97,6 @@ impl Plan {
             Manner::FanOut | Manner::Needs => None,
         };
         check(args, manner)?;
-        if manner == Manner::Chain && args.jobs.is_some_and(|jobs| jobs > 1) {
-            ctx.ui.note(format_args!(
-                "note: a chain runs one item at a time; run independent items at once with: \
-                 --mode fan-out"
-            ));
-        }
         let base = base(ctx, args, vault, fork.as_ref())?;
         let kept = BatchOptions {
             mode: manner.word().to_owned(),
@@ -117,7 +113,8 @@ impl Plan {
             plan: serde_json::to_string(&kept).unwrap_or_default(),
         };
         let (on_failure, _hold) = (on_failure(args), Hold::take(ctx, &record.id)?);
-        let plan = Self { list, record, manner, on_failure, fork, resumed: false, list_path, _hold };
+        let notes = notes(ctx, args, manner);
+        let plan = Self { list, record, manner, on_failure, fork, resumed: false, notes, list_path, _hold };
         vault.begin_batch(&plan.record)?;
         Ok(plan)
     }
@@ -161,7 +158,8 @@ impl Plan {
         if record.ended_at.is_some() {
             return Err(BatchError::AllDone { id }.into());
         }
-        Ok(Self { list, record, manner, on_failure, fork, resumed: true, list_path, _hold })
+        let notes = notes(ctx, args, manner);
+        Ok(Self { list, record, manner, on_failure, fork, resumed: true, notes, list_path, _hold })
     }
 
     /// The path of the list as the user gave it, for hints.
@@ -196,6 +194,16 @@ fn check(args: &BatchArgs, manner: Manner) -> Result<(), Failure> {
         Manner::Chain => Ok(()),
         Manner::FanOut | Manner::Needs => Ok(args.options.check_without_fork()?),
     }
+}
+
+/// Notes about options without an effect. For people they are printed before the batch starts.
+fn notes(ctx: &CommandContext, args: &BatchArgs, manner: Manner) -> Vec<NoteObject> {
+    if manner != Manner::Chain || args.jobs.is_none_or(|jobs| jobs == 1) {
+        return Vec::new();
+    }
+    let text = "a chain runs one item at a time; run independent items at once with: --mode fan-out";
+    ctx.ui.note(format_args!("note: {text}"));
+    vec![NoteObject { code: "batch.chain_jobs".to_owned(), text: text.to_owned() }]
 }
 
 fn on_failure(args: &BatchArgs) -> OnFailure {
