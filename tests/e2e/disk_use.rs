@@ -271,6 +271,11 @@ fn directories_kept_for_forks_are_listed_and_deleted_with_the_vault() {
     let kept = |env: &TestEnv| env.avfs_result(&["du"])["cache"]["fork_dirs"].clone();
     assert_eq!(kept(&env)["count"], json!(1));
     assert_ne!(kept(&env)["bytes"], json!(0));
+    // The place of a look at a large directory is not one of them.
+    let home = std::fs::read_dir(env.at("cache/avfs/forks")).unwrap().next().unwrap().unwrap().path();
+    let fork = std::fs::read_dir(home).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(fork.join("looked"), "x").unwrap();
+    assert_eq!(kept(&env)["count"], json!(1));
     // They cannot be recreated, so `clean` keeps them.
     env.avfs(&["clean"]).expect(0);
     assert_eq!(env.ok(&["--fork", "task", "--home", "persistent"], "cat ~/state"), "kept\n");

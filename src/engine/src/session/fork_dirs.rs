@@ -36,7 +36,7 @@ impl ForkDirs {
         &self.dir
     }
 
-    /// The kept directories of all forks of all vaults.
+    /// The kept homes and /tmp of all forks of all vaults.
     pub(crate) fn list(cache_dir: &Path) -> io::Result<Vec<PathBuf>> {
         let mut found = vec![cache_dir.join(PLACE)];
         for _level in ["vault", "fork"] {
@@ -53,6 +53,7 @@ impl ForkDirs {
             }
             found = below;
         }
+        found.retain(|dir| !dir.ends_with(LOOKED));
         Ok(found)
     }
 
