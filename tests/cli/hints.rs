@@ -69,6 +69,35 @@ fn verbs_of_other_tools_get_a_hint() {
 }
 
 #[test]
+fn wrong_options_and_missing_arguments_get_a_hint() {
+    let env = TestEnv::with_project();
+    for (words, command) in [
+        (&["undo", "--bogus"][..], "avfs undo"),
+        (&["fork", "create"], "avfs fork create"),
+        (&["diff", "a", "b", "c"], "avfs diff"),
+        (&["apply", "--include"], "avfs apply"),
+        (&["runs", "list", "--limit", "x"], "avfs runs list"),
+        (&["batch", "--mode", "x", "list"], "avfs batch"),
+        (&["--bogus"], "avfs"),
+    ] {
+        let expected = format!("see the options with: {command} --help");
+        assert_eq!(hint(&env.refused(words, 2, "usage")), expected, "{words:?}");
+        let printed = env.run(words).stderr;
+        assert!(printed.ends_with(&format!("\nhint: {expected}\n")), "{printed}");
+        assert!(!printed.contains("For more information"), "{printed}");
+    }
+    for words in [&["run", "--base", "x", "--", "true"][..], &["run", "--net"]] {
+        let printed = env.run(words).stderr;
+        assert!(printed.ends_with("\nhint: see the options with: avfs-run --help\n"), "{printed}");
+    }
+    for name in ["/a", "a/", "a//b"] {
+        let refusal = env.refused(&["fork", "create", name], 2, "name.invalid");
+        let message = refusal["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with("may not begin or end with '/', or contain '//'"), "{message}");
+    }
+}
+
+#[test]
 fn an_unknown_command_gets_the_probable_one() {
     let env = TestEnv::new();
     for (words, expected) in [

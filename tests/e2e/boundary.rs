@@ -158,9 +158,16 @@ fn an_approval_given_by_id_must_be_valid() {
     assert_eq!((&denied["error"]["code"], &denied["state"]), (&json!("approval.denied"), &json!("denied")));
     let hint = denied["error"]["hint"].as_str().unwrap();
     assert!(hint.starts_with("show the decision with: avfs approvals show "), "{hint}");
-    env.avfs(hint.split_once("reverse it with: avfs ").unwrap().1.split(' ').collect::<Vec<_>>().as_slice())
-        .expect(0);
-    env.shell(&[], ASKED).expect(0);
+    let reversal = hint.split_once("reverse it with: avfs ").unwrap().1.replace("DOMAIN,…", "example.org");
+    env.avfs(&reversal.split(' ').collect::<Vec<_>>()).expect(0);
+    // An answer with another network needs a denial first, as the hint says.
+    let settled = env.avfs(&["approvals", "approve", &other, "--net", "none"]).expect(1).stderr;
+    assert!(
+        settled.contains(&format!("hint: to change its network, first: avfs approvals deny {other}")),
+        "{settled}"
+    );
+    let ran = env.shell(&["--json"], ASKED).expect(0).envelope();
+    assert_eq!(ran["enforcement"]["net"], json!("allow=example.org"), "{ran}");
     // An expired approval.
     let late = approval_id(&env.shell(&["--json"], "curl http://late").expect(120).envelope());
     env.avfs(&["approvals", "approve", &late]).expect(0);
@@ -185,6 +192,7 @@ fn a_request_can_wait_for_its_approval() {
     wait_for("the approval request", || pending().is_some());
     let approved = env.avfs(&["approvals", "approve", &pending().unwrap()]).expect(0);
     assert!(approved.text().contains("it will run without a network"), "{approved:?}");
+    assert!(approved.text().contains("to give it one: avfs approvals deny "), "{approved:?}");
     let envelope = running.answer().expect(0).envelope();
     assert_eq!(envelope["result"]["stdout"], json!("ran\n"));
     // The wait and the run are one row of the journal.

@@ -230,17 +230,15 @@ pub fn print_usage_error(error: &clap::Error, words: &[OsString]) -> u8 {
         render::say([format!("error: {message}"), format!("hint: {}", hint.unwrap_or_default())]);
         return exit_code::RUN_OWN;
     }
-    match printable::words(words) {
-        // A closed stderr is ignored.
-        None => drop(render::print_clap(error)),
-        Some(words) => {
-            // clap repeats arguments verbatim, so it gets them escaped.
-            let shown = Args::try_parse_from(words).err();
-            render::say(shown.as_ref().unwrap_or(error).render().to_string().lines());
-        }
-    }
+    // clap repeats arguments verbatim, so it gets them escaped.
+    let shown = printable::words(words).and_then(|words| Args::try_parse_from(words).err());
+    let text = shown.as_ref().unwrap_or(error).render().to_string();
+    let text = text.split("\nFor more information").next().unwrap_or_default().trim_end();
+    render::say(text.lines().chain([format!("hint: {OPTIONS_HINT}").as_str()]));
     exit_code::RUN_OWN
 }
+
+const OPTIONS_HINT: &str = "see the options with: avfs-run --help";
 
 fn usage_body(error: &clap::Error) -> ErrorBody {
     let code = "usage".to_owned();
@@ -251,7 +249,7 @@ fn usage_body(error: &clap::Error) -> ErrorBody {
     }
     let text = error.render().to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    ErrorBody { code, message, hint: Some("see: avfs-run --help".to_owned()) }
+    ErrorBody { code, message, hint: Some(OPTIONS_HINT.to_owned()) }
 }
 
 /// COMMAND is the only required argument. clap would list all alternatives to it, including internal ones.

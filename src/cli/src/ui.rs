@@ -395,6 +395,19 @@ impl Ui {
         self.print_hint(error.hint.as_deref());
     }
 
+    /// Prints an error of clap with a hint in the form of the other errors, in place of its last line.
+    pub fn print_usage_error(&self, error: &clap::Error, hint: &str) {
+        let text = error.render().to_string();
+        let text = text.split("\nFor more information").next().unwrap_or_default().trim_end();
+        for line in text.lines() {
+            match line.strip_prefix("error: ") {
+                Some(message) => self.labelled(Tone::Failure, "error:", message),
+                None => error_line(format_args!("{line}")),
+            }
+        }
+        self.print_hint(Some(hint));
+    }
+
     fn print_hint(&self, hint: Option<&str>) {
         if let Some(hint) = hint {
             self.labelled(Tone::Hint, "hint:", hint);

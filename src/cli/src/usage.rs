@@ -17,7 +17,7 @@ use avfs_wire::ErrorBody;
 use crate::cli::Verb;
 use crate::commands::execute;
 use crate::help;
-use crate::ui::{Failure, Format, Ui, error_line, print_clap};
+use crate::ui::{Failure, Format, Ui, print_clap};
 use crate::unknown_command;
 
 /// The kind of the answer of a parsed command: `fork.create`.
@@ -111,17 +111,15 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
             }
             None => ui.print_error(refusal),
         },
-        (None, Format::Json) => ui.print_error_json(&usage_body(error)),
-        (None, Format::Human) => match printable::words(words) {
-            // Errors are ignored: stderr may be closed.
-            None => drop(print_clap(error)),
-            Some(words) => {
-                // clap repeats arguments verbatim, so give it the escaped arguments.
-                let shown = help::command().try_get_matches_from(words).err();
-                let text = shown.as_ref().unwrap_or(error).render().to_string();
-                text.lines().for_each(|line| error_line(format_args!("{line}")));
-            }
-        },
+        (None, Format::Json) => ui.print_error_json(&usage_body(error, &path)),
+        // clap's message is the whole help. Errors are ignored: stderr may be closed.
+        (None, Format::Human) if is_help(error) => drop(print_clap(error)),
+        (None, Format::Human) => {
+            // clap repeats arguments verbatim, so give it the escaped arguments.
+            let shown = printable::words(words);
+            let shown = shown.and_then(|words| help::command().try_get_matches_from(words).err());
+            ui.print_usage_error(shown.as_ref().unwrap_or(error), &options_hint(&path));
+        }
     }
     exit_code::USAGE
 }
@@ -198,20 +196,25 @@ fn fork_by_option(error: &clap::Error) -> Option<(String, String)> {
     })
 }
 
-fn usage_body(error: &clap::Error) -> ErrorBody {
-    // For a missing subcommand, clap's message is the whole help.
-    let is_help = matches!(
-        error.kind(),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
-    );
+fn options_hint(path: &[&str]) -> String {
+    let words: String = path.iter().map(|word| format!(" {word}")).collect();
+    format!("see the options with: avfs{words} --help")
+}
+
+/// True for a missing subcommand.
+fn is_help(error: &clap::Error) -> bool {
+    matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand)
+}
+
+fn usage_body(error: &clap::Error, path: &[&str]) -> ErrorBody {
     let text = error.render().to_string();
     let mut lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let first = lines.next().unwrap_or_default();
     let listed: Vec<&str> = lines.collect();
     let message = match first.strip_prefix("error: ").unwrap_or(first) {
-        _ if is_help => "missing subcommand".to_owned(),
+        _ if is_help(error) => "missing subcommand".to_owned(),
         first if listed.is_empty() => first.to_owned(),
         first => format!("{first} {}", listed.join(", ")),
     };
-    ErrorBody { code: "usage".to_owned(), message, hint: Some("see the options with: --help".to_owned()) }
+    ErrorBody { code: "usage".to_owned(), message, hint: Some(options_hint(path)) }
 }

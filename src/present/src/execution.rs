@@ -22,7 +22,8 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>, avfs: 
         Denial::Person { approval, .. } => {
             let hint = format!(
                 "show the decision with: {avfs} approvals show {approval}; \
-                 reverse it with: {avfs} approvals approve {approval}"
+                 reverse it with: {avfs} approvals approve {approval}{}",
+                net_option(decision)
             );
             ("approval.denied", format!("denied: {reason}"), Some(hint))
         }
@@ -34,6 +35,14 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>, avfs: 
     ErrorBody { code: code.to_owned(), message, hint }
 }
 
+/// The option of an approval of a request that needs a network and asks for none: without it the command would fail.
+fn net_option(decision: Option<&ExecutionDecision>) -> &'static str {
+    match decision.and_then(|decision| decision.rule.as_deref()) {
+        Some(NETWORKED) => " --net allow=DOMAIN,…",
+        Some(_) | None => "",
+    }
+}
+
 /// The error for a request that needs an approval first.
 #[must_use]
 pub fn approval_body(
@@ -41,19 +50,15 @@ pub fn approval_body(
     decision: Option<&ExecutionDecision>,
     avfs: &Avfs,
 ) -> ErrorBody {
-    let approve = |how, net| {
-        let id = &approval.id;
-        format!("approve it{how} with: {avfs} approvals approve {id}{net}, then run it again")
-    };
+    let (id, net) = (&approval.id, net_option(decision));
+    let approve =
+        |how| format!("approve it{how} with: {avfs} approvals approve {id}{net}, then run it again");
     let hint = match decision {
-        // An approval without a network would let the command fail.
-        Some(ExecutionDecision { hint: Some(advice), rule: Some(rule), .. }) if rule == NETWORKED => {
-            format!("{advice}; or {}", approve("", " --net allow=DOMAIN,…"))
-        }
         Some(ExecutionDecision { hint: Some(advice), .. }) => {
-            format!("{advice}; or {}", approve(" unchanged", ""))
+            let how = if net.is_empty() { " unchanged" } else { "" };
+            format!("{advice}; or {}", approve(how))
         }
-        Some(_) | None => approve("", ""),
+        Some(_) | None => approve(""),
     };
     let message = format!("an approval is required: {}", approval.reason);
     ErrorBody { code: "approval.required".to_owned(), message, hint: Some(hint) }

@@ -11,7 +11,7 @@ use avfs_types::diagnose::shell_word;
 use avfs_types::ids::ForkName;
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
-use avfs_vault::backend::BackendError;
+use avfs_vault::backend::{ApprovalState, BackendError};
 use avfs_vault::capture::CaptureError;
 use avfs_vault::export::ExportError;
 use avfs_vault::ignore::{FILE_NAME, line_for};
@@ -153,6 +153,9 @@ hint!(VaultError, |error, avfs| Some(match error {
     }
     Self::NoApproval { .. } => format!("list approvals with: {avfs} approvals list"),
     Self::AmbiguousApproval { .. } => "give more digits of the approval's id".into(),
+    Self::ApprovalSettled { id, state: ApprovalState::Approved } => {
+        format!("to change its network, first: {avfs} approvals deny {id}")
+    }
     Self::ApprovalSettled { id, .. } => {
         format!("show it with: {avfs} approvals show {id}")
     }

@@ -19,7 +19,7 @@ use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
 use crate::commands::runs::{command_of, show_decision};
 use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
-use crate::view::{first_line, local_time};
+use crate::view::{command_line, first_line, local_time};
 
 /// The number of rows read at once.
 const BATCH_ROWS: usize = 200;
@@ -179,7 +179,7 @@ fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result
     let state = avfs_present::approval_state(approval, now);
     let id = out.paint(Tone::Id, &approval.id);
     let (at, command) = (local_time(approval.created_at), command_of(&journal_value(&approval.request)));
-    out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), first_line(&command)))?;
+    out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), command_line(&command)))?;
     for (name, text) in asked_for(&journal_value(&approval.request)).into_iter().skip(1) {
         out.line(format_args!("            {name}: {text}"))?;
     }
@@ -282,12 +282,15 @@ fn answered(
     ctx.ui.answer(&result, |out| {
         let (id, state) = (out.paint(Tone::Id, &approval.id), result.approval.state.word());
         let command = command_of(&journal_value(&approval.request));
-        out.line(format_args!("approval {id} is {state}: {}", first_line(&command)))?;
+        out.line(format_args!("approval {id} is {state}: {}", command_line(&command)))?;
         if let Some(net) = journal_value(&approval.decision)[GRANTED_NET].as_str() {
             out.line(format_args!("it will run with --net {net}"))?;
         } else if runs_without_network(approval) && result.approval.state.word() == "approved" {
             out.line(format_args!("it will run without a network: the request does not ask for one"))?;
-            out.line(format_args!("to use a network, run it with: --net allow=DOMAIN,…"))?;
+            let (avfs, id) = (&ctx.ui.avfs, &approval.id);
+            out.line(format_args!(
+                "to give it one: {avfs} approvals deny {id}, then {avfs} approvals approve {id} --net allow=DOMAIN,…"
+            ))?;
         }
         for (rule, file) in result.rules.iter().zip(result.policy_file.iter().cycle()) {
             out.line(format_args!("from now on {rule:?} is allowed here, by a rule in {file}"))?;
