@@ -40,6 +40,22 @@ fn the_command_ignores_the_same_signals_as_the_caller() {
 }
 
 #[test]
+fn the_command_blocks_the_same_signals_as_the_caller() {
+    let env = TestEnv::with_project();
+    let program = "import os, signal, sys
+signal.pthread_sigmask(signal.SIG_SETMASK, [int(word) for word in sys.argv[1].split()])
+os.execvp(sys.argv[2], sys.argv[2:])";
+    for blocked in ["", "1 10 17", "2 15 40 64"] {
+        let seen = |before: &[&Path]| {
+            let mut command = env.clean(Path::new("python3"));
+            command.args(["-c", program, blocked]).args(before).args(["grep", "SigBlk", "/proc/self/status"]);
+            env.answer(&mut command).expect(0).text()
+        };
+        assert_eq!(seen(&[&runner(), Path::new("-q"), Path::new("--")]), seen(&[]), "{blocked}");
+    }
+}
+
+#[test]
 fn signals_ignored_by_the_caller_do_not_end_the_run() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);

@@ -57,8 +57,7 @@ fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed>
     rustix::process::chdir(prepared.cwd.as_c_str()).at(Stage::Cwd)?;
     drop_capabilities(prepared.kept_capability).at(Stage::Confine)?;
     rustix::thread::set_no_new_privs(true).at(Stage::Confine)?;
-    sys::restore_dispositions();
-    sys::unblock_all().at(Stage::Confine)?;
+    sys::restore_callers().at(Stage::Confine)?;
     if let Some(file_size) = prepared.file_size {
         limits::bound_file_size(file_size).at(Stage::Confine)?;
     }

@@ -29,8 +29,7 @@ pub use seccomp::{
 };
 pub use signals::{
     Sender, SignalFd, SignalSet, Suspend, block, block_also, end_as_interrupted, interrupt_was_typed,
-    is_ignored_by_caller, is_pending, restore_dispositions, set_blocked, signal_foreground, suspend,
-    unblock_all,
+    is_ignored_by_caller, is_pending, restore_callers, set_blocked, signal_foreground, suspend, unblock_all,
 };
 
 pub use rustix::io::Errno;

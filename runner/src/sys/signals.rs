@@ -23,6 +23,11 @@ impl SignalSet {
         }
         Self(set)
     }
+
+    fn has(&self, signal: i32) -> bool {
+        // SAFETY: the set is valid; an invalid signal number is an error.
+        unsafe { libc::sigismember(&raw const self.0, signal) == 1 }
+    }
 }
 
 fn mask(how: i32, set: &SignalSet) -> Result<()> {
@@ -125,21 +130,27 @@ pub fn is_pending(signal: i32) -> bool {
     // SAFETY: `set` is valid for writing.
     let failed = unsafe { libc::sigpending(&raw mut set.0) };
     // SAFETY: `set` is valid.
-    failed == 0 && unsafe { libc::sigismember(&raw const set.0, signal) } == 1
+    failed == 0 && set.has(signal)
 }
 
 /// The highest signal number of the kernel.
 const SIGNAL_MAX: i32 = 64;
 
-/// The signals that the caller ignores, one bit each.
+/// The signals that the caller ignores, and those that it blocks, one bit each.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before main and before Rust's runtime, which always ignores SIGPIPE.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static NOTE_IGNORED: extern "C" fn() = note_ignored;
+static NOTE_CALLERS: extern "C" fn() = note_callers;
 
-extern "C" fn note_ignored() {
+extern "C" fn note_callers() {
+    let mut blocked = SignalSet::of(&[]);
+    // SAFETY: a null set changes nothing; the current mask is written to our own set.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked.0) };
+    let is_blocked = |signal: &i32| blocked.has(*signal);
+    BLOCKED.store((1..=SIGNAL_MAX).filter(is_blocked).map(bit).sum(), Ordering::Relaxed);
     let mut ignored = 0;
     for signal in 1..=SIGNAL_MAX {
         let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
@@ -173,12 +184,15 @@ fn set(signal: i32, disposition: libc::sighandler_t) {
     unsafe { libc::signal(signal, disposition) };
 }
 
-/// Ignores every signal that the caller ignores and resets the others to their default action, as after an exec by
-/// the caller.
-pub fn restore_dispositions() {
+/// Ignores every signal that the caller ignores, resets the others to their default action, and blocks exactly those
+/// that the caller blocks, as after an exec by the caller.
+pub fn restore_callers() -> Result<()> {
     for signal in 1..=SIGNAL_MAX {
         set(signal, if is_ignored_by_caller(signal) { libc::SIG_IGN } else { libc::SIG_DFL });
     }
+    let blocked = BLOCKED.load(Ordering::Relaxed);
+    let signals = (1..=SIGNAL_MAX).filter(|signal| blocked & bit(*signal) != 0).collect::<Vec<_>>();
+    set_blocked(&SignalSet::of(&signals))
 }
 
 /// A descriptor for polling and reading signals.
