@@ -8,11 +8,11 @@ use avfs_types::path::TreePath;
 use avfs_vault::backend::Reader;
 use avfs_vault::changes::{Changes, Iter};
 use avfs_vault::diff::{Change, Side};
-use avfs_vault::page::{FileNode, Node};
-use avfs_vault::{VaultError, read_content, set_ids};
+use avfs_vault::page::Node;
+use avfs_vault::{VaultError, set_ids};
 
 use crate::apply::error::Conflict;
-use crate::git_index::{INDEX_BYTES_MAX, is_index, same_entries};
+use crate::git_index::is_refresh;
 
 /// The net change of steps, the first of which reverts the newest apply.
 pub struct Net {
@@ -99,7 +99,7 @@ fn are_alike(
         (Node::File(found), Node::File(known)) => {
             set_ids::has_mode(found.mode, known.mode)
                 && ((found.content, found.xattrs) == (known.content, known.xattrs)
-                    || is_refreshed_index(reader, path, (found, known))?)
+                    || is_refresh(reader, path, [known, found])?)
         }
         (Node::Symlink(found), Node::Symlink(known)) => found.target == known.target,
         (Node::Fifo(found), Node::Fifo(known)) => found.mode == known.mode,
@@ -109,16 +109,4 @@ fn are_alike(
         }
         (Node::File(_) | Node::Symlink(_) | Node::Fifo(_) | Node::Dir(_), _) => false,
     })
-}
-
-/// True for two states of a git index with the same entries.
-fn is_refreshed_index(
-    reader: &dyn Reader,
-    path: &TreePath,
-    (found, known): (&FileNode, &FileNode),
-) -> Result<bool, VaultError> {
-    if !is_index(path) || found.size.max(known.size) > INDEX_BYTES_MAX {
-        return Ok(false);
-    }
-    Ok(same_entries(&read_content(reader, known)?, &read_content(reader, found)?))
 }
