@@ -202,7 +202,7 @@ impl ProxyRuntime<'_> {
             shown_as: ShownAs::Overlay,
             phases: Phases::default(),
             common_dir: None,
-            files: Files::Mapped,
+            files: Files::Writable,
         };
         if let Some(rollback) = self.site.vault.older_copy() {
             run.note(OLDER_COPY, format!("the vault was replaced by an older copy: it lacks {rollback}"));

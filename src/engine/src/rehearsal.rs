@@ -35,7 +35,7 @@ impl Rehearsal {
         let places = Places::find(request, bound, &around.cwd)?;
         let decision = decide(policy, request, &places, around.home.as_deref());
         // Only an import knows whether files cannot be mapped.
-        let base = match Beneath::choose(request, &places, cache_dir, Files::Mapped)? {
+        let base = match Beneath::choose(request, &places, cache_dir, Files::Writable)? {
             Beneath::Live(_) => BaseUsed::Live,
             Beneath::Touched(_) => BaseUsed::Touched,
             Beneath::UnderFork(_) | Beneath::Cached => BaseUsed::Reused,

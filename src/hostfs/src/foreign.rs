@@ -23,8 +23,8 @@ const NAMED_GROUP: u16 = 0x08;
 
 /// The users and groups whose files a command can write as their owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mapped {
-    Everybody,
+pub enum Writable {
+    All,
     /// The files of root, of any group.
     Root,
     Only {
@@ -33,7 +33,7 @@ pub enum Mapped {
     },
 }
 
-impl Mapped {
+impl Writable {
     #[must_use]
     pub fn here() -> Self {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -47,13 +47,13 @@ impl Mapped {
     #[must_use]
     pub fn has(self, owner: u32, owning_group: u32) -> bool {
         match self {
-            Self::Everybody => true,
+            Self::All => true,
             Self::Root => owner == 0,
             Self::Only { user, group } => (owner, owning_group) == (user, group),
         }
     }
 
-    /// True if an ACL of the file names a user or group that is not mapped. An unreadable ACL counts as naming
+    /// True if an ACL of the file names a user or group that is not among them. An unreadable ACL counts as naming
     /// none.
     #[must_use]
     pub fn lacks_listed(self, file: BorrowedFd<'_>) -> bool {
@@ -122,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_group_is_not_mapped() {
-        let only = Mapped::Only { user: 7, group: 8 };
+    fn a_file_of_another_group_is_not_writable() {
+        let only = Writable::Only { user: 7, group: 8 };
         assert!(only.has(7, 8) && !only.has(7, 9) && !only.has(6, 8));
-        assert!(Mapped::Everybody.has(1, 2));
-        assert!(Mapped::Root.has(0, 2) && !Mapped::Root.has(1, 0));
+        assert!(Writable::All.has(1, 2));
+        assert!(Writable::Root.has(0, 2) && !Writable::Root.has(1, 0));
     }
 }

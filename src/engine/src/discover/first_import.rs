@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use avfs_hostfs::foreign::Mapped;
+use avfs_hostfs::foreign::Writable;
 use avfs_types::path::TreePath;
 use avfs_types::{VAULT_DIR, show_bytes_size};
 use avfs_vault::ignore::{FILE_NAME, Rules};
@@ -105,9 +105,9 @@ fn look(dir: &Path, exclude: &[String]) -> Seen {
     // Lines that are not patterns are reported by the import itself.
     let (excluded, _) = Rules::default().with_readable(&root, exclude.join("\n").as_bytes());
     let mut seen = Seen { is_whole: true, ..Seen::default() };
-    let mapped = Mapped::here();
+    let writable = Writable::here();
     let is_foreign = |path: &Path, meta: &Metadata| {
-        !mapped.has(meta.uid(), meta.gid()) || (!meta.is_symlink() && mapped.lacks_listed_at(path))
+        !writable.has(meta.uid(), meta.gid()) || (!meta.is_symlink() && writable.lacks_listed_at(path))
     };
     seen.is_foreign = dir.metadata().is_ok_and(|meta| is_foreign(dir, &meta));
     let mut left = vec![(root, Rules::default())];

@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use avfs_hostfs::foreign::Mapped;
+use avfs_hostfs::foreign::Writable;
 use avfs_hostfs::stat::HostStat;
 use avfs_hostfs::{beneath, overlay, xattr};
 use avfs_request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice};
@@ -104,11 +104,11 @@ pub enum Beneath {
     Cached,
 }
 
-/// Whether the kernel can copy up every file of a directory for its user, as far as known.
+/// Whether a command can write every file of a directory that is its lower layer, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
-    Mapped,
-    /// Some files have owners, groups or ACLs that no sandbox of the user can map.
+    Writable,
+    /// Some files belong to another user or group, or have ACLs that name one.
     Foreign,
 }
 
@@ -153,7 +153,7 @@ impl Beneath {
             (BaseChoice::Live, None) => Err(WorkspaceRootError::NothingLive),
             // An explicit `--base live` is accepted: only writing to those files fails.
             (BaseChoice::Auto, Some(_)) if files == Files::Foreign => {
-                tracing::debug!("files have owners or ACLs that cannot be mapped");
+                tracing::debug!("a command could not write files of other users");
                 Ok(Self::Cached)
             }
             (BaseChoice::Auto | BaseChoice::Live, Some((dir, found_as))) => {
@@ -184,7 +184,7 @@ fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, Workspac
             return Ok(Some(format!("it belongs to uid {owner}")));
         }
         let group = std::os::unix::fs::MetadataExt::gid(&meta);
-        if !Mapped::here().has(owner, group) {
+        if !Writable::here().has(owner, group) {
             return Ok(Some(format!("it belongs to group {group}")));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use avfs_hostfs::cause::Cause;
-use avfs_hostfs::foreign::Mapped;
+use avfs_hostfs::foreign::Writable;
 use avfs_hostfs::overlay::Shows;
 use avfs_hostfs::stat::{HostStat, wall_clock};
 use avfs_hostfs::{beneath, overlay, xattr};
@@ -163,7 +163,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) bytes_read: AtomicU64,
     mended: AtomicU64,
     /// For a host directory: the users and groups that a sandbox can map.
-    mapped: Mapped,
+    writable: Writable,
     foreign_owners: AtomicBool,
     foreign_lists: AtomicBool,
     /// The latest ctime, in nanoseconds since 1970.
@@ -213,7 +213,7 @@ impl<'a> Shared<'a> {
             files_read: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             mended: AtomicU64::new(0),
-            mapped: Mapped::Everybody,
+            writable: Writable::All,
             foreign_owners: AtomicBool::new(false),
             foreign_lists: AtomicBool::new(false),
             changed_at: AtomicI64::new(0),
@@ -256,7 +256,7 @@ impl<'a> Shared<'a> {
         let exclude =
             Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
         let own_file = OwnFile::of(vault, dir);
-        let mapped = Mapped::here();
+        let writable = Writable::here();
         let records = match (&outlet, options.stat_cache) {
             (Outlet::Held(_) | Outlet::Channel(_), Some(_)) => Records::Kept,
             (Outlet::Nowhere, _) | (_, None) => Records::NotWanted,
@@ -268,7 +268,7 @@ impl<'a> Shared<'a> {
         let on_trouble = options.on_trouble;
         let flavour = Flavour::Host { exclude, touched: None };
         let shared = Self::new(vault, flavour, root, outlet, options.meter, assembly);
-        Ok(Self { on_trouble, cache, own_file, mapped, next_dir, ..shared })
+        Ok(Self { on_trouble, cache, own_file, writable, next_dir, ..shared })
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -345,7 +345,7 @@ impl<'a> Shared<'a> {
         let mut unkept = None;
         let xattrs = xattr::read_noting(file, |name| unkept = unkept.or_else(|| lost_with(name)))?;
         if let Some(what) = unkept {
-            if what == ACCESS_LIST && self.mapped.lacks_listed(file) {
+            if what == ACCESS_LIST && self.writable.lacks_listed(file) {
                 self.foreign_lists.store(true, Ordering::Relaxed);
             }
             lock(&self.troubles).push(Trouble { path: path(), reason: TroubleReason::Attribute(what) });
@@ -358,7 +358,7 @@ impl<'a> Shared<'a> {
 
     /// Records whether a file has an owner or group whose files a command of this user cannot write.
     pub(crate) fn note_owner(&self, stat: &HostStat) {
-        if !self.mapped.has(stat.owner, stat.group) {
+        if !self.writable.has(stat.owner, stat.group) {
             self.foreign_owners.store(true, Ordering::Relaxed);
         }
     }
@@ -487,8 +487,7 @@ impl<'a> Shared<'a> {
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             mended: self.mended.load(Ordering::Relaxed),
             troubles: {
-                // Cloned, because `without_root` reads them again.
-                let mut troubles = lock(&self.troubles).clone();
+                let mut troubles = std::mem::take(&mut *lock(&self.troubles));
                 troubles.sort_by(|a, b| a.path.cmp(&b.path));
                 // A file that is read several times reports the same attributes each time.
                 troubles.dedup();
