@@ -132,7 +132,7 @@ pub fn in_directory(reader: &dyn Reader, run: &RunRecord) -> Result<Option<InDir
     let standing: Vec<_> = all.iter().filter(|of| of.stands()).collect();
     let is_later_other = standing.first().is_some_and(|newest| !is_own(newest));
     Ok(Some(match standing.into_iter().any(is_own) {
-        true if is_later_other && InEffect::new(reader).is_undone(run)? => InDirectory::Unapplied,
+        true if is_later_other && InEffect::default().is_undone(reader, run)? => InDirectory::Unapplied,
         true => InDirectory::Partly,
         false => InDirectory::Unapplied,
     }))

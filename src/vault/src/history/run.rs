@@ -241,7 +241,7 @@ pub struct LastChange {
 
 /// Finds the newest run in effect that changed content.
 pub fn last_change(reader: &dyn Reader) -> Result<LastChange> {
-    let (mut last, mut in_effect) = (LastChange::default(), InEffect::new(reader));
+    let (mut last, mut in_effect) = (LastChange::default(), InEffect::default());
     for run in Runs::new(reader) {
         let run = run?;
         let (Some(after), None) = (run.version_after, run.discarded_at) else { continue };
@@ -252,7 +252,7 @@ pub fn last_change(reader: &dyn Reader) -> Result<LastChange> {
         if after.is_none() {
             continue;
         }
-        if in_effect.is_undone(&run)? {
+        if in_effect.is_undone(reader, &run)? {
             last.undone.get_or_insert(run);
         } else if after == content(run.version_before)? {
             last.times_only.get_or_insert(run);

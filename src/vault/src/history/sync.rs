@@ -11,11 +11,12 @@ use avfs_types::path::TreePath;
 use super::join::{OnClash, common, onto, root_of, same_but_time};
 use super::ops;
 use super::undo::Line;
+use super::version::own_ancestor;
 use crate::backend::{ForkRecord, Reader};
 use crate::edit::Manner;
 use crate::page::{FileNode, Node};
 use crate::tree::Pages;
-use crate::{Advance, Committed, Result, Vault, VaultError, When};
+use crate::{Advance, Committed, Result, Vault, When};
 
 /// The result of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,10 +98,8 @@ pub fn last_sync(reader: &dyn Reader, fork: &ForkRecord, versions_max: usize) ->
     let mut version = line.stands_at(&fork.head)?;
     let mut seen = HashSet::new();
     while seen.len() < versions_max {
-        // Only a forged vault contains a cycle.
         if !seen.insert(version.id) {
-            let (id, detail) = (version.id.short(), "it is its own ancestor".to_owned());
-            return Err(VaultError::DamagedObject { kind: "version", id, detail });
+            return Err(own_ancestor(&version.id));
         }
         if let Some(merged) = line.merged(&version)? {
             return Ok(LastSync::Found { version: version.id, merged });

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{ForkName, VersionId};
 
-use super::version::{History, full_root_of_either};
+use super::version::{full_root_of_either, own_ancestor};
 use crate::backend::{ForkRecord, Reader, RunRecord, VersionRecord};
 use crate::{Advance, Committed, Result, Transaction, Vault, VaultError, When, require_version};
 
@@ -90,59 +90,59 @@ pub fn moved_last(reader: &dyn Reader) -> Result<Option<ForkName>> {
     Ok(last.map(|(_, name)| name))
 }
 
-/// Finds out which runs were undone. Walks each fork back only as far as the runs that were asked about.
-pub struct InEffect<'r> {
-    reader: &'r dyn Reader,
-    forks: HashMap<ForkName, Option<Walked<'r>>>,
-}
+/// Finds out which runs were undone. Walks each fork back once, and only as far as the runs that were asked about.
+#[derive(Default)]
+pub struct InEffect(HashMap<ForkName, Option<Walked>>);
 
 /// The versions in effect from the head of a fork back to `next`.
-struct Walked<'r> {
-    line: Line<'r>,
+struct Walked {
+    began: VersionId,
+    passed: Passed,
     found: HashSet<VersionId>,
     next: Option<VersionRecord>,
 }
 
-impl<'r> InEffect<'r> {
-    /// Nothing is read yet.
-    #[must_use]
-    pub fn new(reader: &'r dyn Reader) -> Self {
-        Self { reader, forks: HashMap::new() }
-    }
-
-    /// Whether a run's version was undone on its fork, and not redone.
-    pub fn is_undone(&mut self, run: &RunRecord) -> Result<bool> {
+impl InEffect {
+    /// Whether a run's version was undone on its fork, and not redone. The readers of several calls may differ.
+    pub fn is_undone(&mut self, reader: &dyn Reader, run: &RunRecord) -> Result<bool> {
         let Some(after) = run.version_after else { return Ok(false) };
-        if !self.forks.contains_key(&run.fork) {
-            let fork = self.reader.fork(&run.fork)?;
-            let walked = fork.map(|fork| Walked::of(self.reader, &fork)).transpose()?;
-            self.forks.insert(run.fork.clone(), walked);
+        if !self.0.contains_key(&run.fork) {
+            let fork = reader.fork(&run.fork)?;
+            let walked = fork.map(|fork| Walked::of(reader, &fork)).transpose()?;
+            self.0.insert(run.fork.clone(), walked);
         }
-        match self.forks.get_mut(&run.fork) {
-            Some(Some(walked)) => walked.passes_over(&after),
+        match self.0.get_mut(&run.fork) {
+            Some(Some(walked)) => walked.passes_over(reader, &after),
             Some(None) | None => Ok(false),
         }
     }
 }
 
-impl<'r> Walked<'r> {
-    fn of(reader: &'r dyn Reader, fork: &ForkRecord) -> Result<Self> {
+impl Walked {
+    fn of(reader: &dyn Reader, fork: &ForkRecord) -> Result<Self> {
         let line = Line::of(reader, fork);
         let next = Some(line.stands_at(&fork.head)?);
-        Ok(Self { line, found: HashSet::new(), next })
+        Ok(Self { began: line.began, passed: line.passed.into_inner(), found: HashSet::new(), next })
     }
 
     /// Whether a version belongs to the fork, but not to its state.
-    fn passes_over(&mut self, id: &VersionId) -> Result<bool> {
-        // A version of an earlier fork of the same name has no place.
-        let Some(place) = self.line.place(id)? else { return Ok(false) };
+    fn passes_over(&mut self, reader: &dyn Reader, id: &VersionId) -> Result<bool> {
+        let line = Line { reader, began: self.began, passed: std::mem::take(&mut self.passed).into() };
+        let walked = self.walk_to(&line, id);
+        self.passed = line.passed.into_inner();
+        Ok(walked? && !self.found.contains(id))
+    }
+
+    /// Walks back to a version; false if it does not belong to the fork, but to an earlier one of the same name.
+    fn walk_to(&mut self, line: &Line<'_>, id: &VersionId) -> Result<bool> {
+        let Some(place) = line.place(id)? else { return Ok(false) };
         while let Some(version) = &self.next
-            && self.line.place(&version.id)?.is_some_and(|here| here <= place)
+            && line.place(&version.id)?.is_some_and(|here| here <= place)
         {
             self.found.insert(version.id);
-            self.next = self.line.before(version)?;
+            self.next = line.before(version)?;
         }
-        Ok(!self.found.contains(id))
+        Ok(true)
     }
 }
 
@@ -169,29 +169,35 @@ pub(super) struct Line<'a> {
     reader: &'a dyn Reader,
     /// The base of the fork; earlier versions belong to its parent.
     began: VersionId,
-    passed: RefCell<Passed<'a>>,
+    passed: RefCell<Passed>,
 }
 
 /// The part of the way back from a fork's head that was already walked.
-struct Passed<'a> {
+#[derive(Default)]
+struct Passed {
     /// The distance of each version from the head.
     places: HashMap<VersionId, usize>,
-    rest: History<'a>,
+    /// The version after those.
+    next: Option<VersionId>,
 }
 
 impl<'a> Line<'a> {
     pub(super) fn of(reader: &'a dyn Reader, fork: &ForkRecord) -> Self {
-        let passed = Passed { places: HashMap::new(), rest: History::new(reader, fork.head) };
+        let passed = Passed { places: HashMap::new(), next: Some(fork.head) };
         Self { reader, began: fork.base, passed: RefCell::new(passed) }
     }
 
     /// The distance of a version from the head; `None` if it is not between the head and the base of the fork.
     fn place(&self, id: &VersionId) -> Result<Option<usize>> {
         let mut passed = self.passed.borrow_mut();
-        let Passed { places, rest } = &mut *passed;
+        let Passed { places, next } = &mut *passed;
         while !places.contains_key(id) && !places.contains_key(&self.began) {
-            let Some(next) = rest.next().transpose()? else { break };
-            places.insert(next.id, places.len());
+            let Some(here) = *next else { break };
+            if places.contains_key(&here) {
+                return Err(own_ancestor(&here));
+            }
+            *next = require_version(self.reader, &here)?.parents.first().copied();
+            places.insert(here, places.len());
         }
         Ok(places.get(id).copied())
     }

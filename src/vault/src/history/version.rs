@@ -251,15 +251,19 @@ impl<'a> History<'a> {
     }
 }
 
+/// The error for a cycle. Ids are digests that cover the parents' ids, so only a forged vault can contain one.
+pub(super) fn own_ancestor(id: &VersionId) -> VaultError {
+    let detail = "it is its own ancestor".to_owned();
+    VaultError::DamagedObject { kind: "version", id: id.short(), detail }
+}
+
 impl Iterator for History<'_> {
     type Item = Result<VersionRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let id = self.next.take()?;
-        // Ids are digests that cover the parents' ids, so only a forged vault can contain a cycle.
         if !self.seen.insert(id) {
-            let detail = "it is its own ancestor".to_owned();
-            return Some(Err(VaultError::DamagedObject { kind: "version", id: id.short(), detail }));
+            return Some(Err(own_ancestor(&id)));
         }
         match require_version(self.reader, &id) {
             Ok(version) => {

@@ -173,7 +173,7 @@ fn newest(
     args: &ListArgs,
     mut show: impl FnMut(RunRecord, Effect) -> Result<(), Failure>,
 ) -> Result<bool, Failure> {
-    let (mut left, mut before) = (args.limit, i64::MAX);
+    let (mut left, mut before, mut in_effect) = (args.limit, i64::MAX, InEffect::default());
     loop {
         // Read one more run than is shown, to know whether there are older ones.
         let limit = left.saturating_add(1).min(LIST_ROWS);
@@ -184,7 +184,6 @@ fn newest(
         let Some(oldest) = runs.last() else { return Ok(false) };
         before = oldest.seq;
         let reader = vault.read()?;
-        let mut in_effect = InEffect::new(&*reader);
         for run in runs {
             if left == 0 {
                 return Ok(true);
@@ -192,7 +191,7 @@ fn newest(
             left -= 1;
             let effect = Effect {
                 in_directory: application::in_directory(&*reader, &run)?,
-                is_undone: in_effect.is_undone(&run)?,
+                is_undone: in_effect.is_undone(&*reader, &run)?,
             };
             show(run, effect)?;
         }
@@ -323,7 +322,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let kept_until = kept_until(&*reader, &run)?;
     let mut result = avfs_present::run_shown(&run, changes, kept_until);
     let state = application::in_directory(&*reader, &run)?;
-    let is_undone = InEffect::new(&*reader).is_undone(&run)?;
+    let is_undone = InEffect::default().is_undone(&*reader, &run)?;
     result.run = in_effect(result.run, state, is_undone);
     ctx.ui.answer(&result, |out| {
         show_record(out, &run)?;
