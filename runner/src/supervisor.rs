@@ -252,6 +252,9 @@ pub fn watch(
         Some(end) => exit_of(end.status),
         None => Exit::Signal(killed.unwrap_or(libc::SIGKILL)),
     };
+    if exit != Exit::Signal(libc::SIGINT) {
+        sys::interrupt_was_handled();
+    }
     let kept = keeper.settle(limits::Ended { exit, timed_out, exceeded }, limits);
     let completion = Completion {
         exit,

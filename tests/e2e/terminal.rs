@@ -88,9 +88,11 @@ print('interrupted')
     let answer = person(&env, script, &["-q", "--shell", "echo ready; exec sleep infinity"]);
     assert!(answer.text().ends_with("modes as before, code -2\n"), "{answer:?}");
     // As outside, a command that handles the signal decides how it ends.
-    let handled = "trap 'exit 7' INT; echo ready; while :; do sleep 1; done";
-    let answer = person(&env, script, &["-q", "--", "bash", "-c", handled]);
-    assert!(answer.text().ends_with("modes as before, code 7\n"), "{answer:?}");
+    for code in [7, 130] {
+        let handled = format!("trap 'exit {code}' INT; echo ready; while :; do sleep 1; done");
+        let answer = person(&env, script, &["-q", "--", "bash", "-c", &handled]);
+        assert!(answer.text().ends_with(&format!("modes as before, code {code}\n")), "{answer:?}");
+    }
 }
 
 /// ^C ends a loop of a script around the run, as it does around any command that dies of it.

@@ -84,6 +84,11 @@ pub fn interrupt_was_typed() {
     INTERRUPT_KEY.store(INPUT_KEY, Ordering::Relaxed);
 }
 
+/// Called when the command survived ^C, such as a shell that cleared its line: the next program should not stop.
+pub fn interrupt_was_handled() {
+    INTERRUPT_KEY.store(NO_KEY, Ordering::Relaxed);
+}
+
 /// Ends this process by SIGINT if ^C was pressed on its terminal; also signals its process group, if the terminal has
 /// not. A shell or `make` that waits for this process then stops as well.
 pub fn end_as_interrupted() {
@@ -129,7 +134,6 @@ pub fn is_pending(signal: i32) -> bool {
     let mut set = SignalSet::of(&[]);
     // SAFETY: `set` is valid for writing.
     let failed = unsafe { libc::sigpending(&raw mut set.0) };
-    // SAFETY: `set` is valid.
     failed == 0 && set.has(signal)
 }
 
