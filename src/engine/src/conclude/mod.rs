@@ -2,6 +2,7 @@
 
 mod judge;
 mod kept_output;
+mod notes;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,13 +12,13 @@ use std::time::Instant;
 
 use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, places_of_host};
 use avfs_request::confinement::refused_text;
-use avfs_request::{BaseChoice, FixedClock, ForkChoice, SecretsInFiles};
+use avfs_request::{FixedClock, ForkChoice, SecretsInFiles};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
 use avfs_vault::backend::{Durability, RunRecord, RunState};
-use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind, WrittenLinks};
+use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edited_tree::EditedTree;
 use avfs_vault::import::{Imported, TouchedBase, TouchedOptions};
@@ -37,7 +38,7 @@ use crate::journal;
 use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
 use crate::post_run::enforcement;
-use crate::proxy::{Ended, ProxyRuntime, Step, wants_version, words_of};
+use crate::proxy::{Ended, ProxyRuntime, Step, wants_version};
 use crate::recover::leftover;
 use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
@@ -60,19 +61,6 @@ struct KeptRun {
     /// True if the command was classified read-only and changed content.
     violated: bool,
 }
-
-/// The note of a run on the live directory, if it contains files of other users.
-const BASE_FOREIGN: &str = "base.foreign";
-const BASE_FOREIGN_TEXT: &str = "some files belong to another user or group, or have ACLs that name one: this run \
-     could not write them (\"Value too large for defined data type\", as root \"Permission denied\"); the next run can";
-const BASE_FOREIGN_CHOSEN_TEXT: &str = "some files belong to another user or group, or have ACLs that name one: a run \
-     on the directory itself cannot write them (\"Value too large for defined data type\", as root \"Permission denied\"); \
-     to write them use: --base cached";
-
-/// The note of a run in which overlayfs refused to rename a directory.
-const RENAME_REFUSED: &str = "rename.refused";
-const RENAME_REFUSED_TEXT: &str = "a directory from before the run could not be renamed (\"Invalid cross-device \
-     link\"); programs that fall back to copying still work; for others use: --backend copy";
 
 /// The note of a run whose output could not be delivered completely.
 pub const OUTPUT_LOST: &str = "output.lost";
@@ -97,7 +85,7 @@ impl ProxyRuntime<'_> {
         let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
         self.note_room(&mut run, &ended);
         self.note_limits(&mut run, &ended.completion);
-        note_worktree(&mut run, &ended.completion);
+        notes::note_worktree(&mut run, &ended.completion);
         let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
             Err(error) => {
@@ -120,7 +108,7 @@ impl ProxyRuntime<'_> {
             run.note("seccomp.refused", text);
         }
         if ended.completion.dirs_not_renamed > 0 {
-            run.note(RENAME_REFUSED, RENAME_REFUSED_TEXT.to_owned());
+            notes::note_refused_rename(&mut run);
         }
         run.notes.extend(leftover(run.id.as_str(), session.captured()));
         if let Err(error) = self.note_behind(&mut run, ended.look.take(), &kept.changes) {
@@ -184,13 +172,7 @@ impl ProxyRuntime<'_> {
                 let imported = imported?;
                 run.note_import(&imported.scanned);
                 if imported.scanned.foreign.is_any() {
-                    let text = match run.request.base {
-                        BaseChoice::Auto => BASE_FOREIGN_TEXT,
-                        BaseChoice::Live | BaseChoice::Cached | BaseChoice::Touched => {
-                            BASE_FOREIGN_CHOSEN_TEXT
-                        }
-                    };
-                    run.note(BASE_FOREIGN, text.to_owned());
+                    notes::note_foreign_files(run);
                 }
                 let version = imported.committed.version;
                 let root = full_root_of(&*self.site.vault.read()?, &version)?;
@@ -284,7 +266,7 @@ impl ProxyRuntime<'_> {
         }
         let written_links =
             captured.as_ref().map(|(captured, _)| captured.written_links.clone()).unwrap_or_default();
-        note_links(run, &written_links);
+        notes::note_links(run, &written_links);
         run.phases.capture = begun.elapsed();
         let committing = Instant::now();
         // The changes must not go unnoticed into a vault that was moved.
@@ -478,57 +460,6 @@ impl ProxyRuntime<'_> {
             Err(lost) => ExecuteError::CaptureLost { id, lost: Box::new(lost), source },
         }
     }
-}
-
-/// Maximum names listed in a note.
-const NAMED_MAX: usize = 5;
-
-/// Notes the hard links that the command wrote to.
-fn note_links(run: &mut Run, written: &WrittenLinks) {
-    let names = |paths: &[TreePath]| {
-        let named: Vec<String> = paths.iter().take(NAMED_MAX).map(TreePath::to_string).collect();
-        let more = paths.len() - named.len();
-        named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
-    };
-    if !written.joined.is_empty() {
-        let text = format!(
-            "a hard link was written: {} have the new content in the version; in the sandbox, only the name that was \
-             written had it. To keep all names one file: --backend copy",
-            names(&written.joined)
-        );
-        run.note("links.joined", text);
-    }
-    if !written.repeated.is_empty() {
-        let text = format!(
-            "hard links of one file were written separately, with the same result: {}. The version has it once; \
-             outside, a later write would have found the earlier one, as when both append. To keep all names one \
-             file: --backend copy",
-            names(&written.repeated)
-        );
-        run.note("links.repeated", text);
-    }
-    if !written.split.is_empty() {
-        let text = format!(
-            "hard links of one file were written separately, and are separate files in the version: {}; to keep them \
-             one file: --backend copy",
-            names(&written.split)
-        );
-        run.note("links.split", text);
-    }
-}
-
-/// Notes that git cannot commit in a linked worktree, whose repository is mounted read-only.
-fn note_worktree(run: &mut Run, completion: &Completion) {
-    let Some(common) = &run.common_dir else { return };
-    if completion.exit == Exit::Code(0) || !words_of(&run.request.command).any(|word| word == "git") {
-        return;
-    }
-    let text = format!(
-        "the workspace is a linked worktree, and its repository {} is read-only in the sandbox: \
-         apply the changes and commit them outside, or work in a clone",
-        common.display()
-    );
-    run.note("git.linked_worktree", text);
 }
 
 /// Removes the values of secrets from everything that is stored or shown.
