@@ -22,6 +22,7 @@ mod file_systems;
 mod git_patch;
 mod help;
 mod hints;
+mod in_effect;
 mod injected;
 mod json;
 mod leftovers;
