@@ -2,6 +2,7 @@
 //! it without data loss.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -50,6 +51,34 @@ fn the_first_run_in_a_large_directory_reports_its_cost_and_the_alternatives() {
     let env = large();
     let answer = env.answer(env.command(&["--", "true"]).env("AVFS_IMPORT_WARN_FILES", "none")).expect(0);
     assert!(!answer.stderr.contains("files"), "{answer:?}");
+}
+
+#[test]
+fn a_survey_that_ends_early_leaves_the_report_to_the_import() {
+    // The survey reads the clock every 64 entries, so it ends before it has seen more than 100 files.
+    let run_with_long_survey = |env: &TestEnv, options: &[&str]| -> Answer {
+        for n in 0..300 {
+            env.put(&format!("data/f{n}"), b"x\n");
+        }
+        let pauses = Pauses::new(&env.at(""));
+        pauses.hold("survey");
+        let mut command = env.command(options);
+        let command = command.args(["--", "true"]).env("AVFS_IMPORT_WARN_FILES", "100");
+        let mut running = Running::start(pauses.set(command));
+        pauses.wait("survey", &mut running.child);
+        // Longer than the survey may take by its own clock.
+        std::thread::sleep(Duration::from_millis(400));
+        pauses.release("survey");
+        running.answer().expect(0)
+    };
+    for options in [&[][..], &["--base", "cached"], &["--fork", "f"]] {
+        let printed = run_with_long_survey(&TestEnv::with_project(), options).stderr;
+        assert!(printed.contains(" has at least "), "{options:?}: {printed}");
+        let options = [&["--json"], options].concat();
+        let answer = run_with_long_survey(&TestEnv::with_project(), &options);
+        assert!(notes(&answer.envelope()).contains(&"import.large"), "{answer:?}");
+        assert_eq!(answer.stderr, "");
+    }
 }
 
 #[test]

@@ -113,6 +113,8 @@ impl Onlooker for Waiting {
             }
             Audience::Log => {}
         }
+        drop(state);
+        meter.announce_if_due();
     }
 
     fn wait_ends(&self, meter: &Meter) {
@@ -135,7 +137,12 @@ impl Onlooker for Waiting {
         match self.audience {
             Audience::Nobody => {}
             Audience::Terminal | Audience::Log => {
-                render::say(lines.iter().map(|line| format!("avfs-run: {line}")));
+                let say = || render::say(lines.iter().map(|line| format!("avfs-run: {line}")));
+                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                match state.as_ref().and_then(|wait| wait.bar.as_ref()) {
+                    Some(bar) => bar.suspend(say),
+                    None => say(),
+                }
             }
         }
     }

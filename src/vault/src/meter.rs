@@ -1,6 +1,7 @@
 //! Progress of a long operation, shown by an observer, and a way to cancel the operation.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An observer of a long operation.
 pub trait Onlooker: std::fmt::Debug + Send + Sync {
@@ -10,8 +11,17 @@ pub trait Onlooker: std::fmt::Debug + Send + Sync {
     fn looks(&self, meter: &Meter);
     /// Called when the caller stops waiting.
     fn wait_ends(&self, meter: &Meter);
-    /// Shows lines to the user before the work starts.
+    /// Shows lines to the user immediately.
     fn announces(&self, lines: &[String]);
+}
+
+/// The text of an announcement for a number of files and bytes; `None` if they need none.
+pub struct Announcement(pub Box<dyn Fn(u64, u64) -> Option<Vec<String>> + Send + Sync>);
+
+impl std::fmt::Debug for Announcement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Announcement").finish_non_exhaustive()
+    }
 }
 
 /// The progress of a long operation, shared with the thread that shows or cancels it.
@@ -27,6 +37,8 @@ pub struct Meter {
     stop: AtomicBool,
     /// The signal that requested the stop, or 0.
     signal: AtomicI32,
+    pending: Mutex<Option<Announcement>>,
+    announced: OnceLock<Vec<String>>,
     onlooker: Option<Box<dyn Onlooker>>,
 }
 
@@ -46,6 +58,7 @@ impl Meter {
                 if let Some(onlooker) = &self.0.onlooker {
                     onlooker.wait_ends(self.0);
                 }
+                self.0.announce_if_due();
             }
         }
         if let Some(onlooker) = &self.onlooker {
@@ -62,15 +75,43 @@ impl Meter {
         }
     }
 
-    /// Passes lines to the observer immediately.
-    pub fn announce(&self, lines: &[String]) {
+    /// Announces lines as soon as the counters of the current operation need it.
+    pub fn announce_when_due(&self, announcement: Announcement) {
+        *self.pending() = Some(announcement);
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Option<Announcement>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes the announcement to the observer if the counters need it now; once.
+    pub fn announce_if_due(&self) {
+        let mut pending = self.pending();
+        let Some(Announcement(lines)) = &*pending else { return };
+        let (files, bytes) = (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let Some(lines) = lines(files, bytes) else { return };
+        *pending = None;
+        drop(pending);
+        let lines = self.announced.get_or_init(|| lines);
         if let Some(onlooker) = &self.onlooker {
             onlooker.announces(lines);
         }
     }
 
-    /// Resets the counters for another operation.
+    /// The lines that were announced.
+    #[must_use]
+    pub fn announced(&self) -> Option<&[String]> {
+        self.announced.get().map(Vec::as_slice)
+    }
+
+    /// Resets the counters for another operation, which has nothing to announce.
     pub fn restart(&self) {
+        *self.pending() = None;
+        self.recount();
+    }
+
+    /// Resets the counters for another attempt of the operation.
+    pub(crate) fn recount(&self) {
         for counter in [&self.files, &self.bytes, &self.files_total, &self.bytes_total] {
             counter.store(0, Ordering::Relaxed);
         }

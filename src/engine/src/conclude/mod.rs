@@ -43,7 +43,7 @@ use crate::recover::leftover;
 use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
 use crate::session_record::SessionOutcome;
-use crate::workspace_service::RunBase;
+use crate::workspace_service::{IMPORT_LARGE, RunBase};
 
 /// The version that a run's changes are relative to.
 pub(super) struct Before {
@@ -79,6 +79,11 @@ impl ProxyRuntime<'_> {
         let imported = ended.imported.take();
         if let Some(Ok(imported)) = &imported {
             ended.scan_met_change = imported.scanned.changed_at > ended.launched_at;
+        }
+        // A live base was imported beside the command, which may have used the terminal.
+        self.site.meter.announce_if_due();
+        if let Some(lines) = self.site.meter.announced() {
+            run.note(IMPORT_LARGE, lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; "));
         }
         let before = self.before(&mut run, &session, &ended, imported);
         // Record the known base, so that a recovery does not have to guess it.

@@ -11,11 +11,12 @@ use avfs_hostfs::foreign::Writable;
 use avfs_types::path::TreePath;
 use avfs_types::{VAULT_DIR, show_bytes_size};
 use avfs_vault::ignore::{FILE_NAME, Rules};
+use avfs_vault::meter::Announcement;
 
-/// Maximum duration of the survey. For a directory that takes longer, only the part seen so far is reported.
+/// Maximum duration of the survey. The rest of a directory that takes longer is counted by the import.
 const LOOK_MAX: Duration = Duration::from_millis(300);
-/// Number of entries between two reads of the clock.
-const CLOCK_EVERY: u64 = 4096;
+/// Number of entries between two reads of the clock; on a network file system each of them can take milliseconds.
+const CLOCK_EVERY: u64 = 64;
 /// Directories that tools can rebuild.
 const MADE_AGAIN: [&str; 11] = [
     "node_modules",
@@ -44,6 +45,13 @@ pub struct WarnAbove {
     pub bytes: Option<u64>,
 }
 
+impl WarnAbove {
+    fn is_exceeded(self, files: u64, bytes: u64) -> bool {
+        let exceeds = |count: u64, max: Option<u64>| max.is_some_and(|max| count > max);
+        exceeds(files, self.files) || exceeds(bytes, self.bytes)
+    }
+}
+
 /// The part of a directory seen by the survey.
 #[derive(Debug, Default)]
 struct Seen {
@@ -57,10 +65,10 @@ struct Seen {
 }
 
 /// The result of the survey before a first import.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct FirstLook {
-    /// The text to print; `None` if the directory is not large.
-    pub announcement: Option<Vec<String>>,
+    /// The text about a large directory; `None` if the survey covered the whole directory and it is not large.
+    pub announcement: Option<Announcement>,
     /// True if some files have owners or ACLs that no sandbox of this user can map.
     pub is_foreign: bool,
 }
@@ -68,16 +76,24 @@ pub(crate) struct FirstLook {
 /// Surveys a directory before its first import.
 pub(crate) fn first_look(dir: &Path, exclude: &[String], above: WarnAbove) -> FirstLook {
     let seen = look(dir, exclude);
-    let exceeds = |count: u64, max: Option<u64>| max.is_some_and(|max| count > max);
-    let is_large = exceeds(seen.files, above.files) || exceeds(seen.bytes, above.bytes);
-    FirstLook { announcement: is_large.then(|| lines(dir, &seen)), is_foreign: seen.is_foreign }
+    let is_foreign = seen.is_foreign;
+    let can_be_large = !seen.is_whole || above.is_exceeded(seen.files, seen.bytes);
+    let dir = dir.to_owned();
+    let announcement = can_be_large.then(|| {
+        // The import counts the files again.
+        Announcement(Box::new(move |imported_files, imported_bytes| {
+            let (files, bytes) = (imported_files.max(seen.files), imported_bytes.max(seen.bytes));
+            above.is_exceeded(files, bytes).then(|| lines(&dir, &seen, files, bytes))
+        }))
+    });
+    FirstLook { announcement, is_foreign }
 }
 
-fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
+fn lines(dir: &Path, seen: &Seen, files: u64, bytes: u64) -> Vec<String> {
     let least = if seen.is_whole { "" } else { "at least " };
-    let size = show_bytes_size(seen.bytes);
+    let size = show_bytes_size(bytes);
     let mut lines = vec![
-        format!("{} has {least}{} files, {least}{size}", dir.display(), seen.files),
+        format!("{} has {least}{files} files, {least}{size}", dir.display()),
         "  the first import reads all of it and stores it in the vault; later ones read only changed files"
             .to_owned(),
     ];
@@ -99,8 +115,9 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
 }
 
 fn look(dir: &Path, exclude: &[String]) -> Seen {
-    avfs_types::pause::point("survey");
     let begun = Instant::now();
+    avfs_types::pause::point("survey");
+    let mut entries = 0_u64;
     let root = TreePath::root();
     // Lines that are not patterns are reported by the import itself.
     let (excluded, _) = Rules::default().with_readable(&root, exclude.join("\n").as_bytes());
@@ -115,6 +132,12 @@ fn look(dir: &Path, exclude: &[String]) -> Seen {
         let path = dir.join(OsStr::from_bytes(at.as_bytes()));
         let rules = with_ignore_file(&path, &at, rules);
         for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            entries += 1;
+            if entries.is_multiple_of(CLOCK_EVERY) && begun.elapsed() > LOOK_MAX {
+                seen.is_whole = false;
+                left.clear();
+                break;
+            }
             let (name, is_dir) = (entry.file_name(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let below = at.join(name.as_bytes());
             if name == VAULT_DIR || rules.ignores(&below, is_dir) || excluded.ignores(&below, is_dir) {
@@ -130,11 +153,6 @@ fn look(dir: &Path, exclude: &[String]) -> Seen {
             seen.files += 1;
             seen.bytes = seen.bytes.saturating_add(bytes);
             note_heavy(&mut seen.heavy, Path::new(OsStr::from_bytes(below.as_bytes())), bytes);
-            if seen.files.is_multiple_of(CLOCK_EVERY) && begun.elapsed() > LOOK_MAX {
-                seen.is_whole = false;
-                left.clear();
-                break;
-            }
         }
     }
     seen.heavy.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
@@ -200,7 +218,10 @@ mod tests {
         put(dir.path(), "it's/target/x", 9000);
         let above = WarnAbove { files: Some(10), bytes: None };
         let exclude = ["*.log".to_owned()];
-        let announcement = |above| first_look(dir.path(), &exclude, above).announcement;
+        let announcement = |above| {
+            let Announcement(lines) = first_look(dir.path(), &exclude, above).announcement?;
+            lines(0, 0)
+        };
         let printed = announcement(above).unwrap().join("\n");
         assert!(printed.contains(" has 11 files, "), "{printed}");
         assert!(printed.contains("echo '/app/node_modules/' >> .avfsignore   (5 files, "), "{printed}");

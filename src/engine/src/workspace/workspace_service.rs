@@ -30,7 +30,7 @@ const BYTES_ON_HOST_MIN: u64 = 32 << 20;
 /// Writing this many bytes to the cache takes about as long as scanning an entry of the directory 16 times.
 const BYTES_PER_ENTRY: u64 = 64 << 10;
 
-/// The note of a run that starts with the first import of a large directory. On stderr it is printed immediately.
+/// The note of a run that starts with the first import of a large directory. On stderr it is printed earlier.
 pub const IMPORT_LARGE: &str = "import.large";
 
 /// The base of a run.
@@ -167,9 +167,9 @@ impl WorkspaceService<'_> {
         if seen.is_foreign {
             run.files = Files::Foreign;
         }
-        if let Some(lines) = seen.announcement {
-            site.meter.announce(&lines);
-            run.note(IMPORT_LARGE, lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; "));
+        if let Some(announcement) = seen.announcement {
+            site.meter.announce_when_due(announcement);
+            site.meter.announce_if_due();
         }
         Ok(())
     }

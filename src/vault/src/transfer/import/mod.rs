@@ -317,6 +317,7 @@ impl Vault {
                 (scanned.files_read, scanned.bytes_read, scanned.mended) = read;
                 return Ok(Imported { committed, scanned });
             }
+            options.meter.recount();
             attempt =
                 Attempt { number: attempt.number + 1, after_own_cache: scanned.cache_unsaved.is_none() };
         }

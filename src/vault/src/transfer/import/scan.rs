@@ -360,7 +360,7 @@ impl Shared<'_> {
             Some(known) => HostStat { mtime: known.mtime, ..stat },
             None => stat,
         };
-        self.meter.add(entries.len() as u64, 0);
+        self.meter.add(entries.len().saturating_sub(subdirs.len()) as u64, 0);
         let bytes = pending.iter().map(|(at, _)| entries[*at].stat.size).fold(0, u64::saturating_add);
         let dir = Arc::new(fd);
         let chunks = pending.chunks(JOB_FILES).map(<[_]>::to_vec);
