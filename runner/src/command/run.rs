@@ -11,7 +11,7 @@ use avfs_engine::{
     CacheKeeper, ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal, SANDBOX_LOST,
 };
 use avfs_hostfs::mask::set_umask;
-use avfs_present::{Avfs, error_body};
+use avfs_present::{Avfs, error_body, usage_text};
 use avfs_request::spec::RequestObject;
 use avfs_request::{ExecutionRequest, JsonForm};
 use avfs_types::clock::{Clock as _, SystemClock};
@@ -233,8 +233,7 @@ pub fn print_usage_error(error: &clap::Error, words: &[OsString]) -> u8 {
     // clap repeats arguments verbatim, so it gets them escaped.
     let shown = printable::words(words).and_then(|words| Args::try_parse_from(words).err());
     let text = shown.as_ref().unwrap_or(error).render().to_string();
-    let text = text.split("\nFor more information").next().unwrap_or_default().trim_end();
-    render::say(text.lines().chain([format!("hint: {OPTIONS_HINT}").as_str()]));
+    render::say(usage_text(&text).lines().chain([format!("hint: {OPTIONS_HINT}").as_str()]));
     exit_code::RUN_OWN
 }
 

@@ -25,6 +25,12 @@ pub trait Hint: Diagnose {
     fn hint(&self, avfs: &Avfs) -> Option<String>;
 }
 
+/// The text of a usage error as clap renders it, without its last line, which a hint replaces.
+#[must_use]
+pub fn usage_text(rendered: &str) -> &str {
+    rendered.split("\nFor more information").next().unwrap_or_default().trim_end()
+}
+
 /// Implements [`Hint`] for an error type: `hint!(SomeError, |error, avfs| match error { … })`, with `Self`
 /// for the type.
 #[macro_export]

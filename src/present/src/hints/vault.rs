@@ -94,7 +94,7 @@ hint!(VaultError, |error, avfs| Some(match error {
         "check for more damage with: {avfs} fsck; repair from a directory that has the content with: \
                  {avfs} fsck --heal DIR"
     ),
-    Self::UnknownRef { reference } if reference.starts_with("run:") => {
+    Self::UnknownRef { reference } if reference.starts_with("run:") || reference == "last" => {
         format!("list runs with: {avfs} runs list")
     }
     Self::UnknownRef { reference } if reference.contains("..") => return for_range(reference, avfs),
