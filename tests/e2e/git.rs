@@ -72,6 +72,22 @@ fn the_identity_is_hidden_if_disabled_or_if_results_must_not_depend_on_it() {
 }
 
 #[test]
+fn a_kept_home_does_not_keep_the_identity() {
+    let env = with_identity();
+    let kept = ["--fork", "h", "--home", "persistent"];
+    let run = |options: &[&str], line: &str| env.shell(&[&kept[..], options].concat(), line).expect(0);
+    for options in [&["--git-identity", "none"][..], &["--reproducible"], &["--cache", "write"]] {
+        assert_eq!(run(&[], "git config user.email").text(), "ada@example.org\n");
+        run(options, "test ! -e ~/.gitconfig");
+    }
+    // The identity of the host may change; what the command writes is kept.
+    std::fs::write(env.at("home/.gitconfig"), "[user]\n\temail = other@example.org\n").unwrap();
+    let set = "git config user.email; git config --global core.editor true";
+    assert_eq!(run(&[], set).text(), "other@example.org\n");
+    run(&["--reproducible"], "test $(git config core.editor) = true");
+}
+
+#[test]
 fn commits_on_both_sides_are_merged_with_the_commands_of_the_hint() {
     let env = with_identity();
     env.ok(&["-q"], "echo inside > one && git add one && git commit -qm inside");

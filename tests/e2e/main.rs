@@ -9,6 +9,7 @@ mod schema;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod applied;
 mod batch;
 mod batch_again;
 mod batch_order;

@@ -23,7 +23,7 @@ use avfs_vault::set_ids::SetIds;
 use crate::apply::{Stand, apply_fork, apply_with, change_everything, everything, mix, put};
 use crate::apply_runs::{edits_between, land_run};
 use crate::support::snapshot::assert_same;
-use crate::support::{fork, snapshot};
+use crate::support::{Dice, fork, snapshot};
 use crate::{runs, support};
 
 fn filter(include: &[&str], exclude: &[&str]) -> Filter {
@@ -259,6 +259,63 @@ fn several_applies_are_reverted_as_one() {
     }
 }
 
+/// Runs, undo and redo, and applies of the fork or of one run, with and without filters, in any order. Whatever was
+/// written can be reverted.
+#[test]
+fn any_applies_of_a_fork_are_reverted_exactly() {
+    for seed in 0..support::usual_or_long(40, 600) {
+        let stand = Stand::in_memory(|dir| mix(dir, seed, 25), |_| ());
+        let (vault, host, dice) = (&stand.vault, stand.host(), &mut Dice::seeded(seed));
+        vault.create_fork(&fork("work"), &support::reference("main"), Life::Persistent).unwrap();
+        let original = snapshot::take(&host);
+        let (mut runs, mut done) = (0_u8, Vec::new());
+        for _step in 0..8 {
+            let step = match dice.below(8) {
+                0..=2 => {
+                    runs += 1;
+                    mix(&stand.copy(), seed + 1000 * u64::from(runs), 6);
+                    land_on_work(&stand, runs);
+                    "run".to_owned()
+                }
+                3 => format!("undo: {}", vault.undo(&fork("work")).is_ok()),
+                4 => format!("redo: {}", vault.redo(&fork("work")).is_ok()),
+                kind => {
+                    let patterns = ["a", "d", "f", "*", "b"];
+                    let one = patterns[usize::try_from(dice.below(5)).unwrap()];
+                    let filter = match dice.below(3) {
+                        0 => Filter::default(),
+                        1 => filter(&[one], &[]),
+                        _ => filter(&[], &[one]),
+                    };
+                    let run = dice.below(u64::from(runs) + 1);
+                    let what = match (kind, u8::try_from(run).unwrap()) {
+                        (5 | 6, _) | (_, 0) => "work".to_owned(),
+                        (_, run) => format!("run:{}", runs::run_id(run)),
+                    };
+                    let before = snapshot::take(&host);
+                    match apply_with(vault, &what, &host, &filter, Trial::Real) {
+                        Ok(_) => {}
+                        Err(ApplyError::Conflict { .. } | ApplyError::Vault(_)) => {
+                            let found = snapshot::differences(&before, &snapshot::take(&host));
+                            assert!(found.is_empty(), "seed {seed}: {found:#?}");
+                        }
+                        Err(error) => panic!("seed {seed}: {error:?}"),
+                    }
+                    format!("apply {what} {filter:?}")
+                }
+            };
+            done.push(step);
+        }
+        match Standing::of_fork(&*vault.read().unwrap(), &fork("work")) {
+            Err(ApplyError::NotApplied { .. }) => continue,
+            all => unapply(vault, &all.unwrap(), &host, Trial::Real, &Meter::default())
+                .unwrap_or_else(|error| panic!("seed {seed}: {error:?} after {done:#?}")),
+        };
+        let found = snapshot::differences(&original, &snapshot::take(&host));
+        assert!(found.is_empty(), "seed {seed}: {found:#?} after {done:#?}");
+    }
+}
+
 #[test]
 fn conflict_with_the_oldest_of_several_applies_keeps_all() {
     let stand = Stand::new(everything, |_| ());
@@ -293,13 +350,14 @@ fn conflict_with_the_oldest_of_several_applies_keeps_all() {
     assert_same(&original, &host);
 }
 
-/// What the user changed between two applies is not lost.
+/// A file that the user changed between two applies gets back the user's content.
 #[test]
-fn change_between_two_applies_is_a_conflict() {
+fn change_between_two_applies_is_restored() {
     let stand = Stand::new(|dir| put(dir, "f", "base\n"), |_| ());
     let (vault, host) = (&stand.vault, stand.host());
     vault.create_fork(&fork("work"), &support::reference("main"), Life::Persistent).unwrap();
     put(&stand.copy(), "f", "1\n");
+    put(&stand.copy(), "other", "1\n");
     land_on_work(&stand, 1);
     apply_fork(vault, "work", &host).unwrap();
     put(&stand.copy(), "f", "mine\n");
@@ -311,7 +369,12 @@ fn change_between_two_applies_is_a_conflict() {
     land_on_work(&stand, 2);
     apply_with(vault, &format!("run:{}", runs::run_id(2)), &host, &Filter::default(), Trial::Real).unwrap();
     let all = Standing::of_fork(&*vault.read().unwrap(), &fork("work")).unwrap();
-    let refused = unapply(vault, &all, &host, Trial::Real, &Meter::default()).unwrap_err();
-    assert_eq!(refused.code(), "unapply.conflict");
-    assert_eq!(fs::read_to_string(host.join("f")).unwrap(), "2\n");
+    for trial in [Trial::DryRun, Trial::Real] {
+        let reverted = unapply(vault, &all, &host, trial, &Meter::default()).unwrap();
+        let paths: Vec<String> =
+            reverted.changes.iter().map(|change| change.unwrap().path.to_string()).collect();
+        assert_eq!(paths, [".", "f", "other"]);
+    }
+    assert_eq!(fs::read_to_string(host.join("f")).unwrap(), "mine\n");
+    assert!(!host.join("other").exists());
 }

@@ -34,7 +34,7 @@ mod linked_paths;
 pub mod read_only_check;
 
 pub use apply::Filter;
-pub use apply::{Applied, ApplyOptions, Standing, Subject, applied_before, apply, changes_to_apply, unapply};
+pub use apply::{Applied, ApplyOptions, EarlierApply, Standing, Subject, apply, changes_to_apply, unapply};
 pub use apply::{ApplyError, Choice, Conflict};
 pub use change_report::{ChangeReport, ChangeSummaryService};
 pub use change_summary::{

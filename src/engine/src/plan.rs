@@ -23,7 +23,7 @@ use crate::mount_session::{MountSession, ScratchDir, SessionError};
 use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
 use crate::scratch_size::{Scratch, ScratchSpace};
-use crate::view::{SecretFiles, ViewRequest, view};
+use crate::view::{GIT_CONFIG, SecretFiles, ViewRequest, view};
 use crate::workspace_root::{Names, Places, WorkspaceRootError, upper_root};
 use crate::workspace_service::RunBase;
 
@@ -68,14 +68,19 @@ impl ProxyRuntime<'_> {
         let aliases = aliases(&shown_dirs(request.profile, &extras), &secret)
             .map_err(|source| WorkspaceRootError::Io { path: "/proc/self/mountinfo".into(), source })?;
         secret.extend(aliases);
+        let git_config = match request.git_identity {
+            GitIdentity::Host => HostIdentity::read(&site.git_configs, site.home.as_deref()).as_config(),
+            GitIdentity::None => None,
+        };
+        if let Some(kept_home) = kept_home(&extras, site.home.as_deref()) {
+            HostIdentity::remove_other(kept_home, git_config.as_deref())
+                .map_err(|source| WorkspaceRootError::Io { path: kept_home.join(GIT_CONFIG), source })?;
+        }
         let steps = view(ViewRequest {
             profile: request.profile,
             workspace,
             home: site.home.as_deref(),
-            git_config: match request.git_identity {
-                GitIdentity::Host => HostIdentity::read(&site.git_configs, site.home.as_deref()).as_config(),
-                GitIdentity::None => None,
-            },
+            git_config,
             search_path: request.environment.toolchain_path(),
             net: &request.net,
             proc: request.proc,
@@ -189,6 +194,16 @@ fn extras(run: &Run) -> Result<Vec<Extra>, WorkspaceRootError> {
     });
     let common = common.transpose()?.map(Extra::ReadOnly);
     Ok(common.into_iter().chain(run.request.extras.iter().cloned()).collect())
+}
+
+/// The directory on the host that is the home of the command, if a fork keeps it.
+fn kept_home<'e>(extras: &'e [Extra], home: Option<&Path>) -> Option<&'e Path> {
+    extras.iter().find_map(|extra| match extra {
+        Extra::Cache { source, path } if Some(path.as_path()) == home => Some(source.as_path()),
+        Extra::Cache { .. } | Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Tmpfs(_) | Extra::Hide(_) => {
+            None
+        }
+    })
 }
 
 /// Host directories visible in addition to the system and the workspace, and their paths in the sandbox.

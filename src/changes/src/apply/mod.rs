@@ -18,12 +18,12 @@ mod task;
 mod unapply;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use avfs_types::clock::Timestamp;
-use avfs_types::ids::{ForkName, RunId};
+use avfs_types::ids::{ForkName, RunId, RunPrefix, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord, VersionRecord};
 use avfs_vault::changes::Changes;
@@ -199,9 +199,9 @@ pub fn apply(
     let host = host::Host::open(dir, &out)?;
     let mut wanted = PathDigests::default();
     wanted.extend(paths(&changes))?;
-    let applied = applied_before(&*vault.read()?, &subject.fork)?;
+    let earlier = made_from(&*vault.read()?, subject)?;
     let (version, doubt) = (subject.after.id, subject.doubt.as_ref());
-    let plan = plan::make(&host, &pages, (&changes, &wanted), version, doubt, &applied)?;
+    let plan = plan::make(&host, &pages, (&changes, &wanted), version, doubt, &earlier)?;
     let mut stripped = Vec::new();
     for change in &changes {
         let change = change?;
@@ -214,11 +214,12 @@ pub fn apply(
     if options.trial == Trial::DryRun || changes.is_empty() {
         return Ok(Applied { already, stripped, left_out, changes, kept_dirs });
     }
+    let parts = if left_out == 0 { Parts::all(subject) } else { Parts::of(vault, subject, options.filter)? };
     let now = vault.now();
     let record = vault.begin_application(&ApplicationRecord {
         seq: 0,
         fork: subject.fork.clone(),
-        runs: subject.runs.clone(),
+        runs: parts.some,
         before: subject.before.id,
         after: subject.after.id,
         choice: options.filter.choice(set_ids).text(),
@@ -229,26 +230,117 @@ pub fn apply(
         expires_at: now.plus_seconds(options.keep_seconds),
     })?;
     kept_dirs.extend(write::carry_out(&host, &out, dir, &plan, &wanted)?);
-    let runs: (&[RunId], &[RunId]) =
-        if left_out == 0 { (&subject.runs, &subject.undone) } else { (&[], &[]) };
+    let undone = if left_out == 0 { subject.undone.as_slice() } else { &[] };
     let detail = format!("paths={} left_out={left_out}", changes.len());
-    vault.end_application(&record, runs, &detail)?;
+    vault.end_application(&record, (&parts.whole, undone), &detail)?;
     Ok(Applied { already, stripped, left_out, changes, kept_dirs })
 }
 
-/// The states of which standing applies of the fork wrote parts, newest first.
-pub fn applied_before(reader: &dyn Reader, fork: &ForkName) -> Result<Vec<DirRef>, VaultError> {
-    let mut roots = Vec::new();
-    let all = reader.applications_of_fork(fork)?;
-    for of in all.iter().filter(|of| of.stands()).take(APPLIES_COMPARED_MAX) {
-        match require_version(reader, &of.after).and_then(|version| root_of_either(&version)) {
-            Ok(root) => roots.push(root),
-            // It has expired.
-            Err(VaultError::MissingObject { .. } | VaultError::Pruned { .. }) => {}
-            Err(error) => return Err(error),
+/// The runs whose changes an apply writes.
+struct Parts {
+    /// All changes.
+    whole: Vec<RunId>,
+    /// Some or all changes.
+    some: Vec<RunId>,
+}
+
+impl Parts {
+    fn all(subject: &Subject) -> Self {
+        Self { whole: subject.runs.clone(), some: subject.runs.clone() }
+    }
+
+    fn of(vault: &Vault, subject: &Subject, filter: &Filter) -> Result<Self, ApplyError> {
+        // The only run is written in part.
+        if subject.runs.len() <= 1 {
+            return Ok(Self { whole: Vec::new(), some: subject.runs.clone() });
+        }
+        let mut parts = Self { whole: Vec::new(), some: Vec::new() };
+        for id in &subject.runs {
+            let (is_taken, is_left_out) = match taken_and_left_out(vault, id, filter) {
+                // Its version was pruned.
+                Err(VaultError::MissingObject { .. } | VaultError::Pruned { .. }) => (true, true),
+                result => result?,
+            };
+            if is_taken {
+                parts.some.push(id.clone());
+            }
+            if is_taken && !is_left_out {
+                parts.whole.push(id.clone());
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Whether a filter takes some changes of a run, and whether it leaves out some.
+fn taken_and_left_out(vault: &Vault, id: &RunId, filter: &Filter) -> Result<(bool, bool), VaultError> {
+    let (reader, prefix) = (vault.read()?, RunPrefix::from(id));
+    let run = find_run(&*reader, &prefix)?.ok_or(VaultError::NoRun { id: prefix })?;
+    let Some(after) = run.version_after else { return Ok((false, false)) };
+    let after = require_version(&*reader, &after)?;
+    // Not the version that the run started from: others may have changed the fork during the run.
+    let Some(before) = after.parents.first() else { return Ok((true, true)) };
+    let [before, after] = roots_to_compare(&*reader, &require_version(&*reader, before)?, &after)?;
+    let pages = FreshPages::new(vault);
+    let (mut is_taken, mut is_left_out) = (false, false);
+    for change in &Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)? {
+        let change = change?;
+        let (accepts, is_time) = (filter.accepts(&change.path), change.kind == ChangeKind::Time);
+        is_taken |= accepts && !(is_time && is_dir(&change.after));
+        is_left_out |= !accepts && !is_time;
+    }
+    Ok((is_taken, is_left_out))
+}
+
+/// An apply of the same fork that was not reverted.
+pub struct EarlierApply {
+    choice: String,
+    version: VersionId,
+    before: DirRef,
+    pub after: DirRef,
+}
+
+impl EarlierApply {
+    /// The newest applies of a fork, newest first.
+    pub fn all(reader: &dyn Reader, fork: &ForkName) -> Result<Vec<Self>, VaultError> {
+        let mut all = Vec::new();
+        let applications = reader.applications_of_fork(fork)?.into_iter().filter(ApplicationRecord::stands);
+        for ApplicationRecord { choice, before, after, .. } in applications.take(APPLIES_COMPARED_MAX) {
+            let root = |id| require_version(reader, &id).and_then(|version| root_of_either(&version));
+            match root(before).and_then(|before| Ok((before, root(after)?))) {
+                Ok((before, root)) => all.push(Self { choice, version: after, before, after: root }),
+                // It has expired.
+                Err(VaultError::MissingObject { .. } | VaultError::Pruned { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The earlier applies of versions that the changes were made from, with their filters. The others wrote newer
+/// content, which must not be replaced.
+fn made_from(reader: &dyn Reader, subject: &Subject) -> Result<Vec<(EarlierApply, Filter)>, ApplyError> {
+    let mut all = EarlierApply::all(reader, &subject.fork)?;
+    let start = reader.fork(&subject.fork).map_err(VaultError::from)?.map(|fork| fork.base);
+    let mut unseen: HashSet<VersionId> = all.iter().map(|of| of.version).collect();
+    let mut history = History::new(reader, subject.after.id);
+    while !unseen.is_empty() {
+        match history.next() {
+            Some(Ok(version)) => {
+                unseen.remove(&version.id);
+                if Some(version.id) == start {
+                    break;
+                }
+            }
+            // The fork was deleted, and its older versions with it.
+            Some(Err(VaultError::MissingObject { .. })) | None => break,
+            Some(Err(error)) => return Err(error.into()),
         }
     }
-    Ok(roots)
+    all.retain(|of| !unseen.contains(&of.version));
+    let with_filter = |of: EarlierApply| Choice::read(&of.choice)?.filter().map(|filter| (of, filter));
+    all.into_iter().map(with_filter).collect()
 }
 
 /// The changes that an apply would write, according to the vault alone: the directory is not read.
@@ -319,14 +411,18 @@ fn chosen(all: Changes, filter: &Filter) -> Result<(Changes, u64), VaultError> {
         return Ok((all, 0));
     }
     let (mut chosen, mut left_out) = (all.empty_like(), 0);
+    let mut only_times_of_dirs = true;
     for change in &all {
         let change = change?;
         if selection.takes(&change) {
+            only_times_of_dirs &= change.kind == ChangeKind::Time && is_dir(&change.after);
             chosen.push(change.into_owned());
         } else if change.kind != ChangeKind::Time {
             // A change of a time alone is not shown as a change either.
             left_out += 1;
         }
     }
+    // They come from names that are left out.
+    let chosen = if only_times_of_dirs && left_out > 0 { all.empty_like() } else { chosen };
     Ok((chosen, left_out))
 }

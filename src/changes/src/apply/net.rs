@@ -2,6 +2,7 @@
 //! before the oldest one.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::iter::Peekable;
 
 use avfs_types::path::TreePath;
@@ -20,7 +21,10 @@ pub struct Net {
     pub changes: Changes,
     /// For each step after the first, its changes of paths that no step before it changes.
     pub older: Vec<Changes>,
-    /// Paths that a step does not find in the state in which the steps before it leave them.
+    /// For each step, paths that were changed by others after its apply and before a newer one: they keep the state
+    /// that the newer step restores.
+    pub superseded: Vec<HashSet<TreePath>>,
+    /// Paths of which others changed only the mode or the attributes in between: they still have applied content.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -28,7 +32,8 @@ impl Net {
     pub fn of(reader: &dyn Reader, steps: &[&Changes]) -> Result<Self, VaultError> {
         let changes = steps.first().map_or_else(Changes::default, |first| first.empty_like());
         let older = steps.iter().skip(1).map(|step| step.empty_like()).collect();
-        let mut net = Self { changes, older, conflicts: Vec::new() };
+        let superseded = vec![HashSet::new(); steps.len()];
+        let mut net = Self { changes, older, superseded, conflicts: Vec::new() };
         let mut heads: Vec<_> = steps.iter().map(|changes| changes.iter().peekable()).collect();
         while let Some(path) = next_path(&mut heads)? {
             net.add(reader, path, &mut heads)?;
@@ -58,9 +63,16 @@ impl Net {
             };
             if are_alike(reader, &path, (&whole.after, &change.before))? {
                 whole.after.clone_from(&change.after);
-            } else if !are_alike(reader, &path, (&whole.after, &change.after))? {
-                let reason = "it was changed between the applies";
+                continue;
+            }
+            if are_alike(reader, &path, (&whole.after, &change.after))? {
+                continue;
+            }
+            if has_content_of(&whole.after, &change.before) {
+                let reason = "its mode or attributes were changed between the applies";
                 self.conflicts.push(Conflict { path: path.clone(), reason });
+            } else if let Some(superseded) = self.superseded.get_mut(place) {
+                superseded.insert(path.clone());
             }
         }
         let change = whole.and_then(|change| Change::between(path, change.before, change.after));
@@ -85,6 +97,16 @@ fn next_path(heads: &mut [Peekable<Iter<'_>>]) -> Result<Option<TreePath>, Vault
         }
     }
     Ok(next)
+}
+
+fn has_content_of(found: &Option<Side>, known: &Option<Side>) -> bool {
+    let (Some(found), Some(known)) = (found, known) else { return false };
+    match (&found.node, &known.node) {
+        (Node::File(found), Node::File(known)) => found.content == known.content,
+        (Node::Symlink(found), Node::Symlink(known)) => found.target == known.target,
+        (Node::Fifo(_), Node::Fifo(_)) | (Node::Dir(_), Node::Dir(_)) => true,
+        (Node::File(_) | Node::Symlink(_) | Node::Fifo(_) | Node::Dir(_), _) => false,
+    }
 }
 
 /// Whether an apply or unapply would accept the state `found` in the directory as the state `known`. Times and hard

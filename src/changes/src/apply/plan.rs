@@ -18,6 +18,7 @@ use super::host::{Host, HostEntry, Look};
 use super::moved::Moved;
 use super::path_digests::PathDigests;
 use super::task::{Act, Decided, DirPart, Plan, Task};
+use super::{EarlierApply, Filter};
 use crate::apply::error::{ApplyError, Conflict};
 
 type Result<T> = std::result::Result<T, ApplyError>;
@@ -59,8 +60,7 @@ struct Maker<'a> {
     there: Vec<TreePath>,
     /// Whether each directory was moved to its place in the period of doubt.
     moved: HashMap<TreePath, bool>,
-    /// States of which earlier applies wrote parts to the directory.
-    applied: &'a [DirRef],
+    earlier: &'a [(EarlierApply, Filter)],
 }
 
 /// Decides every change, or rejects all of them. A change on the host during `doubt` may have been made by
@@ -71,7 +71,7 @@ pub fn make<'c>(
     (changes, asked): (&'c Changes, &PathDigests),
     version: VersionId,
     doubt: Option<&RangeInclusive<Timestamp>>,
-    applied: &[DirRef],
+    earlier: &[(EarlierApply, Filter)],
 ) -> Result<Plan<'c>> {
     let mut maker = Maker {
         host,
@@ -85,7 +85,7 @@ pub fn make<'c>(
         already: 0,
         there: Vec::new(),
         moved: HashMap::new(),
-        applied,
+        earlier,
     };
     let (mut conflicts, mut reported) = (Vec::new(), HashSet::new());
     for change in changes {
@@ -210,12 +210,16 @@ impl Maker<'_> {
         }
     }
 
-    /// The step for a file that has the content of an earlier apply; `None` if it has not.
+    /// The step for a path that is as an earlier apply wrote it; `None` if it is not.
     fn judge_applied(&mut self, change: &Change, look: Look) -> Result<Option<Step>> {
-        for root in self.applied {
-            let node = tree::lookup(self.pages, root, &change.path)?;
+        for (of, filter) in self.earlier {
+            if !filter.accepts(&change.path) {
+                continue;
+            }
+            let node = tree::lookup(self.pages, &of.after, &change.path)?;
             if node.as_ref() == change.before.as_ref().map(|side| &side.node)
                 || matches!(node, Some(Node::Dir(_)))
+                || node == tree::lookup(self.pages, &of.before, &change.path)?
             {
                 continue;
             }
@@ -312,10 +316,10 @@ impl Maker<'_> {
 
     /// A directory created by an earlier apply may not have its final mode yet.
     fn dir_is_there(&mut self, path: &TreePath, stat: HostStat, new: &DirRef) -> Result<Step> {
-        self.there.push(path.clone());
         let meta = self.meta(new)?;
         let made = stat.kind == HostKind::Dir && [meta.mode, meta.mode | 0o700].contains(&stat.mode);
         if made && self.host.found(path, stat).has_xattrs(meta.xattrs.as_ref())? {
+            self.there.push(path.clone());
             return Ok(Step::Settle(Task::Finish { path: path.clone(), meta, what: DirPart::All }));
         }
         Ok(Step::Conflict("something else was created there"))

@@ -1,13 +1,14 @@
 //! Reverts applied changes in the host directory: exactly the ones that were written, and only if they are
 //! still in place.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{ForkName, LinkId, RunId, RunPrefix};
 use avfs_types::path::TreePath;
-use avfs_vault::application::{InDirectory, applications_of_run, in_directory};
+use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord};
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::Change;
@@ -36,10 +37,18 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// The applications of a run that were not reverted, newest first. An application of several runs is
-    /// reverted as a whole.
+    /// The applications that must be reverted to revert those of a run, newest first. An application of several
+    /// runs is reverted as a whole, with the other applications of these runs.
     pub fn of_run(reader: &dyn Reader, run: &RunRecord) -> Result<Vec<Self>, ApplyError> {
-        let mut all = applications_of_run(reader, run)?;
+        let mut others = reader.applications_of_fork(&run.fork).map_err(VaultError::from)?;
+        others.retain(ApplicationRecord::stands);
+        let (mut all, mut runs) = (Vec::new(), HashSet::from([run.id.clone()]));
+        while let Some(place) = others.iter().position(|of| of.runs.iter().any(|run| runs.contains(run))) {
+            let of = others.remove(place);
+            runs.extend(of.runs.iter().cloned());
+            all.push(of);
+        }
+        all.sort_by_key(|of| Reverse(of.seq));
         if let (true, Some(at), Some(before), Some(after)) =
             (all.is_empty(), run.applied_at, run.version_before, run.version_after)
         {
@@ -127,10 +136,13 @@ pub fn unapply(
 ) -> Result<Applied, ApplyError> {
     let _pin = vault.backend().pin().map_err(VaultError::from)?;
     let pages = FreshPages::new(vault);
-    let steps: Vec<Step<'_>> =
+    let mut steps: Vec<Step<'_>> =
         all.iter().map(|standing| Step::of(vault, &pages, standing)).collect::<Result<_, ApplyError>>()?;
     let changes: Vec<&Changes> = steps.iter().map(|step| &step.changes).collect();
     let net = Net::of(&*vault.read()?, &changes)?;
+    for (step, superseded) in steps.iter_mut().zip(&net.superseded) {
+        step.leave_out(superseded)?;
+    }
     let outs: Vec<WriteOut<'_>> = steps
         .iter()
         .map(|Step { set_ids, .. }| {
@@ -197,6 +209,21 @@ impl<'s> Step<'s> {
         let changes = Changes::between(pages, (&after, &before), vault.temporary_dirs(), is_written)?;
         let set_ids = Choice::read(&newest.choice)?.set_ids();
         Ok(Self { standing, changes, written, set_ids })
+    }
+
+    fn leave_out(&mut self, paths: &HashSet<TreePath>) -> Result<(), VaultError> {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let mut changes = self.changes.empty_like();
+        for change in &self.changes {
+            let change = change?;
+            if !paths.contains(&change.path) {
+                changes.push(change.into_owned());
+            }
+        }
+        self.changes = changes;
+        Ok(())
     }
 
     fn plan(&self, host: &Host<'_>, pages: &dyn Pages) -> Result<Plan<'_>, ApplyError> {

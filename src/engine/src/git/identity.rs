@@ -1,8 +1,14 @@
 //! The identity of commits: `user.name` and `user.email` of the caller's global git configuration, and nothing else.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
 use super::read_small;
+use crate::view::GIT_CONFIG;
 
 /// A larger configuration is not read.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -39,6 +45,27 @@ impl GitIdentity {
         (!lines.is_empty()).then(|| format!("[user]\n{lines}").into_bytes())
     }
 
+    /// Removes the configuration that an earlier run found in a kept home, unless it is the one that this run gets.
+    /// A file that the command changed stays.
+    pub fn remove_other(home: &Path, wanted: Option<&[u8]>) -> io::Result<()> {
+        let path = home.join(GIT_CONFIG);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        };
+        if !file.metadata()?.is_file() {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        file.take(CONFIG_BYTES_MAX).read_to_end(&mut found)?;
+        match is_generated(&found) && Some(found.as_slice()) != wanted {
+            true => std::fs::remove_file(path),
+            false => Ok(()),
+        }
+    }
+
     fn read_file(&mut self, file: &Path, home: Option<&Path>, depth: usize) {
         let Some(text) = read_small(file, CONFIG_BYTES_MAX) else { return };
         for (section, key, value) in Entries::of(&text) {
@@ -57,6 +84,16 @@ impl GitIdentity {
             }
         }
     }
+}
+
+/// Whether a configuration has the form of [`GitIdentity::as_config`]. Git itself does not quote a usual value.
+fn is_generated(config: &[u8]) -> bool {
+    let Some(lines) = config.strip_prefix(b"[user]\n").and_then(|lines| lines.strip_suffix(b"\n")) else {
+        return false;
+    };
+    lines.split(|byte| *byte == b'\n').all(|line| {
+        (line.starts_with(b"\tname = \"") || line.starts_with(b"\temail = \"")) && line.ends_with(b"\"")
+    })
 }
 
 /// Quotes a value so that git reads it back unchanged.

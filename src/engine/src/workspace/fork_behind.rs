@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use avfs_changes::{ChangeSummary, applied_before};
+use avfs_changes::{ChangeSummary, EarlierApply};
 use avfs_hostfs::beneath;
 use avfs_request::ForkChoice;
 use avfs_types::ids::ForkName;
@@ -172,7 +172,7 @@ fn known_states(site: &Site<'_>, fork: &ForkName, head: DirRef) -> Result<Option
     };
     let (base, main) = (require_version(&*reader, &base)?, require_version(&*reader, &main.head)?);
     let mut known = vec![head];
-    known.extend(applied_before(&*reader, &fork.name)?);
+    known.extend(EarlierApply::all(&*reader, &fork.name)?.into_iter().map(|of| of.after));
     let is_behind = base.content != main.content && known.iter().all(|root| root.content != main.content);
     // Only the times of the newest import can differ from the start of the fork, which may be pruned.
     for version in [&base, &main].into_iter().filter(|version| version.pruned_at.is_none()) {

@@ -3,11 +3,12 @@
 //! An application is recorded before the first path changes. An interrupted one is finished, or undone, from the
 //! same record.
 
-use avfs_types::ids::{ForkName, RunId, RunPrefix};
+use avfs_types::ids::{ForkName, RunId, RunPrefix, VersionId};
 use avfs_types::words;
 
 use super::audit::Event;
-use super::undo::InEffect;
+use super::undo::is_undone_at;
+use super::version::History;
 use crate::backend::{ApplicationRecord, Reader, RunRecord};
 use crate::{Result, Transaction, Vault, VaultError};
 
@@ -111,13 +112,6 @@ fn record(
     transaction.record(&Event { action, subject, before: None, after: None, detail: detail.trim_end() })
 }
 
-/// The applications of a run that are in effect, newest first.
-pub fn applications_of_run(reader: &dyn Reader, run: &RunRecord) -> Result<Vec<ApplicationRecord>> {
-    let mut all = reader.applications_of_fork(&run.fork)?;
-    all.retain(|of| of.stands() && of.runs.contains(&run.id));
-    Ok(all)
-}
-
 /// The state of a run's changes in the bound directory; `None` if they were never written.
 pub fn in_directory(reader: &dyn Reader, run: &RunRecord) -> Result<Option<InDirectory>> {
     if run.applied_at.is_some() {
@@ -128,12 +122,30 @@ pub fn in_directory(reader: &dyn Reader, run: &RunRecord) -> Result<Option<InDir
     if !all.iter().any(is_own) {
         return Ok(None);
     }
-    // A later apply of the fork removes the changes of an undone run.
     let standing: Vec<_> = all.iter().filter(|of| of.stands()).collect();
-    let is_later_other = standing.first().is_some_and(|newest| !is_own(newest));
-    Ok(Some(match standing.into_iter().any(is_own) {
-        true if is_later_other && InEffect::default().is_undone(reader, run)? => InDirectory::Unapplied,
-        true => InDirectory::Partly,
-        false => InDirectory::Unapplied,
-    }))
+    let Some(place) = standing.iter().position(|of| is_own(of)) else {
+        return Ok(Some(InDirectory::Unapplied));
+    };
+    // A later apply of the fork removes the changes of an undone run.
+    for later in &standing[..place] {
+        if has_version(reader, &later.before, run)? && is_undone_at(reader, &later.after, run)? {
+            return Ok(Some(InDirectory::Unapplied));
+        }
+    }
+    Ok(Some(InDirectory::Partly))
+}
+
+/// Whether a version was made from the one that the run created.
+fn has_version(reader: &dyn Reader, id: &VersionId, run: &RunRecord) -> Result<bool> {
+    for version in History::new(reader, *id) {
+        match version {
+            Ok(version) if Some(version.id) == run.version_after => return Ok(true),
+            Ok(version) if Some(version.id) == run.version_before => return Ok(false),
+            Ok(_) => {}
+            // It has expired.
+            Err(VaultError::MissingObject { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }

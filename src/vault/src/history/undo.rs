@@ -118,6 +118,12 @@ impl InEffect {
     }
 }
 
+/// Whether a run was undone when its fork was at the version `head`.
+pub(super) fn is_undone_at(reader: &dyn Reader, head: &VersionId, run: &RunRecord) -> Result<bool> {
+    let (Some(fork), Some(after)) = (reader.fork(&run.fork)?, run.version_after) else { return Ok(false) };
+    Walked::of(reader, &ForkRecord { head: *head, ..fork })?.passes_over(reader, &after)
+}
+
 impl Walked {
     fn of(reader: &dyn Reader, fork: &ForkRecord) -> Result<Self> {
         let line = Line::of(reader, fork);

@@ -5,7 +5,7 @@ use clap::Args;
 use avfs_changes::{Applied, ApplyError, ChangeSummary, Choice, Standing, unapply};
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
-use avfs_vault::backend::{Reader, RunRecord};
+use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord};
 use avfs_vault::changes::Changes;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
@@ -100,36 +100,44 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
         }
         let word = if dry_run { "would be removed from" } else { "removed from" };
         out.line(format_args!("{word} {}", dir.display()))?;
-        match &again {
-            Some(again) if !dry_run => {
-                out.line(format_args!("apply it again with: {} apply {again}", ui.avfs))
-            }
-            Some(_) | None => Ok(()),
+        for words in again.iter().filter(|_| !dry_run) {
+            out.line(format_args!("apply it again with: {} apply {words}", ui.avfs))?;
         }
+        Ok(())
     })
 }
 
-/// Prints the origin of the applied changes: one run, or a fork. Returns the words to apply it again; `None` if it
-/// was discarded.
+/// Maximum number of commands that are listed to apply the changes again.
+const AGAIN_MAX: usize = 4;
+
+/// Prints the origin of the applied changes: one run, or a fork. Returns the words to apply them again, one line for
+/// each choice of paths, oldest first; none if the run was discarded.
 fn name_applied(
     ui: &Ui,
     reader: &dyn Reader,
     groups: &[Standing],
     runs: &[RunRecord],
-) -> Result<Option<String>, Failure> {
-    let applications = groups.iter().flat_map(|group| &group.applications);
-    let mut choices = applications.clone().map(|of| &of.choice);
-    let first = choices.next();
-    // Several applies may have chosen different paths.
-    let options = match first.filter(|first| choices.all(|choice| choice == *first)) {
-        Some(choice) => Choice::read(choice)?.options(),
-        None => String::new(),
+) -> Result<Vec<String>, Failure> {
+    let applications: Vec<&ApplicationRecord> = groups.iter().flat_map(|group| &group.applications).collect();
+    let what = match (runs, applications.first()) {
+        ([run], _) => {
+            ui.note(format_args!("run {}: {}", run.id, command_line(&command_text(run))));
+            run.discarded_at.is_none().then(|| run.id.to_string())
+        }
+        (_, Some(of)) => {
+            ui.note(format_args!("fork {}: {}", of.fork, plural(runs.len() as u64, "run", "runs")));
+            reader.fork(&of.fork)?.map(|fork| fork.name.to_string())
+        }
+        (_, None) => None,
     };
-    if let [run] = runs {
-        ui.note(format_args!("run {}: {}", run.id, command_line(&command_text(run))));
-        return Ok(run.discarded_at.is_none().then(|| format!("{}{options}", run.id)));
+    let Some(what) = what else { return Ok(Vec::new()) };
+    let mut again = Vec::new();
+    for of in applications.iter().rev() {
+        let words = format!("{what}{}", Choice::read(&of.choice)?.options());
+        if !again.contains(&words) {
+            again.push(words);
+        }
     }
-    let Some(of) = applications.clone().next() else { return Ok(None) };
-    ui.note(format_args!("fork {}: {}", of.fork, plural(runs.len() as u64, "run", "runs")));
-    Ok(reader.fork(&of.fork)?.map(|fork| format!("{}{options}", fork.name)))
+    // Without options everything is applied.
+    Ok(if again.len() > AGAIN_MAX || again.contains(&what) { vec![what] } else { again })
 }

@@ -220,7 +220,9 @@ fn show_line(out: &mut Out, run: &RunRecord, effect: Effect) -> Result<(), Failu
     let cached = if cached { "  (cached)" } else { "" };
     let undone = if effect.is_undone && run.discarded_at.is_none() { "  (undone)" } else { "" };
     let marks = match (effect.in_directory, run.discarded_at, run.version_after) {
-        (_, Some(_), _) => "  (discarded)",
+        (Some(InDirectory::Applied), Some(_), _) => "  (discarded, but applied)",
+        (Some(InDirectory::Partly), Some(_), _) => "  (discarded, but partly applied)",
+        (Some(InDirectory::Unapplied) | None, Some(_), _) => "  (discarded)",
         (Some(InDirectory::Applied), None, _) => "  (applied)",
         (Some(InDirectory::Partly), None, _) => "  (partly applied)",
         (Some(InDirectory::Unapplied), None, _) if effect.is_undone => "",
@@ -553,6 +555,9 @@ fn show_applied(
     match state {
         Some(InDirectory::Applied) => {
             out.line(format_args!("applied    {at}; revert it with: {avfs} unapply {id}"))
+        }
+        Some(InDirectory::Partly) if run.discarded_at.is_some() => {
+            out.line(format_args!("applied    in part; revert it with: {avfs} unapply {id}"))
         }
         Some(InDirectory::Partly) => {
             out.line(format_args!("applied    in part; write the rest with: {avfs} apply {id}"))
