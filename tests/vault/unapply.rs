@@ -267,7 +267,13 @@ fn any_applies_of_a_fork_are_reverted_exactly() {
         let stand = Stand::in_memory(|dir| mix(dir, seed, 25), |_| ());
         let (vault, host, dice) = (&stand.vault, stand.host(), &mut Dice::seeded(seed));
         vault.create_fork(&fork("work"), &support::reference("main"), Life::Persistent).unwrap();
-        let original = snapshot::take(&host);
+        // Times are not compared by an apply, and a filter leaves out those of directories.
+        let taken = || {
+            let mut taken = snapshot::take(&host);
+            taken.facts.values_mut().for_each(|fact| fact.mtime = (0, 0));
+            taken
+        };
+        let original = taken();
         let (mut runs, mut done) = (0_u8, Vec::new());
         for _step in 0..8 {
             let step = match dice.below(8) {
@@ -311,7 +317,7 @@ fn any_applies_of_a_fork_are_reverted_exactly() {
             all => unapply(vault, &all.unwrap(), &host, Trial::Real, &Meter::default())
                 .unwrap_or_else(|error| panic!("seed {seed}: {error:?} after {done:#?}")),
         };
-        let found = snapshot::differences(&original, &snapshot::take(&host));
+        let found = snapshot::differences(&original, &taken());
         assert!(found.is_empty(), "seed {seed}: {found:#?} after {done:#?}");
     }
 }

@@ -131,9 +131,13 @@ impl Subject {
             }
         }
         // The host has the changes of all runs that were applied without a gap from the start. A run applied on
-        // its own, before earlier runs, does not count: the earlier ones are still to apply.
+        // its own, before earlier runs, does not count: the earlier ones are still to apply. Nor does one that was
+        // applied with parts of later ones, because the later apply compares with the version before all of them.
+        let chosen = applied_by_choice(reader, name)?;
         let mut base = fork.base;
-        while let Some((_, after)) = made.pop_if(|(run, _)| run.applied_at.is_some()) {
+        while let Some((_, after)) =
+            made.pop_if(|(run, _)| run.applied_at.is_some() && !chosen.contains(&run.id))
+        {
             base = after;
         }
         // After a sync, the changes are relative to the version that the sync merged.
@@ -151,6 +155,23 @@ impl Subject {
         let runs = runs.map(|(run, _)| run.id).collect();
         Ok(Self { fork: fork.name, runs, undone, before, after, doubt })
     }
+}
+
+/// The runs of a fork whose newest apply chose paths.
+fn applied_by_choice(reader: &dyn Reader, fork: &ForkName) -> Result<HashSet<RunId>, VaultError> {
+    let (mut chosen, mut whole) = (HashSet::new(), HashSet::new());
+    let applications = reader.applications_of_fork(fork)?;
+    for of in applications.into_iter().filter(ApplicationRecord::stands) {
+        let has_filter = Choice::read(&of.choice).is_ok_and(|choice| choice.has_filter());
+        for run in of.runs {
+            if !has_filter {
+                whole.insert(run);
+            } else if !whole.contains(&run) {
+                chosen.insert(run);
+            }
+        }
+    }
+    Ok(chosen)
 }
 
 /// Earlier applies whose content is recognised in the directory.
@@ -318,8 +339,8 @@ impl EarlierApply {
     }
 }
 
-/// The earlier applies of versions that the changes were made from, with their filters. The others wrote newer
-/// content, which must not be replaced.
+/// The earlier applies of versions between the two that are compared, with their filters. The others wrote content
+/// that is newer, or older than what the changes were made from.
 fn made_from(reader: &dyn Reader, subject: &Subject) -> Result<Vec<(EarlierApply, Filter)>, ApplyError> {
     let mut all = EarlierApply::all(reader, &subject.fork)?;
     let start = reader.fork(&subject.fork).map_err(VaultError::from)?.map(|fork| fork.base);
@@ -329,7 +350,7 @@ fn made_from(reader: &dyn Reader, subject: &Subject) -> Result<Vec<(EarlierApply
         match history.next() {
             Some(Ok(version)) => {
                 unseen.remove(&version.id);
-                if Some(version.id) == start {
+                if Some(version.id) == start || version.id == subject.before.id {
                     break;
                 }
             }

@@ -29,14 +29,16 @@ pub struct Net {
 }
 
 impl Net {
-    pub fn of(reader: &dyn Reader, steps: &[&Changes]) -> Result<Self, VaultError> {
-        let changes = steps.first().map_or_else(Changes::default, |first| first.empty_like());
-        let older = steps.iter().skip(1).map(|step| step.empty_like()).collect();
+    /// The changes of each step, and the names that it only links.
+    pub fn of(reader: &dyn Reader, steps: &[(&Changes, &HashSet<TreePath>)]) -> Result<Self, VaultError> {
+        let changes = steps.first().map_or_else(Changes::default, |(first, _)| first.empty_like());
+        let older = steps.iter().skip(1).map(|(step, _)| step.empty_like()).collect();
         let superseded = vec![HashSet::new(); steps.len()];
         let mut net = Self { changes, older, superseded, conflicts: Vec::new() };
-        let mut heads: Vec<_> = steps.iter().map(|changes| changes.iter().peekable()).collect();
+        let mut heads: Vec<_> = steps.iter().map(|(changes, _)| changes.iter().peekable()).collect();
+        let linked: Vec<_> = steps.iter().map(|(_, linked)| *linked).collect();
         while let Some(path) = next_path(&mut heads)? {
-            net.add(reader, path, &mut heads)?;
+            net.add(reader, path, &mut heads, &linked)?;
         }
         Ok(net)
     }
@@ -47,6 +49,7 @@ impl Net {
         reader: &dyn Reader,
         path: TreePath,
         heads: &mut [Peekable<Iter<'_>>],
+        linked: &[&HashSet<TreePath>],
     ) -> Result<(), VaultError> {
         let mut whole: Option<Change> = None;
         for (place, head) in heads.iter_mut().enumerate() {
@@ -54,6 +57,9 @@ impl Net {
                 next.as_ref().is_ok_and(|change| change.path == path)
             };
             let Some(change) = head.next_if(is_of_path).transpose()? else { continue };
+            if linked[place].contains(&path) {
+                continue;
+            }
             let Some(whole) = &mut whole else {
                 if let Some(older) = place.checked_sub(1).and_then(|place| self.older.get_mut(place)) {
                     older.push(change.clone().into_owned());

@@ -37,6 +37,10 @@ impl Choice {
         serde_json::from_str(text).map_err(|_| ApplyError::Unreadable)
     }
 
+    pub fn has_filter(&self) -> bool {
+        !self.include.is_empty() || !self.exclude.is_empty()
+    }
+
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -30,7 +30,7 @@ use super::select::Choice;
 use super::task::Plan;
 use super::{Applied, ApplyError, Selection, plan, write};
 
-/// Applied changes of a run that were not reverted: applications between the same two versions, newest first.
+/// Applied changes that were not reverted: successive applications between the same two versions, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub applications: Vec<ApplicationRecord>,
@@ -103,9 +103,9 @@ impl Standing {
         let mut groups: Vec<Self> = Vec::new();
         for of in all {
             let ends = |group: &Self| (group.applications[0].before, group.applications[0].after);
-            match groups.iter_mut().find(|group| ends(group) == (of.before, of.after)) {
-                Some(group) => group.applications.push(of),
-                None => groups.push(Self { applications: vec![of] }),
+            match groups.last_mut() {
+                Some(group) if ends(group) == (of.before, of.after) => group.applications.push(of),
+                Some(_) | None => groups.push(Self { applications: vec![of] }),
             }
         }
         groups
@@ -138,11 +138,6 @@ pub fn unapply(
     let pages = FreshPages::new(vault);
     let mut steps: Vec<Step<'_>> =
         all.iter().map(|standing| Step::of(vault, &pages, standing)).collect::<Result<_, ApplyError>>()?;
-    let changes: Vec<&Changes> = steps.iter().map(|step| &step.changes).collect();
-    let net = Net::of(&*vault.read()?, &changes)?;
-    for (step, superseded) in steps.iter_mut().zip(&net.superseded) {
-        step.leave_out(superseded)?;
-    }
     let outs: Vec<WriteOut<'_>> = steps
         .iter()
         .map(|Step { set_ids, .. }| {
@@ -151,16 +146,30 @@ pub fn unapply(
         })
         .collect();
     let hosts = outs.iter().map(|out| Host::open(dir, out)).collect::<Result<Vec<_>, ApplyError>>()?;
+    if let (Some(step), Some(host)) = (steps.first_mut(), hosts.first()) {
+        step.leave_out(&step.changed_links(host)?)?;
+    }
+    let changes: Vec<_> = steps.iter().map(|step| (&step.changes, &step.linked)).collect();
+    let net = Net::of(&*vault.read()?, &changes)?;
+    for (step, superseded) in steps.iter_mut().zip(&net.superseded) {
+        step.leave_out(superseded)?;
+    }
     let (newest, already) = check(&pages, &steps, &hosts, &net)?;
     let mut kept_dirs = Vec::new();
     if trial == Trial::Real {
         let mut newest = Some(newest);
         for (place, step) in steps.iter().enumerate() {
             let reverted = if place == 0 { Reverted::Nothing } else { Reverted::NewerApplies };
-            // The steps before it changed the directory: its plan is made from the new state.
+            let kept;
             let plan = match newest.take() {
                 Some(plan) => plan,
-                None => step.plan(&hosts[place], &pages).map_err(|error| since(error, reverted))?,
+                // The steps before it changed the directory: its plan is made from the new state.
+                None => {
+                    let links = step.changed_links(&hosts[place])?;
+                    kept = (!links.is_empty()).then(|| without(&step.changes, &links)).transpose()?;
+                    let plan = step.plan(kept.as_ref().unwrap_or(&step.changes), &hosts[place], &pages);
+                    plan.map_err(|error| since(error, reverted))?
+                }
             };
             let kept = write::carry_out(&hosts[place], &outs[place], dir, &plan, &step.written);
             kept_dirs.extend(kept.map_err(|error| since(error, reverted))?);
@@ -177,6 +186,8 @@ pub fn unapply(
 struct Step<'s> {
     standing: &'s Standing,
     changes: Changes,
+    /// Names of hard-linked files that are linked again, although the apply did not write them.
+    linked: HashSet<TreePath>,
     /// The paths of the changes.
     written: PathDigests,
     set_ids: SetIds,
@@ -203,32 +214,52 @@ impl<'s> Step<'s> {
             let own = |change: &Change| selection.takes(change) && !already.contains(&change.path);
             written.extend(paths_of(&forward, own))?;
         }
-        with_linked(&forward, &mut written)?;
+        let linked = linked_with(&forward, &written)?;
+        written.extend(linked.iter().cloned().map(Ok::<_, VaultError>))?;
         drop(forward);
         let is_written = |change: &Change| written.contains(&change.path);
         let changes = Changes::between(pages, (&after, &before), vault.temporary_dirs(), is_written)?;
         let set_ids = Choice::read(&newest.choice)?.set_ids();
-        Ok(Self { standing, changes, written, set_ids })
+        Ok(Self { standing, changes, linked, written, set_ids })
+    }
+
+    /// Names that are to be linked again, but do not have the content of the file.
+    fn changed_links(&self, host: &Host<'_>) -> Result<HashSet<TreePath>, ApplyError> {
+        let mut changed = HashSet::new();
+        if self.linked.is_empty() {
+            return Ok(changed);
+        }
+        for change in &self.changes {
+            let change = change?;
+            if !self.linked.contains(&change.path) {
+                continue;
+            }
+            let has_content = match (host.look(&change.path)?, &change.after) {
+                (Look::There(stat), Some(side)) => host.found(&change.path, stat).is(&side.node, None)?,
+                (Look::There(_) | Look::Absent | Look::NoParent, _) => false,
+            };
+            if !has_content {
+                changed.insert(change.path.clone());
+            }
+        }
+        Ok(changed)
     }
 
     fn leave_out(&mut self, paths: &HashSet<TreePath>) -> Result<(), VaultError> {
-        if paths.is_empty() {
-            return Ok(());
+        if !paths.is_empty() {
+            self.changes = without(&self.changes, paths)?;
         }
-        let mut changes = self.changes.empty_like();
-        for change in &self.changes {
-            let change = change?;
-            if !paths.contains(&change.path) {
-                changes.push(change.into_owned());
-            }
-        }
-        self.changes = changes;
         Ok(())
     }
 
-    fn plan(&self, host: &Host<'_>, pages: &dyn Pages) -> Result<Plan<'_>, ApplyError> {
+    fn plan<'c>(
+        &self,
+        changes: &'c Changes,
+        host: &Host<'_>,
+        pages: &dyn Pages,
+    ) -> Result<Plan<'c>, ApplyError> {
         let version = self.standing.applications[0].before;
-        plan::make(host, pages, (&self.changes, &self.written), version, None, &[])
+        plan::make(host, pages, (changes, &self.written), version, None, &[])
     }
 }
 
@@ -245,7 +276,7 @@ fn check<'s>(
     };
     let version = step.standing.applications[0].before;
     let (mut conflicts, mut already) = (net.conflicts.clone(), 0);
-    let newest = match step.plan(host, pages) {
+    let newest = match step.plan(&step.changes, host, pages) {
         Ok(plan) => Some(plan),
         Err(ApplyError::Conflict { conflicts: more, .. }) => {
             conflicts.extend(more);
@@ -310,15 +341,37 @@ fn paths_of(
     })
 }
 
-/// Adds all names of hard-linked files, including names whose content did not change: they are linked again together.
-fn with_linked(forward: &Changes, written: &mut PathDigests) -> Result<(), VaultError> {
+fn without(changes: &Changes, paths: &HashSet<TreePath>) -> Result<Changes, VaultError> {
+    let mut kept = changes.empty_like();
+    for change in changes {
+        let change = change?;
+        if !paths.contains(&change.path) {
+            kept.push(change.into_owned());
+        }
+    }
+    Ok(kept)
+}
+
+/// The other names of hard-linked files that were written.
+fn linked_with(forward: &Changes, written: &PathDigests) -> Result<HashSet<TreePath>, VaultError> {
     let link = |change: &Change| change.before.as_ref().and_then(|side| side.node.link());
     let mut links: HashSet<LinkId> = HashSet::new();
     for change in forward {
         let change = change?;
         links.extend(link(&change).filter(|_| written.contains(&change.path)));
     }
-    written.extend(paths_of(forward, |change| link(change).is_some_and(|link| links.contains(&link))))
+    let mut linked = HashSet::new();
+    if links.is_empty() {
+        return Ok(linked);
+    }
+    for change in forward {
+        let change = change?;
+        let is_name = link(&change).is_some_and(|link| links.contains(&link));
+        if is_name && !written.contains(&change.path) {
+            linked.insert(change.path.clone());
+        }
+    }
+    Ok(linked)
 }
 
 /// Reports a conflict as a change since the apply.
