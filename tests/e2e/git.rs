@@ -71,6 +71,98 @@ fn the_identity_is_hidden_if_disabled_or_if_results_must_not_depend_on_it() {
     env.ok(&["--git-identity", "host"], "test -e ~/.gitconfig");
 }
 
+/// Runs the commands of a hint, which follow this text.
+fn paste(env: &TestEnv, stderr: &str, before: &str) {
+    let (_, line) = stderr.split_once(before).unwrap_or_else(|| panic!("{stderr}"));
+    let path = format!("{}:{PATH}", avfs().parent().unwrap().display());
+    let mut shell = env.clean(Path::new("/bin/sh"));
+    let done = shell.env("PATH", path).args(["-ec", line.lines().next().unwrap()]).output().unwrap();
+    assert!(done.status.success(), "{line}: {done:?}");
+}
+
+/// A repository in a subdirectory, whose name must be quoted.
+const INNER: &str = "r [2]";
+
+fn with_inner_repository() -> TestEnv {
+    let env = with_identity();
+    std::fs::remove_dir_all(env.project().join(".git")).unwrap();
+    let inner = env.project().join(INNER);
+    env.put("r [2]/a", b"a\n");
+    git_in(&env, &inner, &["init", "-q"]);
+    git_in(&env, &inner, &["add", "a"]);
+    git_in(&env, &inner, &["commit", "-qm", "first"]);
+    env
+}
+
+fn commit_inner(env: &TestEnv, name: &str) {
+    env.put(&format!("{INNER}/{name}"), b"outside\n");
+    git_in(env, &env.project().join(INNER), &["add", name]);
+    git_in(env, &env.project().join(INNER), &["commit", "-qm", name]);
+}
+
+#[test]
+fn sync_never_mixes_the_sides_of_a_repository() {
+    let env = with_inner_repository();
+    env.ok(&["-q", "--fork", "task"], "cd 'r [2]'; echo d > d && git add d && git commit -qm inside");
+    commit_inner(&env, "z");
+    for options in [&[][..], &["--prefer", "fork"], &["--prefer", "directory"]] {
+        let refused = env.avfs(&[&["sync", "task"], options].concat()).expect(1).stderr;
+        assert!(refused.contains("r [2]/.git/index") && !refused.contains("--prefer"), "{refused}");
+    }
+    let refused = env.avfs(&["sync", "task"]).expect(1).stderr;
+    paste(&env, &refused, "merge the commits instead: ");
+    let inner = env.project().join(INNER);
+    assert!(inner.join("d").exists() && inner.join("z").exists());
+    git_in(&env, &inner, &["diff", "--exit-code", "HEAD"]);
+    // Control: a side can be chosen for a file that git reads on its own.
+    env.ok(&["-q", "--fork", "other"], "git -C 'r [2]' config user.name inside");
+    git_in(&env, &inner, &["config", "user.name", "outside"]);
+    env.avfs(&["sync", "other"]).expect(1);
+    env.avfs(&["sync", "other", "--prefer", "directory"]).expect(0);
+    assert_eq!(env.ok(&["--fork", "other"], "git -C 'r [2]' config user.name"), "outside\n");
+}
+
+#[test]
+fn staged_changes_are_synced_or_applied_with_the_commands_of_the_hints() {
+    let env = with_inner_repository();
+    env.ok(&["-q", "--fork", "task"], "cd 'r [2]'; echo d > d && git add d");
+    env.ok(&["-q", "--fork", "other"], "cd 'r [2]'; echo e > e && git add e");
+    commit_inner(&env, "z");
+    let refused = env.avfs(&["sync", "task"]).expect(1).stderr;
+    paste(&env, &refused, "sync again: ");
+    env.avfs(&["apply", "task"]).expect(0);
+    let refused = env.avfs(&["apply", "other"]).expect(1).stderr;
+    let (_, pattern) = refused.split_once("with: --exclude '").unwrap();
+    let (pattern, _) = pattern.split_once('\'').unwrap();
+    env.avfs(&["apply", "other", "--exclude", pattern]).expect(0);
+    let inner = env.project().join(INNER);
+    assert!(inner.join("d").exists() && inner.join("e").exists());
+    git_in(&env, &inner, &["diff", "--exit-code", "HEAD"]);
+    git_in(&env, &inner, &["diff", "--exit-code", "--cached"]);
+}
+
+/// With `--exclude` of the file, the next commit in the directory would revert the commit.
+#[test]
+fn a_committed_file_that_was_edited_is_merged_with_git() {
+    let env = with_inner_repository();
+    env.ok(&["-q", "--fork", "task"], "cd 'r [2]'; echo inside > a && git commit -qam inside");
+    env.put("r [2]/a", b"outside\n");
+    for verb in ["sync", "apply"] {
+        let refused = env.avfs(&[verb, "task"]).expect(1).stderr;
+        assert!(!refused.contains("--exclude") && !refused.contains("--prefer"), "{refused}");
+    }
+    let refused = env.avfs(&["apply", "task"]).expect(1).stderr;
+    let inner = env.project().join(INNER);
+    git_in(&env, &inner, &["stash", "-q"]);
+    paste(&env, &refused, "merge the commits instead: ");
+    assert_eq!(std::fs::read(inner.join("a")).unwrap(), b"inside\n");
+    // Control: without commits, the file can be left out.
+    env.ok(&["-q", "--fork", "other"], "cd 'r [2]'; echo again > a");
+    env.put("r [2]/a", b"outside\n");
+    let refused = env.avfs(&["apply", "other"]).expect(1).stderr;
+    assert!(refused.contains("--exclude PATH"), "{refused}");
+}
+
 #[test]
 fn a_kept_home_does_not_keep_the_identity() {
     let env = with_identity();
@@ -95,11 +187,7 @@ fn commits_on_both_sides_are_merged_with_the_commands_of_the_hint() {
     git(&env, &["add", "two"]);
     git(&env, &["commit", "-qm", "outside"]);
     let refused = env.avfs(&["apply", "last"]).expect(1).stderr;
-    let (_, line) = refused.split_once("merge the commits instead: ").unwrap();
-    let path = format!("{}:{PATH}", avfs().parent().unwrap().display());
-    let mut shell = env.clean(Path::new("/bin/sh"));
-    let merged = shell.env("PATH", path).args(["-ec", line.lines().next().unwrap()]).output().unwrap();
-    assert!(merged.status.success(), "{line}: {merged:?}");
+    paste(&env, &refused, "merge the commits instead: ");
     assert!(env.project().join("one").exists() && env.project().join("two").exists());
 }
 

@@ -40,7 +40,7 @@ fn land(vault: &Vault, name: &str, changes: &Changes, number: u8) {
 }
 
 fn sync(vault: &Vault, on_clash: OnClash) -> Synced {
-    vault.sync(&fork("side"), &head(vault, &main_fork()), on_clash, &|_, _, _| Ok(false)).unwrap()
+    vault.sync(&fork("side"), &head(vault, &main_fork()), &|_| on_clash, &|_, _, _| Ok(false)).unwrap()
 }
 
 fn last(vault: &Vault) -> LastSync {

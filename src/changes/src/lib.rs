@@ -32,6 +32,7 @@ mod host_executed;
 mod line_diff;
 mod linked_paths;
 pub mod read_only_check;
+mod repository;
 
 pub use apply::Filter;
 pub use apply::{Applied, ApplyOptions, EarlierApply, Standing, Subject, apply, changes_to_apply, unapply};
@@ -47,3 +48,4 @@ pub use change_view::{
 pub use git_ignored::{FOLDED_CHANGES_MAX, FoldedChanges, GitIgnored};
 pub use git_patch::{PatchLeftOff, PatchLimits, PatchUse, patch_view};
 pub use host_executed::{HostUse, RunsOnHost, called_out, places_of_host, runs_on_host};
+pub use repository::{BlockedRepository, RepositoryChange, is_repository_state};

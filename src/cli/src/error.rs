@@ -6,10 +6,11 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use avfs_changes::{BlockedRepository, RepositoryChange};
 use avfs_engine::LocateError;
-use avfs_present::{Avfs, hint};
+use avfs_present::{Avfs, hint, merge_commits};
 use avfs_types::diagnose::{Diagnose, shell_word};
-use avfs_types::ids::{ForkName, RunId};
+use avfs_types::ids::{ForkName, RunId, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
 use avfs_vault::run::LastChange;
@@ -27,12 +28,7 @@ pub enum EdgeError {
     #[error("run {run} is not the newest change in effect on fork {fork}")]
     NotNewest { run: RunId, fork: ForkName },
     #[error("fork {fork} and the directory changed the same paths; nothing was merged: {}", list(paths))]
-    SyncConflict {
-        fork: ForkName,
-        paths: Vec<TreePath>,
-        /// Each conflict involves a directory, because the others were decided by `--prefer directory`.
-        of_dirs: bool,
-    },
+    SyncConflict { fork: ForkName, paths: Vec<TreePath>, choice: SideChoice },
     #[error("the output of run {run} was not kept or has expired")]
     NoOutput { run: RunId },
     #[error("invalid regular expression {pattern:?}: {detail}")]
@@ -97,6 +93,25 @@ pub enum EdgeError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// How the conflicts of a sync can be decided.
+#[derive(Debug)]
+pub enum SideChoice {
+    Either,
+    /// Each conflict involves a directory, because the others were decided by `--prefer directory`.
+    Fork,
+    /// The repository would be broken with one side of some of its files.
+    Repository(Box<RepositoryConflict>),
+}
+
+/// A repository that changed on a fork and in the directory.
+#[derive(Debug)]
+pub struct RepositoryConflict {
+    pub dir: PathBuf,
+    /// The head of the fork.
+    pub head: VersionId,
+    pub repository: BlockedRepository,
 }
 
 fn list(paths: &[TreePath]) -> String {
@@ -200,6 +215,25 @@ impl Diagnose for EdgeError {
     }
 }
 
+/// How to sync a fork with a repository that changed on both sides.
+fn repository_hint(avfs: &Avfs, fork: &ForkName, conflict: &RepositoryConflict) -> String {
+    let RepositoryConflict { dir, head, repository } = conflict;
+    match repository.change {
+        RepositoryChange::Commits | RepositoryChange::NestedCommits => {
+            merge_commits(avfs, dir, head, repository)
+        }
+        RepositoryChange::Index => format!(
+            "unstage the changes of the fork, then sync again: {avfs} run --fork {fork} -- git -C {} reset -q -- . \
+             && {avfs} sync {fork}",
+            shell_word(repository.work_tree_in(dir).as_os_str())
+        ),
+        RepositoryChange::Other => format!(
+            "write the files of the fork without the repository with: {avfs} apply {fork} --exclude {}",
+            shell_word(repository.git_dir_pattern().as_ref())
+        ),
+    }
+}
+
 hint!(EdgeError, |error, avfs| {
     let hint = match error {
         Self::Advised { hint, .. } => hint,
@@ -237,17 +271,18 @@ hint!(EdgeError, |error, avfs| {
             ));
         }
         Self::NotKept { run } => return Some(format!("discard it with: {avfs} discard {run}")),
-        Self::SyncConflict { fork, of_dirs: true, .. } => {
-            return Some(format!(
-                "keep the fork's side with: {avfs} sync {fork} --prefer fork; \
-                 show the fork's changes with: {avfs} diff {fork}"
-            ));
-        }
-        Self::SyncConflict { fork, .. } => {
-            return Some(format!(
-                "choose a side with: {avfs} sync {fork} --prefer fork or --prefer directory; \
-                 show the fork's changes with: {avfs} diff {fork}"
-            ));
+        Self::SyncConflict { fork, choice, .. } => {
+            return Some(match choice {
+                SideChoice::Either => format!(
+                    "choose a side with: {avfs} sync {fork} --prefer fork or --prefer directory; \
+                     show the fork's changes with: {avfs} diff {fork}"
+                ),
+                SideChoice::Fork => format!(
+                    "keep the fork's side with: {avfs} sync {fork} --prefer fork; \
+                     show the fork's changes with: {avfs} diff {fork}"
+                ),
+                SideChoice::Repository(conflict) => repository_hint(avfs, fork, conflict),
+            });
         }
         Self::NoOutput { .. } => "keep it with: avfs-run --keep-output -- COMMAND",
         Self::NotConfirmed { .. } => "confirm with: --yes",

@@ -8,20 +8,15 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
+use avfs_vault::changes::Changes;
+
+use crate::repository::BlockedRepository;
 
 /// A path whose state on the host is not the one the changes expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub path: TreePath,
     pub reason: &'static str,
-}
-
-impl Conflict {
-    /// True for a path inside the `.git` directory of a repository.
-    #[must_use]
-    pub fn is_in_repository(&self) -> bool {
-        self.path.as_bytes().split(|byte| *byte == b'/').any(|part| part == b".git")
-    }
 }
 
 /// What an unapply of several applies had reverted before it met a conflict.
@@ -49,6 +44,8 @@ pub enum ApplyError {
         conflicts: Vec<Conflict>,
         /// The version with the changes.
         version: VersionId,
+        /// The repository that the conflicts block.
+        repository: Option<BlockedRepository>,
     },
     #[error("{} changed since the apply; {reverted}: {}", dir.display(), list(conflicts))]
     ChangedSince { dir: PathBuf, conflicts: Vec<Conflict>, reverted: Reverted },
@@ -95,6 +92,20 @@ fn list(conflicts: &[Conflict]) -> String {
 }
 
 impl ApplyError {
+    /// The error for the conflicts of these changes, which make `version`.
+    pub(super) fn conflict(
+        dir: &Path,
+        conflicts: Vec<Conflict>,
+        version: VersionId,
+        changes: &Changes,
+    ) -> Self {
+        let paths: Vec<&TreePath> = conflicts.iter().map(|conflict| &conflict.path).collect();
+        match BlockedRepository::find(&paths, changes) {
+            Ok(repository) => Self::Conflict { dir: dir.to_owned(), conflicts, version, repository },
+            Err(error) => error.into(),
+        }
+    }
+
     pub(super) fn dir(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Dir { operation, path, source }

@@ -128,7 +128,7 @@ pub fn make<'c>(
         }
     }
     if !conflicts.is_empty() {
-        return Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts, version });
+        return Err(ApplyError::conflict(host.dir(), conflicts, version, changes));
     }
     maker.join_links()?;
     let Maker { decided, already, there, swapped, going, planted, .. } = maker;

@@ -167,6 +167,6 @@ impl Plan<'_> {
         if conflicts.is_empty() {
             return Ok(());
         }
-        Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts, version: self.version })
+        Err(ApplyError::conflict(host.dir(), conflicts, self.version, self.changes))
     }
 }

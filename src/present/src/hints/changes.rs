@@ -1,16 +1,42 @@
 //! Hints for changes that cannot be applied to a directory, or reverted in it.
 
-use avfs_changes::{ApplyError, Conflict};
+use std::path::Path;
 
-use crate::hint;
+use avfs_changes::{ApplyError, BlockedRepository, RepositoryChange};
+use avfs_types::diagnose::shell_word;
+use avfs_types::ids::VersionId;
+
+use crate::{Avfs, hint};
+
+/// How to merge the commits of a version into the repository in the directory. HEAD, refs and index belong together:
+/// with a part of them, the repository would be broken, or show changes that revert a commit.
+#[must_use]
+pub fn merge_commits(avfs: &Avfs, dir: &Path, version: &VersionId, repository: &BlockedRepository) -> String {
+    let mut copy = dir.as_os_str().to_owned();
+    copy.push(format!("-{}", version.short()));
+    let word = |path: &Path| shell_word(path.as_os_str());
+    let export = format!("{avfs} export {} {}", version.short(), shell_word(&copy));
+    if repository.change == RepositoryChange::NestedCommits {
+        return format!("a submodule or worktree has commits: merge them with git from a copy: {export}");
+    }
+    format!(
+        "the changes include commits; commit your own changes, then merge the commits instead: {export} && \
+         git -C {} pull --no-rebase {}",
+        word(&repository.work_tree_in(dir)),
+        word(&repository.work_tree_in(Path::new(&copy)))
+    )
+}
 
 hint!(ApplyError, |error, avfs| Some(match error {
-    // Without its index or its refs, a commit would leave the repository broken.
-    Self::Conflict { conflicts, version, .. } if conflicts.iter().any(Conflict::is_in_repository) => format!(
-        "the repository changed too; merge the commits instead: {avfs} export {} ../copy && \
-         git pull --no-rebase ../copy",
-        version.short()
-    ),
+    Self::Conflict { dir, version, repository: Some(repository), .. } => match repository.change {
+        RepositoryChange::Commits | RepositoryChange::NestedCommits => {
+            merge_commits(avfs, dir, version, repository)
+        }
+        RepositoryChange::Index | RepositoryChange::Other => format!(
+            "the repository changed too; apply the files without it, to stage them again, with: --exclude {}",
+            shell_word(repository.git_dir_pattern().as_ref())
+        ),
+    },
     Self::Conflict { .. } => format!(
         "keep your changes and apply the rest with: --exclude PATH; show your changes with: {avfs} status"
     ),

@@ -13,6 +13,8 @@ mod request;
 mod types;
 mod vault;
 
+pub use changes::merge_commits;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 

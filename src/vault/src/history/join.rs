@@ -90,13 +90,13 @@ fn joined_root(
         let bases = common(view, tips.get(..=number).unwrap_or_default(), version)?;
         let roots = bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?;
         let made = root_of(view, version)?;
-        let mut edits = onto(&view, (&roots, &root, &made), OnClash::Refuse, &same_but_time)?;
+        let mut edits = onto(&view, (&roots, &root, &made), &|_| OnClash::Refuse, &same_but_time)?;
         if edits.is_err()
             && bases.len() > 1
             && depth > 0
             && let Ok(base) = joined_root(transaction, &bases, depth - 1)?
         {
-            edits = onto(&transaction.view(), (&[base], &root, &made), OnClash::Refuse, &same_but_time)?;
+            edits = onto(&transaction.view(), (&[base], &root, &made), &|_| OnClash::Refuse, &same_but_time)?;
         }
         match edits {
             Ok(edits) => root = ops::apply_edits(transaction, &root, &edits, Manner::Exact)?,
@@ -221,7 +221,7 @@ pub(super) fn same_but_time(_: &TreePath, one: &Node, other: &Node) -> Result<bo
 pub(super) fn onto(
     pages: &dyn Pages,
     (bases, head, made): (&[DirRef], &DirRef, &DirRef),
-    on_clash: OnClash,
+    on_clash: &dyn Fn(&TreePath) -> OnClash,
     same: Same<'_>,
 ) -> Result<std::result::Result<Edits, Vec<TreePath>>> {
     let mut edits = Edits::new();
@@ -250,7 +250,7 @@ pub(super) fn onto(
                 wanted.insert(path, edit);
             }
             Met::Leave => {}
-            Met::Take(_) | Met::Clash => match on_clash {
+            Met::Take(_) | Met::Clash => match on_clash(&path) {
                 OnClash::KeepHead => {}
                 OnClash::TakeOther if !is_dir && !above_is_gone(pages, head, &path, &wanted)? => {
                     wanted.insert(path, made_here);

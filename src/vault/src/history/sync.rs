@@ -34,12 +34,13 @@ pub type SameMeaning<'a> = &'a dyn Fn(&dyn Reader, &TreePath, [&FileNode; 2]) ->
 
 impl Vault {
     /// Merges the history of `version`, usually the newest version of the directory, into a fork. A side that only
-    /// changed a file's time, or wrote content of the same meaning, takes the other side's change.
+    /// changed a file's time, or wrote content of the same meaning, takes the other side's change. `on_clash` decides
+    /// about each path that both sides changed in different ways.
     pub fn sync(
         &self,
         fork: &ForkName,
         version: &VersionId,
-        on_clash: OnClash,
+        on_clash: &dyn Fn(&TreePath) -> OnClash,
         same_meaning: SameMeaning<'_>,
     ) -> Result<Synced> {
         self.transact(|transaction| {

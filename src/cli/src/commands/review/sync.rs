@@ -2,10 +2,14 @@
 
 use clap::{Args, ValueEnum};
 
-use avfs_changes::{ChangeSummary, Shown, git_index};
+use avfs_changes::{
+    BlockedRepository, ChangeSummary, Filter, Shown, Subject, changes_to_apply, git_index,
+    is_repository_state,
+};
 use avfs_engine::require_bound_dir;
 use avfs_present::error_body;
 use avfs_types::ids::{ForkName, VersionId};
+use avfs_types::path::TreePath;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::import::OnTrouble;
 use avfs_vault::join::OnClash;
@@ -17,7 +21,7 @@ use avfs_wire::Sync;
 
 use crate::commands::{fork_meant, import, patch};
 use crate::context::CommandContext;
-use crate::error::EdgeError;
+use crate::error::{EdgeError, RepositoryConflict, SideChoice};
 use crate::ui::{Failure, Format, Outcome};
 
 /// Merge changes of the bound directory into a fork
@@ -26,6 +30,7 @@ use crate::ui::{Failure, Format, Outcome};
 /// into the fork as a new version. The fork keeps its own changes: `avfs diff FORK` and `avfs apply FORK`
 /// still show and write only those. If both sides changed a path differently, nothing is merged and all
 /// conflicting paths are listed. A changed time is no conflict, nor is an index that git only refreshed.
+/// HEAD, refs and index of a repository are never taken from different sides: merge commits with git.
 /// `avfs undo FORK` reverts a sync.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,7 +42,8 @@ pub struct SyncArgs {
     /// The fork to update, or a run on it
     #[arg(value_name = "FORK|RUN")]
     what: ChangesOf,
-    /// Prefer this side if both changed a path; `directory` leaves conflicts that involve a directory
+    /// Prefer this side if both changed a path; not for HEAD, refs and index of a repository, and `directory` not for
+    /// conflicts that involve a directory
     #[arg(long, value_name = "SIDE")]
     prefer: Option<Side>,
 }
@@ -59,7 +65,9 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
         Some(Side::Fork) => OnClash::KeepHead,
         Some(Side::Directory) => OnClash::TakeOther,
     };
-    let synced = vault.sync(&fork, &imported.version(), on_clash, &git_index::is_refresh)?;
+    // With parts of both sides, a repository would be broken.
+    let decide = |path: &TreePath| if is_repository_state(path) { OnClash::Refuse } else { on_clash };
+    let synced = vault.sync(&fork, &imported.version(), &decide, &git_index::is_refresh)?;
     let (changes, conflicts) = match &synced {
         Synced::UpToDate => (ChangeSummary::default(), Vec::new()),
         Synced::Merged(committed) => {
@@ -78,8 +86,15 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
         conflicts: avfs_present::path_texts(&conflicts),
     };
     if !conflicts.is_empty() {
-        let of_dirs = args.prefer.is_some();
-        let error = EdgeError::SyncConflict { fork: fork.clone(), paths: conflicts, of_dirs };
+        let choice = match (blocked_repository(&vault, &fork, &conflicts)?, args.prefer) {
+            (Some(repository), _) => {
+                let head = vault.fork(&fork)?.head;
+                SideChoice::Repository(Box::new(RepositoryConflict { dir, head, repository }))
+            }
+            (None, Some(_)) => SideChoice::Fork,
+            (None, None) => SideChoice::Either,
+        };
+        let error = EdgeError::SyncConflict { fork: fork.clone(), paths: conflicts, choice };
         return match ctx.ui.format {
             Format::Json => ctx.ui.answer_no(&result, &error_body(&error, &ctx.ui.avfs), |_| Ok(())),
             Format::Human => Err(error.into()),
@@ -94,6 +109,18 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
             out.line(format_args!("{} is up to date with {}", fork, dir.display()))
         }
     })
+}
+
+/// The repository whose changes on the fork cannot be merged file by file.
+fn blocked_repository(
+    vault: &Vault,
+    fork: &ForkName,
+    conflicts: &[TreePath],
+) -> Result<Option<BlockedRepository>, Failure> {
+    let subject = Subject::of(vault, &ChangesOf::Fork(fork.clone()))?;
+    let changes = changes_to_apply(vault, &subject, &Filter::default())?;
+    let conflicts: Vec<&TreePath> = conflicts.iter().collect();
+    Ok(BlockedRepository::find(&conflicts, &changes)?)
 }
 
 /// The changes that the sync added to the fork.
