@@ -302,3 +302,25 @@ fn sync_merges_a_commit_with_a_refreshed_index_and_touched_files() {
     assert_eq!(env.ok(&["--fork", "other"], state), "by hand\nby hand\nx\n");
     env.assert_sound();
 }
+
+/// The index in the directory has the staged change; the index of the fork has only other times.
+#[test]
+fn an_index_that_only_the_fork_refreshed_is_not_applied() {
+    let env = with_identity();
+    for name in ["README.md", "src/main.rs"] {
+        let file = std::fs::File::options().write(true).open(env.project().join(name)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000)).unwrap();
+    }
+    env.ok(&["-q", "--fork", "task"], "echo inside >> src/main.rs; git status -s > /dev/null");
+    let diff = env.avfs(&["diff", "task"]).expect(0).text();
+    assert!(diff.contains(".git/index"), "{diff}");
+    env.put("README.md", b"staged\n");
+    git(&env, &["add", "README.md"]);
+    let index = || std::fs::read(env.project().join(".git/index")).unwrap();
+    let staged = index();
+    env.avfs(&["apply", "task"]).expect(0);
+    assert_eq!(index(), staged);
+    assert!(std::fs::read(env.project().join("src/main.rs")).unwrap().ends_with(b"inside\n"));
+    env.avfs(&["unapply"]).expect(0);
+    assert_eq!(index(), staged);
+}

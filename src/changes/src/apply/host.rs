@@ -28,7 +28,7 @@ use avfs_vault::write_out::WriteOut;
 use avfs_vault::{VaultError, ingest, read_content, set_ids};
 
 use crate::apply::error::ApplyError;
-use crate::git_index::{INDEX_BYTES_MAX, is_index, same_entries};
+use crate::git_index::{self, INDEX_BYTES_MAX, is_index, same_entries};
 
 type Result<T> = std::result::Result<T, ApplyError>;
 
@@ -96,6 +96,13 @@ impl<'a> Host<'a> {
         let Node::File(file) = node else { return None };
         let mode = self.out.set_ids.mode_of_present(file.mode, stat.mode);
         (mode != stat.mode).then_some(mode)
+    }
+
+    /// True if git only refreshed an index between two versions.
+    pub fn is_refresh(&self, path: &TreePath, old: &Node, new: &Node) -> Result<bool> {
+        let (Node::File(old), Node::File(new)) = (old, new) else { return Ok(false) };
+        let reader = self.out.vault.read().map_err(ApplyError::Vault)?;
+        Ok(git_index::is_refresh(&*reader, path, [old, new])?)
     }
 
     pub fn dir(&self) -> &Path {

@@ -365,6 +365,11 @@ impl Maker<'_> {
         if found.is(new, None)? {
             return self.settled(path, stat, Some(old), new);
         }
+        if self.host.is_refresh(path, old, new)? {
+            // The index on the host has the changes of the other side, and the refresh has none.
+            self.there.push(path.clone());
+            return Ok(Step::Already);
+        }
         if found.is_refreshed_index(old)? {
             return Ok(Step::Do(self.replace(path, new)?));
         }
