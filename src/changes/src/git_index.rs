@@ -2,7 +2,7 @@
 //!
 //! `git status` rewrites the index to cache the times and inodes of files. A refresh does not change entries,
 //! modes, ids or flags. Untrusted input: parsing is bounded by the file's size, and anything unexpected counts
-//! as a change.
+//! as a change. So does a split index, whose entries are in another file.
 
 use avfs_types::path::TreePath;
 use avfs_vault::backend::Reader;
@@ -16,13 +16,14 @@ const SIGNATURE: &[u8] = b"DIRC";
 /// Times, device, inode, mode, owner and size, 4 bytes each; the object id and the flags follow.
 const STAT_BYTES: usize = 40;
 const MODE_AT: usize = 24;
-const ID_BYTES: usize = 20;
-const CHECKSUM_BYTES: usize = 20;
+/// The size of an object id, and of the checksum at the end: SHA-1 or SHA-256. The file does not name it.
+const ID_SIZES: [usize; 2] = [20, 32];
+const ID_BYTES_MAX: usize = 32;
 /// Set if a second word of flags follows.
 const EXTENDED: u16 = 0x4000;
 
 /// The meaning of an entry: mode, object id, flags and name.
-type Entry = (u32, [u8; ID_BYTES], [u16; 2], Vec<u8>);
+type Entry = (u32, [u8; ID_BYTES_MAX], [u16; 2], Vec<u8>);
 
 /// True for the index of a repository, a worktree or a submodule.
 #[must_use]
@@ -65,7 +66,17 @@ pub fn may_be_refresh(path: &TreePath, one: &FileNode, other: &FileNode) -> bool
         && (one.mode, one.xattrs) == (other.mode, other.xattrs)
 }
 
-fn entries(text: &[u8]) -> Option<Vec<Entry>> {
+/// The entries and the size of the ids; `None` if the file can be parsed with neither size, or with both.
+fn entries(text: &[u8]) -> Option<(usize, Vec<Entry>)> {
+    match ID_SIZES.map(|id_bytes| (id_bytes, entries_of(text, id_bytes))) {
+        [(id_bytes, Some(entries)), (_, None)] | [(_, None), (id_bytes, Some(entries))] => {
+            Some((id_bytes, entries))
+        }
+        [_, _] => None,
+    }
+}
+
+fn entries_of(text: &[u8], id_bytes: usize) -> Option<Vec<Entry>> {
     let number = |bytes: &[u8]| Some(u32::from_be_bytes(bytes.try_into().ok()?));
     if text.get(..4)? != SIGNATURE {
         return None;
@@ -75,15 +86,16 @@ fn entries(text: &[u8]) -> Option<Vec<Entry>> {
         return None;
     }
     let count = usize::try_from(number(text.get(8..12)?)?).ok()?;
-    let body = text.get(..text.len().checked_sub(CHECKSUM_BYTES)?)?;
+    let body = text.get(..text.len().checked_sub(id_bytes)?)?;
     let mut at = 12;
     let mut found: Vec<Entry> = Vec::new();
     for _ in 0..count {
         let begun = at;
-        let fixed = body.get(at..at + STAT_BYTES + ID_BYTES + 2)?;
+        let fixed = body.get(at..at + STAT_BYTES + id_bytes + 2)?;
         let mode = number(&fixed[MODE_AT..MODE_AT + 4])?;
-        let id: [u8; ID_BYTES] = fixed[STAT_BYTES..STAT_BYTES + ID_BYTES].try_into().ok()?;
-        let mut flags = [u16::from_be_bytes(fixed[STAT_BYTES + ID_BYTES..].try_into().ok()?), 0];
+        let mut id = [0; ID_BYTES_MAX];
+        id[..id_bytes].copy_from_slice(&fixed[STAT_BYTES..STAT_BYTES + id_bytes]);
+        let mut flags = [u16::from_be_bytes(fixed[STAT_BYTES + id_bytes..].try_into().ok()?), 0];
         at += fixed.len();
         if flags[0] & EXTENDED != 0 {
             flags[1] = u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?);
@@ -152,10 +164,10 @@ mod tests {
 
     #[test]
     fn refresh_is_not_a_change_in_any_index_version() {
-        for version in ["2", "3", "4"] {
+        for (version, format) in ["2", "3", "4"].into_iter().flat_map(|v| [(v, "sha1"), (v, "sha256")]) {
             let dir = tempfile::tempdir().unwrap();
             let at = dir.path();
-            git(at, &["init", "-q"]);
+            git(at, &["init", "-q", "--object-format", format]);
             for name in ["a", "dir/one", "dir/other", "dir/z"] {
                 std::fs::create_dir_all(at.join("dir")).unwrap();
                 std::fs::write(at.join(name), name).unwrap();
@@ -168,13 +180,13 @@ mod tests {
             }
             let index = || std::fs::read(at.join(".git/index")).unwrap();
             let before = index();
-            assert_eq!(entries(&before).unwrap().len(), 4, "version {version}");
+            assert_eq!(entries(&before).unwrap().1.len(), 4, "version {version}, {format}");
             let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
             let file = std::fs::File::options().write(true).open(at.join("dir/one")).unwrap();
             file.set_times(times).unwrap();
             git(at, &["update-index", "--refresh"]);
             assert_ne!(before, index());
-            assert!(same_entries(&before, &index()), "version {version}");
+            assert!(same_entries(&before, &index()), "version {version}, {format}");
             let refreshed = index();
             std::fs::write(at.join("dir/one"), "changed").unwrap();
             git(at, &["add", "dir/one"]);
@@ -183,6 +195,16 @@ mod tests {
             git(at, &["update-index", "--assume-unchanged", "dir/z"]);
             assert!(!same_entries(&staged, &index()), "a flag is a change");
         }
+    }
+
+    #[test]
+    fn an_index_that_could_have_either_size_of_ids_is_never_equal() {
+        // Without entries, an extension covers the difference of the checksums.
+        let mut text = b"DIRC\0\0\0\x02\0\0\0\0".to_vec();
+        text.extend(b"ABCD\0\0\0\x04....");
+        text.extend([0; 20]);
+        assert!(ID_SIZES.iter().all(|size| entries_of(&text, *size).is_some()));
+        assert!(!same_entries(&text, &text));
     }
 
     #[test]
