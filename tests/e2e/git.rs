@@ -254,6 +254,18 @@ fn a_linked_worktree_is_read_only_and_a_note_explains_how_to_commit() {
     let notes = refused.envelope()["result"]["notes"].clone();
     let codes: Vec<_> = notes.as_array().unwrap().iter().map(|note| note["code"].clone()).collect();
     assert!(codes.contains(&json!("git.linked_worktree")), "{notes}");
+    // The status of a line may be that of another command; a command that only reads gives no note.
+    for (line, is_noted) in [
+        ("git commit -qam more || true", true),
+        ("echo more >> README.md; sh -c \"git add -A\"; false", true),
+        ("git log --oneline; git status --short", false),
+        ("git log --oneline && false", false),
+        ("echo add >> README.md; git log --oneline", false),
+    ] {
+        let answer = run_in(&env, &tree, &["--json", "--shell", line]);
+        let notes = answer.envelope()["result"]["notes"].to_string();
+        assert_eq!(notes.contains("git.linked_worktree"), is_noted, "{line}: {notes}");
+    }
     // The repository cannot be written, and a forged pointer does not open another directory.
     let common = env.project().join(".git");
     let touch = format!("touch {}/planted", common.display());

@@ -633,9 +633,10 @@ pub(super) fn words_of(command: &CommandLine) -> impl Iterator<Item = String> {
         CommandLine::Argv(words) => words.as_slice(),
         CommandLine::Shell(line) => std::slice::from_ref(line),
     };
-    let is_between = |c: char| c.is_whitespace() || ";|&()".contains(c);
+    let is_between = |c: char| c.is_whitespace() || ";|&()\"'".contains(c);
     texts.iter().flat_map(move |text| {
-        let words: Vec<String> = shown_word(text).split(is_between).map(str::to_owned).collect();
-        words
+        let text = shown_word(text);
+        let words = text.split(is_between).filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect::<Vec<_>>()
     })
 }

@@ -70,7 +70,12 @@ pub(super) fn note_links(run: &mut Run, written: &WrittenLinks) {
 /// Notes that git cannot commit in a linked worktree, whose repository is mounted read-only.
 pub(super) fn note_worktree(run: &mut Run, completion: &Completion) {
     let Some(common) = &run.common_dir else { return };
-    if completion.exit == Exit::Code(0) || !words_of(&run.request.command).any(|word| word == "git") {
+    let may_have_failed = match completion.exit {
+        // The status may be that of another command of the line.
+        Exit::Code(0) => writes_with_git(words_of(&run.request.command)),
+        Exit::Code(_) | Exit::Signal(_) => words_of(&run.request.command).any(|word| word == "git"),
+    };
+    if run.decision.looks_only() || !may_have_failed {
         return;
     }
     let text = format!(
@@ -79,4 +84,49 @@ pub(super) fn note_worktree(run: &mut Run, completion: &Completion) {
         common.display()
     );
     run.note("git.linked_worktree", text);
+}
+
+/// Commands of git that usually write to the repository.
+const GIT_WRITES: [&str; 11] =
+    ["add", "am", "cherry-pick", "commit", "merge", "mv", "pull", "rebase", "reset", "revert", "rm"];
+
+fn writes_with_git(mut words: impl Iterator<Item = String>) -> bool {
+    while words.any(|word| word == "git") {
+        let mut command = words.next();
+        while let Some(option) = command.as_deref().filter(|word| word.starts_with('-')) {
+            if ["-C", "-c"].contains(&option) {
+                words.next();
+            }
+            command = words.next();
+        }
+        if command.is_some_and(|command| GIT_WRITES.contains(&command.as_str())) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_types::CommandLine;
+
+    use super::*;
+
+    #[test]
+    fn commands_that_write_to_a_repository() {
+        let writes = |line: &str| writes_with_git(words_of(&CommandLine::Shell(line.into())));
+        for line in [
+            "git commit -qm x || true",
+            "git status; git -C dir -c user.name=x commit -m y; echo done",
+            "sh -c \"git add -A\"; true",
+            "(cd sub && git rm old)",
+        ] {
+            assert!(writes(line), "{line}");
+        }
+        for line in
+            ["git log; echo add > x", "git status > commit", "echo commit > git", "git stash list", "make"]
+        {
+            assert!(!writes(line), "{line}");
+        }
+    }
 }
