@@ -1,11 +1,13 @@
 //! Tried: `git clean -fdx` in the workspace, as tools and agents run it.
 //! Stopped by: a vault outside the workspace; otherwise a run reports the danger.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use serde_json::json;
 
 use crate::env::{Answer, TestEnv};
+use crate::support;
 
 fn git(env: &TestEnv, words: &[&str]) {
     let mut command: Command = env.clean("git".as_ref());
@@ -53,4 +55,24 @@ fn run_reports_once_that_git_clean_removes_its_changes() {
     assert!(!env.vault_file().exists());
     let gone = env.avfs(&["--json", "runs", "list"]).expect(1).envelope();
     assert_eq!(gone["error"]["code"], json!("vault.not_found"));
+}
+
+#[test]
+fn record_of_the_note_made_by_root_belongs_to_the_owner_of_the_vault() {
+    if !support::is_root() {
+        return support::skip(
+            "security::record_of_the_note_made_by_root_belongs_to_the_owner_of_the_vault",
+            "only root gives files away",
+        );
+    }
+    const USER: u32 = 1234;
+    let env = TestEnv::new();
+    git(&env, &["init", "-q"]);
+    env.run(&["--", "true"]).expect(0);
+    for entry in walkdir::WalkDir::new(env.project()).into_iter().flatten() {
+        std::os::unix::fs::lchown(entry.path(), Some(USER), Some(USER)).unwrap();
+    }
+    env.run(&["--shell", "echo work > file"]).expect(0);
+    let made = env.project().join(".avfs/git-clean-noted").metadata().unwrap();
+    assert_eq!((made.uid(), made.gid()), (USER, USER));
 }

@@ -1,6 +1,5 @@
 //! The context of this process: the vault, the settings and the host, found once. Requests are resolved against it.
 
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use avfs_engine::{
     UNBOUND_PATH, VaultSource, WarnAbove, bound_dir, cache_line, look, make_first_vault, stat_cache_path,
 };
 use avfs_hostfs::held::HeldFile;
-use avfs_hostfs::{machine, mask};
+use avfs_hostfs::{machine, mask, owner};
 use avfs_policy::{Opening, Policy};
 use avfs_present::{Avfs, Hint};
 use avfs_request::config::Config;
@@ -191,13 +190,14 @@ impl Invocation {
     /// Emitted once for a vault in a Git repository: `git clean -x` would delete it, with every run that was not
     /// applied.
     fn note_git_clean(&self) -> Option<Note> {
-        let (dir, home) = (self.bound.as_deref()?, self.vault.path()?.parent()?);
+        let (dir, vault) = (self.bound.as_deref()?, self.vault.path()?);
+        let home = vault.parent()?;
         let is_cleaned = home.starts_with(dir) && dir.ancestors().any(|above| above.join(".git").exists());
         if !is_cleaned {
             return None;
         }
         let noted = home.join("git-clean-noted");
-        match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&noted) {
+        match vault.metadata().and_then(|vault| owner::create_like(&noted, &vault, 0o666)) {
             Ok(_) => {
                 let text = format!(
                     "git clean -x would delete {}, including every run that is not applied; \
