@@ -154,7 +154,7 @@ fn a_command_may_write_where_the_run_provides_a_directory() {
 fn a_command_of_several_lines_is_listed_without_an_open_quote() {
     let env = plain();
     env.run(&["-q", "--", "sh", "-c", "echo one\necho 'two three' > f"]).expect(0);
-    let cut = r"sh -c 'echo one' …";
+    let cut = "sh -c 'echo one…'";
     let list = env.avfs(&["runs", "list"]).expect(0).text();
     assert!(list.trim_end().ends_with(cut), "{list}");
     let log = env.avfs(&["log", "last"]).expect(0).text();

@@ -133,7 +133,8 @@ pub fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// The first line of a command. If it has more lines, an open quote is closed and an ellipsis follows it.
+/// The first line of a command. If it has more lines, an ellipsis follows it; before the closing quote if it is part
+/// of a quoted word.
 pub fn command_line(command: &str) -> String {
     let (line, rest) = command.split_once('\n').unwrap_or((command, ""));
     if rest.trim().is_empty() {
@@ -150,8 +151,10 @@ pub fn command_line(command: &str) -> String {
         }
     }
     let line = if is_escaped { line.strip_suffix('\\').unwrap_or(line) } else { line };
-    let close = quote.map(String::from).unwrap_or_default();
-    format!("{}{close} …", line.trim_end())
+    match quote {
+        Some(close) => format!("{line}…{close}"),
+        None => format!("{} …", line.trim_end()),
+    }
 }
 
 /// The message of a version on one line: the command of the run that created it, or a text.
@@ -177,13 +180,13 @@ mod tests {
             ("make", "make"),
             ("make\n", "make"),
             ("make\nls", "make …"),
-            ("sh -c 'echo a\necho b'", "sh -c 'echo a' …"),
-            ("sh -c 'echo '\\''a\nb'\\'''", r"sh -c 'echo '\''a' …"),
-            ("echo \"it's\nb\"", "echo \"it's\" …"),
+            ("sh -c 'echo a\necho b'", "sh -c 'echo a…'"),
+            ("sh -c 'echo '\\''a\nb'\\'''", r"sh -c 'echo '\''a…'"),
+            ("echo \"it's\nb\"", "echo \"it's…\""),
             ("echo \\'a\nb", r"echo \'a …"),
-            ("echo \"\\\"\nb\"", "echo \"\\\"\" …"),
+            ("echo \"\\\"\nb\"", "echo \"\\\"…\""),
             ("make \\\n  all", "make …"),
-            ("sh -c '\necho b'", "sh -c '' …"),
+            ("sh -c '\necho b'", "sh -c '…'"),
         ] {
             assert_eq!(command_line(command), shown, "{command:?}");
         }

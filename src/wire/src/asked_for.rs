@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 use avfs_request::spec::RequestObject;
 use avfs_request::{Environment, ExecutionRequest};
 use avfs_types::CommandLine;
+use avfs_types::diagnose::shell_word;
+use avfs_types::printable::is_hidden;
 
 /// Keys that are shown in another form, or do not grant anything.
 const NOT_LISTED: [&str; 7] =
@@ -14,7 +16,7 @@ const NOT_LISTED: [&str; 7] =
 /// The name and the text of each line; each text is printed on one line.
 #[must_use]
 pub fn asked_for(request: &Value) -> Vec<(String, String)> {
-    let mut lines = vec![("command".to_owned(), shown(&request["command"]))];
+    let mut lines = vec![("command".to_owned(), command(&request["command"]))];
     if request["vault_named"] == true {
         lines.push(("vault".to_owned(), shown(&request["vault"])));
     }
@@ -55,6 +57,32 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// The command, quoted for a shell.
+fn command(value: &Value) -> String {
+    let Value::Array(words) = value else { return shown(value) };
+    let words = words.iter().map(|word| word.as_str().map_or_else(|| shown(word), command_word));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// A word with hidden characters is quoted so that each of them can be seen, and differs from its escape.
+fn command_word(word: &str) -> String {
+    if !word.contains(is_hidden) {
+        return shell_word(word.as_ref());
+    }
+    let mut quoted = String::from("$'");
+    for c in word.chars() {
+        match c {
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\'' | '\\' => quoted.extend(['\\', c]),
+            c if is_hidden(c) => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('\'');
+    quoted
+}
+
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -86,7 +114,14 @@ mod tests {
     #[test]
     fn a_request_without_options_shows_only_its_command() {
         let object = serde_json::to_value(RequestObject::of(&request(), None)).unwrap();
-        assert_eq!(asked_for(&object), [("command".to_owned(), "\"make\" \"test\"".to_owned())]);
+        assert_eq!(asked_for(&object), [("command".to_owned(), "make test".to_owned())]);
+    }
+
+    #[test]
+    fn a_command_is_quoted_for_a_shell() {
+        let lines = asked_for(&json!({ "command": ["git", "fetch", "a b", "it's", "a\n'b\\\u{202e}", ""] }));
+        let quoted = r"git fetch 'a b' 'it'\''s' $'a\n\'b\\\U0000202e' ''";
+        assert_eq!(lines, [("command".to_owned(), quoted.to_owned())]);
     }
 
     #[test]
