@@ -357,6 +357,26 @@ fn a_run_without_changes_is_shown_without_a_fork() {
 }
 
 #[test]
+fn a_run_that_was_not_executed_is_shown_without_a_fork() {
+    let env = TestEnv::with_project();
+    let states = [RunState::Denied, RunState::ApprovalRequired, RunState::Failed, RunState::Interrupted];
+    for (n, state) in (1..).zip(states) {
+        let vault = support::open_vault(&env.vault_file());
+        let own = fork(&format!("run-{}", run_id(n)));
+        let row = RunRecord { state, ..record(n, &own) };
+        vault.journal_refused(&row, AuditTexts::default()).unwrap();
+        let list = env.ok(&["runs", "list"]);
+        assert!(!list.contains(own.as_str()) && list.contains("  -  "), "{state:?}: {list}");
+        let shown = env.ok(&["runs", "show", &run_word(n)]);
+        assert!(!shown.contains("\nfork "), "{state:?}: {shown}");
+    }
+    // A run on a named fork shows it.
+    let row = RunRecord { state: RunState::Denied, ..record(9, &fork("work")) };
+    support::open_vault(&env.vault_file()).journal_refused(&row, AuditTexts::default()).unwrap();
+    assert!(env.ok(&["runs", "show", &run_word(9)]).contains("fork       work\n"));
+}
+
+#[test]
 fn content_of_an_earlier_partial_apply_is_no_conflict() {
     let env = TestEnv::with_project();
     env.ok(&["fork", "create", "work", "--from", "main"]);

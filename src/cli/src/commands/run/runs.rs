@@ -206,11 +206,10 @@ struct Effect {
     is_undone: bool,
 }
 
-/// The fork of a run; `None` for a run without changes, which created no fork.
+/// The fork of a run; `None` for a run without changes, or that did not complete, which created no fork.
 fn fork_of(run: &RunRecord) -> Option<&str> {
-    let has_none = run.state == RunState::Completed
-        && run.version_after.is_none()
-        && run.fork.as_str().strip_prefix("run-") == Some(run.id.as_str());
+    let has_none =
+        run.version_after.is_none() && run.fork.as_str().strip_prefix("run-") == Some(run.id.as_str());
     (!has_none).then_some(run.fork.as_str())
 }
 
