@@ -232,6 +232,27 @@ fn a_deleted_vault_leaves_nothing_in_the_cache() {
 }
 
 #[test]
+fn an_unfinished_base_is_listed_with_its_size() {
+    let env = TestEnv::with_project();
+    env.put("large", &noise(1, 4 << 20));
+    env.avfs(&["import"]).expect(0);
+    kill_at(&env, &mut env.command(&["--base", "cached", "--", "true"]), "publish");
+    let du = env.avfs_result(&["du"]);
+    let part = |name: &str| {
+        (du["cache"][name]["count"].as_u64().unwrap(), du["cache"][name]["bytes"].as_u64().unwrap())
+    };
+    assert_eq!(part("unfinished").0, 1, "{du}");
+    assert!(part("unfinished").1 > 4 << 20, "{du}");
+    assert_eq!(part("bases").0, 0, "{du}");
+    assert!(part("bases").1 < 1 << 20, "{du}");
+    let text = env.avfs(&["du"]).expect(0).text();
+    assert!(
+        text.lines().any(|line| line.contains("MiB") && line.ends_with(" 1 unfinished or left behind")),
+        "{text}"
+    );
+}
+
+#[test]
 fn orphaned_changes_are_removed_only_on_request() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
@@ -271,10 +292,13 @@ fn directories_kept_for_forks_are_listed_and_deleted_with_the_vault() {
     let kept = |env: &TestEnv| env.avfs_result(&["du"])["cache"]["fork_dirs"].clone();
     assert_eq!(kept(&env)["count"], json!(1));
     assert_ne!(kept(&env)["bytes"], json!(0));
-    // The place of a look at a large directory is not one of them.
+    // The place of a look at a large directory is not one of them, beside a home or alone.
     let home = std::fs::read_dir(env.at("cache/avfs/forks")).unwrap().next().unwrap().unwrap().path();
-    let fork = std::fs::read_dir(home).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(fork.join("looked"), "x").unwrap();
+    let fork = std::fs::read_dir(&home).unwrap().next().unwrap().unwrap().path();
+    std::fs::create_dir(home.join("other")).unwrap();
+    for fork in [&fork, &home.join("other")] {
+        std::fs::write(fork.join("looked"), "x").unwrap();
+    }
     assert_eq!(kept(&env)["count"], json!(1));
     // They cannot be recreated, so `clean` keeps them.
     env.avfs(&["clean"]).expect(0);

@@ -59,9 +59,12 @@ impl CacheKeeper {
         usage.bases.bytes = shelf("base");
         usage.layers.bytes = shelf("layer").saturating_add(shelf("stack"));
         for path in self.layers.unfinished()? {
-            usage.unfinished.add(disk_bytes(&path));
+            let bytes = disk_bytes(&path);
+            usage.unfinished.add(bytes);
+            let shelf =
+                if path.starts_with(self.dir.join("base")) { &mut usage.bases } else { &mut usage.layers };
+            shelf.bytes = shelf.bytes.saturating_sub(bytes);
         }
-        let on_shelves = usage.unfinished.bytes;
         let dirs_place = self.dir.join("dirs");
         let list = |error| CacheCareError::host("list", &dirs_place)(error);
         for dir in dirs::list(&self.dir).map_err(list)? {
@@ -72,8 +75,6 @@ impl CacheKeeper {
         for path in left {
             usage.unfinished.add(disk_bytes(&path));
         }
-        // Counted with bases and layers.
-        usage.unfinished.bytes = usage.unfinished.bytes.saturating_sub(on_shelves);
         let place = self.dir.join("forks");
         for dir in ForkDirs::list(&self.dir).map_err(CacheCareError::host("list", &place))? {
             usage.fork_dirs.add(disk_bytes(&dir));

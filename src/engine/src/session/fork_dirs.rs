@@ -39,7 +39,7 @@ impl ForkDirs {
     /// The kept homes and /tmp of all forks of all vaults.
     pub(crate) fn list(cache_dir: &Path) -> io::Result<Vec<PathBuf>> {
         let mut found = vec![cache_dir.join(PLACE)];
-        for _level in ["vault", "fork"] {
+        for _level in ["vault", "fork", "home or tmp"] {
             let mut below = Vec::new();
             for dir in found {
                 match std::fs::read_dir(dir) {

@@ -87,17 +87,18 @@ fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), Failure> {
     out.line(format_args!("{:>10}  cache {path} ({of})", size(*bytes)))?;
     let DuScratch { running, recoverable, orphaned, dead } = &du.scratch;
     let parts = [
-        ("materialized versions", bases),
-        ("layers over them", layers),
-        ("directories of cache.dirs", dirs),
-        ("persistent homes and /tmp of forks", fork_dirs),
-        ("stat caches of imports", stat_caches),
-        ("unfinished or left behind", unfinished),
-        ("scratches of running commands", running),
-        ("scratches to recover", recoverable),
-        ("scratches of killed runs", dead),
+        (bases, "materialized version", "materialized versions"),
+        (layers, "layer over them", "layers over them"),
+        (dirs, "directory of cache.dirs", "directories of cache.dirs"),
+        (fork_dirs, "persistent home or /tmp of a fork", "persistent homes and /tmp of forks"),
+        (stat_caches, "stat cache of imports", "stat caches of imports"),
+        (unfinished, "unfinished or left behind", "unfinished or left behind"),
+        (running, "scratch of a running command", "scratches of running commands"),
+        (recoverable, "scratch to recover", "scratches to recover"),
+        (dead, "scratch of a killed run", "scratches of killed runs"),
     ];
-    for (name, DuPart { count, bytes }) in parts.into_iter().filter(|(_, part)| part.count > 0) {
+    for (DuPart { count, bytes }, one, many) in parts.into_iter().filter(|(part, ..)| part.count > 0) {
+        let name = if *count == 1 { one } else { many };
         out.line(format_args!("{:>10}    {count:>6} {name}", size(*bytes)))?;
     }
     if recoverable.count > orphaned.count {
