@@ -103,6 +103,13 @@ fn root_can_write_files_of_another_user() {
     assert_ne!(answer["result"]["exit_code"], json!(0), "{answer}");
     assert!(answer["result"]["notes"].to_string().contains("base.foreign"), "{answer}");
     env.assert_sound();
+    // A run that keeps nothing can write them too, without an import before.
+    let env = TestEnv::with_project();
+    give(&env.project().join("README.md"));
+    let answer = env.json(&["--base", "live", "--discard"], "echo x >> README.md");
+    assert_ne!(answer["result"]["exit_code"], json!(0), "{answer}");
+    assert!(answer["result"]["notes"].to_string().contains("base.foreign"), "{answer}");
+    assert_eq!(env.ok(&["--discard"], "echo x >> README.md; cat README.md"), "hello\nx\n");
 }
 
 /// `avfs-run` as an unprivileged user who is a member of the group 1234; the project is given to that user.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::env::{Answer, Running, TestEnv, wait_for};
 use crate::limits::notes;
+use crate::lists::list;
 use crate::person::person_command;
 use crate::support::pause::Pauses;
 
@@ -94,6 +95,44 @@ fn a_run_that_keeps_nothing_imports_nothing() {
         env.ok(&[], "echo x > x");
         assert_ne!(imported(&env), json!(0));
     }
+}
+
+#[test]
+fn a_run_that_keeps_nothing_reports_an_import_that_it_needs() {
+    for options in [
+        &["--readonly", "--fork", "f"][..],
+        &["--discard", "--fork", "f"],
+        &["--discard", "--base", "cached"],
+        &["--readonly", "--cache", "write"],
+    ] {
+        let env = large();
+        let warning = env.shell(options, "true").expect(0).stderr;
+        assert!(warning.contains(" has 8 files, "), "{options:?}: {warning}");
+        assert!(!warning.contains("--discard"), "{options:?}: it is no way around: {warning}");
+        assert_ne!(imported(&env), json!(0), "{options:?}");
+        let env = large();
+        let envelope = env.json(options, "true");
+        assert!(notes(&envelope).contains(&"import.large"), "{envelope}");
+    }
+}
+
+#[test]
+fn a_batch_and_a_race_report_the_cost_of_a_first_import() {
+    let env = large();
+    let items = list(&env, "items.txt", "true\n");
+    let answer = env.avfs(&["batch", items.to_str().unwrap()]).expect(0);
+    assert!(answer.stderr.contains(" has 8 files, "), "{answer:?}");
+    assert!(answer.stderr.contains("echo '/web/node_modules/' >> .avfsignore"), "{answer:?}");
+    assert!(!answer.stderr.contains("--base") && !answer.stderr.contains("--discard"), "{answer:?}");
+    assert!(!env.avfs(&["batch", items.to_str().unwrap()]).expect(0).stderr.contains(" files, "));
+    let env = large();
+    let items = list(&env, "items.txt", "true\n");
+    let batch = env.avfs_result(&["batch", items.to_str().unwrap()]);
+    assert_eq!(batch["notes"][0]["code"], json!("import.large"), "{batch}");
+    let env = large();
+    env.avfs(&["init"]).expect(0);
+    let answer = env.avfs(&["race", "-n", "2", "--", "true"]).expect(0);
+    assert!(answer.stderr.contains(" has 8 files, "), "{answer:?}");
 }
 
 #[test]

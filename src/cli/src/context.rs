@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
-    CacheKeeper, CacheOwners, LocateError, NewVault, PolicyTexts, ScratchDir, Surroundings, bases_in_use,
-    cache_line, make_first_vault, stat_cache_path,
+    CacheKeeper, CacheOwners, LocateError, NewVault, PolicyTexts, ScratchDir, Surroundings, WarnAbove,
+    bases_in_use, cache_line, make_first_vault, stat_cache_path,
 };
 use avfs_hostfs::machine;
 use avfs_policy::Opening;
@@ -116,6 +116,12 @@ impl CommandContext {
         let config = ConfigTexts::read(&self.around, Some(dir))?.merged()?;
         let cache = self.around.cache_dir().ok().and_then(|cache_dir| cache_line(&cache_dir, dir));
         Ok(config.capture_exclude.into_iter().map(|pattern| pattern.value).chain(cache).collect())
+    }
+
+    /// The size above which a first import of a directory is announced.
+    pub fn warn_above(&self, dir: &Path) -> Result<WarnAbove, Failure> {
+        let config = ConfigTexts::read(&self.around, Some(dir))?.merged()?;
+        Ok(WarnAbove { files: config.import_warn_files.value.0, bytes: config.import_warn_bytes.value.0 })
     }
 
     pub fn base_cache(&self) -> Result<BaseCache, Failure> {

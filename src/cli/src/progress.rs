@@ -11,10 +11,10 @@ use signal_hook::iterator::{Handle, Signals};
 
 use avfs_hostfs::machine;
 use avfs_types::show_bytes_size;
-use avfs_vault::meter::Meter;
+use avfs_vault::meter::{Announcement, Meter, Onlooker};
 
 use crate::error::EdgeError;
-use crate::ui::{error_line, stderr_is_terminal};
+use crate::ui::{Format, error_line, stderr_is_terminal};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Without a terminal: when to print the first progress line, and the interval after that.
@@ -32,7 +32,11 @@ pub struct Progress {
 impl Progress {
     /// Shows progress: on a terminal at once, elsewhere with a line from time to time.
     pub fn start(label: &'static str) -> Self {
-        let meter = Arc::new(Meter::default());
+        Self::with(label, Meter::default())
+    }
+
+    fn with(label: &'static str, meter: Meter) -> Self {
+        let meter = Arc::new(meter);
         let drawn = || {
             let (done, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&meter));
             let ended = Arc::clone(&done);
@@ -47,7 +51,25 @@ impl Progress {
 
     /// Like [`Self::start`], for an operation that a signal ends cleanly; a second signal ends it at once.
     pub fn interruptible(label: &'static str) -> Result<Self, EdgeError> {
-        let mut progress = Self::start(label);
+        Self::start(label).ended_by_signals()
+    }
+
+    /// Like [`Self::interruptible`], for an operation that may have an announcement.
+    pub fn announcing(
+        label: &'static str,
+        announcement: Option<Announcement>,
+        format: Format,
+    ) -> Result<Self, EdgeError> {
+        let meter = Meter::watched(Box::new(Announcer(format)));
+        if let Some(announcement) = announcement {
+            meter.announce_when_due(announcement);
+            meter.announce_if_due();
+        }
+        Self::with(label, meter).ended_by_signals()
+    }
+
+    fn ended_by_signals(self) -> Result<Self, EdgeError> {
+        let mut progress = self;
         let meter = Arc::clone(&progress.meter);
         let mut ends = vec![SIGINT, SIGTERM];
         // A process that ignores SIGHUP, such as one started by nohup, must outlive its terminal.
@@ -82,11 +104,32 @@ impl Drop for Progress {
     }
 }
 
+/// Prints the announcement of an operation for people.
+#[derive(Debug)]
+struct Announcer(Format);
+
+impl Onlooker for Announcer {
+    fn wait_begins(&self) {}
+
+    fn looks(&self, _: &Meter) {}
+
+    fn wait_ends(&self, _: &Meter) {}
+
+    fn announces(&self, lines: &[String]) {
+        match self.0 {
+            Format::Human => lines.iter().for_each(|line| error_line(format_args!("{line}"))),
+            // The answer has it.
+            Format::Json => {}
+        }
+    }
+}
+
 /// Progress lines for logs; prints nothing about short operations.
 fn print_lines(label: &'static str, meter: &Meter, done: &AtomicBool) {
     let (begun, mut next_line) = (Instant::now(), LINE_AFTER);
     while !done.load(Ordering::Relaxed) {
-        std::thread::park_timeout(next_line.saturating_sub(begun.elapsed()));
+        std::thread::park_timeout(next_line.saturating_sub(begun.elapsed()).min(LOOK_EVERY));
+        meter.announce_if_due();
         if begun.elapsed() >= next_line && !done.load(Ordering::Relaxed) {
             next_line += LINE_EVERY;
             let (files, total) =
@@ -116,6 +159,9 @@ fn draw(label: &'static str, meter: &Meter, done: &AtomicBool) {
         bar.set_position(meter.files.load(Ordering::Relaxed));
         bar.set_message(HumanBytes(meter.bytes.load(Ordering::Relaxed)).to_string());
         bar.tick();
+        if meter.is_announcement_due() {
+            bar.suspend(|| meter.announce_if_due());
+        }
         std::thread::park_timeout(LOOK_EVERY);
     }
     bar.finish_and_clear();

@@ -51,7 +51,7 @@ use discover::locate;
 use discover::policy_files;
 use discover::trust;
 pub use error::{ExecuteError, is_disk_full};
-pub use first_import::WarnAbove;
+pub use first_import::{FirstLook, WarnAbove, first_look};
 pub use launcher::{
     Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchError,
     LaunchPlan, Launcher, Lookup, OutsideWrite, OutsideWrites, Refused, TmpfsSize, UpperPlace, UpperRoot,

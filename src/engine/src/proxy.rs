@@ -443,10 +443,8 @@ impl ProxyRuntime<'_> {
             Some(signal) => Err(ExecuteError::Interrupted { signal }),
             None => Ok(()),
         };
-        if wants_version(&run.request) && run.request.base != BaseChoice::Touched {
-            workspaces.announce_first_import(places, run)?;
-            goes_on()?;
-        }
+        workspaces.announce_first_import::<ExecuteError>(places, run)?;
+        goes_on()?;
         let run_base = workspaces.run_base::<ExecuteError>(places, run, session);
         goes_on()?;
         let run_base = run_base?;

@@ -84,12 +84,22 @@ impl Meter {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The lines of the announcement, if the counters need it now.
+    fn due(&self, pending: Option<&Announcement>) -> Option<Vec<String>> {
+        let Announcement(lines) = pending?;
+        lines(self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// True if the counters need an announcement that was not passed to the observer yet.
+    #[must_use]
+    pub fn is_announcement_due(&self) -> bool {
+        self.due(self.pending().as_ref()).is_some()
+    }
+
     /// Passes the announcement to the observer if the counters need it now; once.
     pub fn announce_if_due(&self) {
         let mut pending = self.pending();
-        let Some(Announcement(lines)) = &*pending else { return };
-        let (files, bytes) = (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-        let Some(lines) = lines(files, bytes) else { return };
+        let Some(lines) = self.due(pending.as_ref()) else { return };
         *pending = None;
         drop(pending);
         let lines = self.announced.get_or_init(|| lines);

@@ -45,6 +45,8 @@ use crate::run::Run;
 use crate::session_record::SessionOutcome;
 use crate::workspace_service::{IMPORT_LARGE, RunBase};
 
+pub(crate) use notes::note_foreign_files;
+
 /// The version that a run's changes are relative to.
 pub(super) struct Before {
     pub version: VersionId,

@@ -9,7 +9,7 @@ use crate::proxy::words_of;
 use crate::run::Run;
 
 /// Notes that the directory itself was the base and has files of other users.
-pub(super) fn note_foreign_files(run: &mut Run) {
+pub(crate) fn note_foreign_files(run: &mut Run) {
     let (this, remedy) = match run.request.base {
         BaseChoice::Auto => ("this run could not", "the next run can"),
         BaseChoice::Live | BaseChoice::Cached | BaseChoice::Touched => {

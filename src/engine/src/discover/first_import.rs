@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use avfs_hostfs::foreign::Writable;
+use avfs_types::diagnose::shell_word;
 use avfs_types::path::TreePath;
 use avfs_types::{VAULT_DIR, show_bytes_size};
 use avfs_vault::ignore::{FILE_NAME, Rules};
@@ -64,32 +65,58 @@ struct Seen {
     heavy: Vec<(String, u64, u64)>,
 }
 
+/// Ways to run a command without the import, or without waiting for it.
+pub(crate) const TOUCHED: &str = "do not import it:  --base touched (without --fork and --cache), which records only \
+                                  the changes of the run";
+pub(crate) const DISCARD: &str = "discard the changes of a run:  avfs-run --discard …";
+pub(crate) const LIVE: &str =
+    "import it while the command runs:  the default (--base live), without --fork and --cache";
+
 /// The result of the survey before a first import.
 #[derive(Debug)]
-pub(crate) struct FirstLook {
-    /// The text about a large directory; `None` if the survey covered the whole directory and it is not large.
-    pub announcement: Option<Announcement>,
+pub struct FirstLook {
+    dir: PathBuf,
+    /// The ignore file at the top of the directory, as a word of a shell in the caller's directory.
+    ignore_file: String,
+    above: WarnAbove,
+    seen: Seen,
     /// True if some files have owners or ACLs that no sandbox of this user can map.
-    pub is_foreign: bool,
+    pub(crate) is_foreign: bool,
 }
 
-/// Surveys a directory before its first import.
-pub(crate) fn first_look(dir: &Path, exclude: &[String], above: WarnAbove) -> FirstLook {
+/// Surveys a directory before its first import, for a caller in `cwd`.
+pub fn first_look(dir: &Path, cwd: &Path, exclude: &[String], above: WarnAbove) -> FirstLook {
     let seen = look(dir, exclude);
-    let is_foreign = seen.is_foreign;
-    let can_be_large = !seen.is_whole || above.is_exceeded(seen.files, seen.bytes);
-    let dir = dir.to_owned();
-    let announcement = can_be_large.then(|| {
-        // The import counts the files again.
-        Announcement(Box::new(move |imported_files, imported_bytes| {
-            let (files, bytes) = (imported_files.max(seen.files), imported_bytes.max(seen.bytes));
-            above.is_exceeded(files, bytes).then(|| lines(&dir, &seen, files, bytes))
-        }))
-    });
-    FirstLook { announcement, is_foreign }
+    let name = OsStr::from_bytes(FILE_NAME);
+    let ignore_file = if dir == cwd { name.to_owned() } else { dir.join(name).into_os_string() };
+    FirstLook {
+        dir: dir.to_owned(),
+        ignore_file: shell_word(&ignore_file),
+        above,
+        is_foreign: seen.is_foreign,
+        seen,
+    }
 }
 
-fn lines(dir: &Path, seen: &Seen, files: u64, bytes: u64) -> Vec<String> {
+impl FirstLook {
+    /// The text about a large directory, with the ways around the import that the caller can take; `None` if the
+    /// survey covered the whole directory and it is not large.
+    #[must_use]
+    pub fn announcement(self, ways: Vec<&'static str>) -> Option<Announcement> {
+        let can_be_large = !self.seen.is_whole || self.above.is_exceeded(self.seen.files, self.seen.bytes);
+        can_be_large.then(|| {
+            // The import counts the files again.
+            Announcement(Box::new(move |imported_files, imported_bytes| {
+                let seen = &self.seen;
+                let (files, bytes) = (imported_files.max(seen.files), imported_bytes.max(seen.bytes));
+                self.above.is_exceeded(files, bytes).then(|| lines(&self, &ways, files, bytes))
+            }))
+        })
+    }
+}
+
+fn lines(look: &FirstLook, ways: &[&str], files: u64, bytes: u64) -> Vec<String> {
+    let FirstLook { dir, ignore_file, seen, .. } = look;
     let least = if seen.is_whole { "" } else { "at least " };
     let size = show_bytes_size(bytes);
     let mut lines = vec![
@@ -100,17 +127,9 @@ fn lines(dir: &Path, seen: &Seen, files: u64, bytes: u64) -> Vec<String> {
     for (line, files, bytes) in seen.heavy.iter().take(SUGGESTED_MAX) {
         let size = show_bytes_size(*bytes);
         let files = if *files == 1 { String::new() } else { format!("{files} files, ") };
-        lines.push(format!("  exclude:  echo '{line}' >> .avfsignore   ({files}{size})"));
+        lines.push(format!("  exclude:  echo '{line}' >> {ignore_file}   ({files}{size})"));
     }
-    lines.push(
-        "  do not import it:  --base touched (without --fork and --cache), which records only the changes of the run"
-            .to_owned(),
-    );
-    lines.push("  discard the changes of a run:  avfs-run --discard …".to_owned());
-    lines.push(
-        "  import it while the command runs:  the default (--base live), without --fork and --cache"
-            .to_owned(),
-    );
+    lines.extend(ways.iter().map(|way| format!("  {way}")));
     lines
 }
 
@@ -219,18 +238,46 @@ mod tests {
         let above = WarnAbove { files: Some(10), bytes: None };
         let exclude = ["*.log".to_owned()];
         let announcement = |above| {
-            let Announcement(lines) = first_look(dir.path(), &exclude, above).announcement?;
+            let look = first_look(dir.path(), dir.path(), &exclude, above);
+            let Announcement(lines) = look.announcement(vec![LIVE])?;
             lines(0, 0)
         };
         let printed = announcement(above).unwrap().join("\n");
         assert!(printed.contains(" has 11 files, "), "{printed}");
         assert!(printed.contains("echo '/app/node_modules/' >> .avfsignore   (5 files, "), "{printed}");
         assert!(!printed.contains("it's"), "{printed}");
+        assert!(printed.contains(LIVE) && !printed.contains(DISCARD), "{printed}");
         put(dir.path(), ".avfsignore", 0);
         std::fs::write(dir.path().join(".avfsignore"), "/app/node_modules/\n").unwrap();
         assert_eq!(announcement(above), None);
         let above = WarnAbove { files: None, bytes: Some(1000) };
         assert!(announcement(above).is_some());
         assert_eq!(announcement(WarnAbove { files: None, bytes: None }), None);
+    }
+
+    #[test]
+    fn suggested_command_writes_to_the_ignore_file_of_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().join("it's a project");
+        put(&project, "src/main.c", 10);
+        put(&project, "target/x", 10);
+        let above = WarnAbove { files: Some(1), bytes: None };
+        for cwd in ["", "src", "../elsewhere"] {
+            let cwd = project.join(cwd);
+            std::fs::create_dir_all(&cwd).unwrap();
+            std::fs::write(project.join(".avfsignore"), "").unwrap();
+            let Announcement(lines) =
+                first_look(&project, &cwd, &[], above).announcement(Vec::new()).unwrap();
+            let lines = lines(0, 0).unwrap();
+            let line = lines.iter().find_map(|line| line.trim().strip_prefix("exclude:  ")).unwrap();
+            let (command, _) = line.split_once("   (").unwrap();
+            let ran = std::process::Command::new("sh").args(["-c", command]).current_dir(&cwd).status();
+            assert!(ran.unwrap().success());
+            assert_eq!(
+                std::fs::read_to_string(project.join(".avfsignore")).unwrap(),
+                "/target/\n",
+                "{command}"
+            );
+        }
     }
 }

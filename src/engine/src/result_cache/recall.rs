@@ -19,6 +19,7 @@ use super::key::set_base;
 use super::look::{Search, find, parts_of};
 use super::{CacheUse, reason};
 use crate::conclude::{Before, VaultIdentity};
+use crate::error::ExecuteError;
 use crate::finished::FinishedRun;
 use crate::journal;
 use crate::launcher::{Completion, Exit, OutsideWrites};
@@ -59,7 +60,9 @@ impl ProxyRuntime<'_> {
         let identity = VaultIdentity::of(self.site.vault);
         state.become_next(State::Checkpointing);
         let mut parts = parts_of(self.site, &run.request, places)?;
-        let version = WorkspaceService { site: self.site }.base(places, run)?;
+        let workspaces = WorkspaceService { site: self.site };
+        workspaces.announce_first_import::<ExecuteError>(places, run)?;
+        let version = workspaces.base(places, run)?;
         set_base(&mut parts, &version.content);
         cache.key = Some(parts.key());
         run.memo = Some(parts.clone());

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use avfs_request::{BackendChoice, BaseChoice, ExecutionRequest, ForkChoice};
+use avfs_request::{BackendChoice, BaseChoice, ExecutionRequest, ForkChoice, Retention, Writing};
 use avfs_types::ids::{ContentId, ForkName, TreeId};
 use avfs_types::reference::Reference;
 use avfs_vault::VaultError;
@@ -15,9 +15,10 @@ use avfs_vault::page::{DirRef, Totals};
 use avfs_vault::version::full_root_of;
 
 use crate::cache_care::CacheOwners;
-use crate::first_import::first_look;
+use crate::conclude::note_foreign_files;
+use crate::first_import::{DISCARD, LIVE, TOUCHED, first_look};
 use crate::mount_session::MountSession;
-use crate::proxy::Site;
+use crate::proxy::{Site, wants_version};
 use crate::run::Run;
 use crate::workspace_root::{Beneath, Files, Places, WorkspaceRootError};
 
@@ -78,7 +79,13 @@ impl WorkspaceService<'_> {
             run.files = Files::Foreign;
         }
         let under_fork = match Beneath::choose(request, places, &site.cache_dir, run.files)? {
-            Beneath::Live(dir) => return Ok(RunBase::Live(dir)),
+            Beneath::Live(dir) => {
+                // A run that keeps its changes notes it with the import.
+                if run.files == Files::Foreign && request.retention == Retention::Discard {
+                    note_foreign_files(run);
+                }
+                return Ok(RunBase::Live(dir));
+            }
             Beneath::Touched(dir) => return Ok(RunBase::Touched(dir)),
             Beneath::UnderFork(dir) => Some(dir),
             Beneath::Cached => None,
@@ -148,9 +155,14 @@ impl WorkspaceService<'_> {
         site.vault.stack_over_host(root, &found, distance, &site.layers, &session.veil_dir(), site.meter)
     }
 
-    /// Announces the cost of the first import of the directory, if it is large. Does not wait for an answer.
-    /// The survey also detects files that cannot be mapped; later that is known from the last import.
-    pub(crate) fn announce_first_import(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<()> {
+    /// Announces the cost of the first import of the directory, if the run imports it and it is large. Does not wait
+    /// for an answer. The survey also detects files that cannot be mapped or written; later that is known from the
+    /// last import.
+    pub(crate) fn announce_first_import<E: From<WorkspaceRootError> + From<VaultError>>(
+        &self,
+        places: &Places,
+        run: &mut Run,
+    ) -> Result<(), E> {
         let site = self.site;
         let (Some(dir), ForkChoice::Ephemeral { from: None } | ForkChoice::Persistent { from: None, .. }) =
             (&places.bound, &run.request.fork)
@@ -163,13 +175,36 @@ impl WorkspaceService<'_> {
         {
             return Ok(());
         }
-        let seen = site.meter.waited_for(|| first_look(dir, &site.exclude, site.warn_above));
+        let imports = |request: &ExecutionRequest, files| match Beneath::choose(
+            request,
+            places,
+            &site.cache_dir,
+            files,
+        )? {
+            Beneath::Live(_) => Ok(wants_version(request)),
+            Beneath::Touched(_) => Ok(false),
+            Beneath::UnderFork(_) | Beneath::Cached => Ok::<bool, WorkspaceRootError>(true),
+        };
+        // A command that cannot write needs no files that it can write.
+        let needs_writable =
+            run.request.writing == Writing::Allowed && run.request.base != BaseChoice::Touched;
+        if !needs_writable && !imports(&run.request, run.files)? {
+            return Ok(());
+        }
+        let seen = site.meter.waited_for(|| first_look(dir, &site.cwd, &site.exclude, site.warn_above));
         if seen.is_foreign {
             run.files = Files::Foreign;
         }
-        if let Some(announcement) = seen.announcement {
-            site.meter.announce_when_due(announcement);
-            site.meter.announce_if_due();
+        if imports(&run.request, run.files)? {
+            let discarded = ExecutionRequest { retention: Retention::Discard, ..run.request.clone() };
+            let mut ways = vec![TOUCHED, LIVE];
+            if !imports(&discarded, run.files)? {
+                ways.insert(1, DISCARD);
+            }
+            if let Some(announcement) = seen.announcement(ways) {
+                site.meter.announce_when_due(announcement);
+                site.meter.announce_if_due();
+            }
         }
         Ok(())
     }

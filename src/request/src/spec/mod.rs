@@ -99,7 +99,7 @@ pub struct RunSpec {
     /// `review`, `apply` or `discard`.
     [skip]
     pub retention: Option<Retention>,
-    /// Make the workspace read-only
+    /// Make the workspace read-only. The directory is imported only for --fork, --cache or a cached base
     [long, help_heading = "Changes"]
     pub readonly: bool => "grants less",
     /// Choose when to save checkpoints of a run that changes files. auto: after the run, and before it unless the

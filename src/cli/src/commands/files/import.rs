@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use avfs_changes::{ChangeCounts, ChangeSummary, Shown};
-use avfs_engine::{bound_dir, require_bound_dir};
+use avfs_engine::{bound_dir, first_look, require_bound_dir};
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_types::show_bytes_size;
 use avfs_vault::import::{ImportError, ImportOptions, Imported, OnTrouble};
+use avfs_vault::meter::Announcement;
 use avfs_vault::tree::Pages;
 use avfs_vault::version::root_of;
 use avfs_vault::{Vault, VaultError, require_version};
@@ -71,6 +72,8 @@ pub fn list_paths<P: Display, W: Display>(
 /// A completed import, for both forms of the answer.
 pub struct Done {
     pub result: Import,
+    /// The text about a large first import.
+    pub announced: Option<Vec<String>>,
     fork: ForkName,
     imported: Imported,
     counts: Option<ChangeCounts>,
@@ -109,6 +112,52 @@ pub fn import(
     message: &str,
     on_trouble: OnTrouble,
 ) -> Result<Done, Failure> {
+    import_with(ctx, vault, dir, fork, message, on_trouble, FirstImport::Expected)
+}
+
+/// Imports the bound directory onto main before a list of runs. Announces a large first import.
+pub fn import_for_runs(
+    ctx: &CommandContext,
+    vault: &Vault,
+    dir: &Path,
+    message: &str,
+) -> Result<Done, Failure> {
+    let main = ForkName::main();
+    import_with(ctx, vault, dir, &main, message, OnTrouble::KeepGoing, FirstImport::Announced)
+}
+
+/// Whether the cost of a large first import is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstImport {
+    /// The user asked for the import.
+    Expected,
+    Announced,
+}
+
+/// The text about a large first import; `None` if this is not the first one, or if it cannot be large.
+fn announcement(
+    ctx: &CommandContext,
+    vault: &Vault,
+    dir: &Path,
+    exclude: &[String],
+) -> Result<Option<Announcement>, Failure> {
+    let main = vault.fork(&ForkName::main())?.head;
+    let has_files = require_version(&*vault.read()?, &main)?.entries > 0;
+    if has_files || ctx.stat_cache(vault, dir)?.is_none_or(|cache| cache.exists()) {
+        return Ok(None);
+    }
+    Ok(first_look(dir, &ctx.around.cwd, exclude, ctx.warn_above(dir)?).announcement(Vec::new()))
+}
+
+fn import_with(
+    ctx: &CommandContext,
+    vault: &Vault,
+    dir: &Path,
+    fork: &ForkName,
+    message: &str,
+    on_trouble: OnTrouble,
+    first: FirstImport,
+) -> Result<Done, Failure> {
     let stat_cache = ctx.stat_cache(vault, dir)?;
     // Check this before reading the settings in the directory.
     if let Err(error) = std::fs::read_dir(dir)
@@ -117,15 +166,21 @@ pub fn import(
         return Err(VaultError::from(ImportError::NoPermission { path: TreePath::root() }).into());
     }
     let exclude = ctx.exclude(dir)?;
-    let imported = {
-        let progress = Progress::interruptible("importing")?;
+    let announcement = match first {
+        FirstImport::Announced => announcement(ctx, vault, dir, &exclude)?,
+        FirstImport::Expected => None,
+    };
+    let (imported, announced) = {
+        let progress = Progress::announcing("importing", announcement, ctx.ui.format)?;
         let options = ImportOptions {
             on_trouble,
             stat_cache: stat_cache.as_deref(),
             exclude: &exclude,
             meter: &progress.meter,
         };
-        vault.import(dir, fork, message, &options)?
+        let imported = vault.import(dir, fork, message, &options)?;
+        progress.meter.announce_if_due();
+        (imported, progress.meter.announced().map(<[String]>::to_vec))
     };
     if let Some(why) = &imported.scanned.cache_unsaved {
         ctx.ui.note(format_args!("note: the next import will read every file: cannot save {why}"));
@@ -141,7 +196,7 @@ pub fn import(
         None
     });
     let result = avfs_present::import(fork, dir, &imported, counts.as_ref().map(avfs_present::change_totals));
-    Ok(Done { result, fork: fork.clone(), imported, counts })
+    Ok(Done { result, announced, fork: fork.clone(), imported, counts })
 }
 
 /// The number of changes in the version, or `None` if the files of its parent were pruned.

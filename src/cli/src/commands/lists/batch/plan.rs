@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use avfs_engine::bound_dir;
+use avfs_engine::{IMPORT_LARGE, bound_dir};
 use avfs_hostfs::random;
 use avfs_lists::batch::{Manner, OnFailure};
 use avfs_lists::list::ListFile;
@@ -12,13 +12,12 @@ use avfs_types::ids::{BatchId, BatchPrefix, ForkName, VersionId};
 use avfs_types::reference::Reference;
 use avfs_vault::Vault;
 use avfs_vault::backend::{BatchRecord, RunRecord};
-use avfs_vault::import::OnTrouble;
 use avfs_wire::NoteObject;
 
 use super::BatchArgs;
 use super::error::BatchError;
 use super::hold::Hold;
-use crate::commands::import::import;
+use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::Failure;
@@ -97,7 +96,8 @@ impl Plan {
             Manner::FanOut | Manner::Needs => None,
         };
         check(args, manner)?;
-        let base = base(ctx, args, vault, fork.as_ref())?;
+        let mut notes = Vec::new();
+        let base = base(ctx, args, vault, fork.as_ref(), &mut notes)?;
         let kept = BatchOptions {
             mode: manner.word().to_owned(),
             fork: fork.as_ref().map(ForkName::to_string),
@@ -113,7 +113,7 @@ impl Plan {
             plan: serde_json::to_string(&kept).unwrap_or_default(),
         };
         let (on_failure, _hold) = (on_failure(args), Hold::take(ctx, &record.id)?);
-        let notes = notes(ctx, args, manner);
+        notes.extend(ineffective(ctx, args, manner));
         let plan = Self { list, record, manner, on_failure, fork, resumed: false, notes, list_path, _hold };
         vault.begin_batch(&plan.record)?;
         Ok(plan)
@@ -158,7 +158,7 @@ impl Plan {
         if record.ended_at.is_some() {
             return Err(BatchError::AllDone { id }.into());
         }
-        let notes = notes(ctx, args, manner);
+        let notes = ineffective(ctx, args, manner);
         Ok(Self { list, record, manner, on_failure, fork, resumed: true, notes, list_path, _hold })
     }
 
@@ -197,7 +197,7 @@ fn check(args: &BatchArgs, manner: Manner) -> Result<(), Failure> {
 }
 
 /// Notes about options without an effect. For people they are printed before the batch starts.
-fn notes(ctx: &CommandContext, args: &BatchArgs, manner: Manner) -> Vec<NoteObject> {
+fn ineffective(ctx: &CommandContext, args: &BatchArgs, manner: Manner) -> Vec<NoteObject> {
     if manner != Manner::Chain || args.jobs.is_none_or(|jobs| jobs == 1) {
         return Vec::new();
     }
@@ -216,6 +216,7 @@ fn base(
     args: &BatchArgs,
     vault: &Vault,
     fork: Option<&ForkName>,
+    notes: &mut Vec<NoteObject>,
 ) -> Result<VersionId, Failure> {
     let known = match fork {
         Some(fork) => vault.read()?.fork(fork).map_err(avfs_vault::VaultError::from)?,
@@ -227,9 +228,12 @@ fn base(
     let from = match (args.from()?, bound_dir(vault)?) {
         (Some(from), _) => from,
         (None, Some(dir)) => {
-            let main = ForkName::main();
-            import(ctx, vault, &dir, &main, "import before a batch", OnTrouble::KeepGoing)?;
-            Reference::parse(main.as_str())?
+            let done = import_for_runs(ctx, vault, &dir, "import before a batch")?;
+            if let Some(lines) = done.announced {
+                let text = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; ");
+                notes.push(NoteObject { code: IMPORT_LARGE.to_owned(), text });
+            }
+            Reference::parse(ForkName::main().as_str())?
         }
         (None, None) => Reference::parse(ForkName::main().as_str())?,
     };

@@ -18,11 +18,10 @@ use avfs_types::ids::{BatchId, ForkName, RunPrefix};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{Life, RunRecord, VersionRecord};
 use avfs_vault::discard::ChangesOf;
-use avfs_vault::import::OnTrouble;
 use avfs_vault::{Vault, VaultError, require_version};
 use avfs_wire::{AttemptState, Race};
 
-use crate::commands::import::import;
+use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::run_options::{CommandWords, RunOptions};
@@ -141,7 +140,7 @@ fn base(ctx: &CommandContext, vault: &Vault, args: &RaceArgs) -> Result<VersionR
     }
     let main = ForkName::main();
     if let Some(dir) = bound_dir(vault)? {
-        let done = import(ctx, vault, &dir, &main, "import before a race", OnTrouble::KeepGoing)?;
+        let done = import_for_runs(ctx, vault, &dir, "import before a race")?;
         for trouble in &done.result.troubles {
             ctx.ui.note(format_args!("note: {}: {}", trouble.path.path, trouble.message));
         }
