@@ -226,6 +226,49 @@ fn changes_survive_if_the_vault_is_deleted() {
     assert_eq!(std::fs::read_to_string(kept).unwrap(), "kept\n");
 }
 
+#[test]
+fn changes_of_a_run_whose_vault_was_replaced_are_listed_and_can_be_discarded() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let running = shared.start(&env, &["--scratch", "disk"], &format!("{MEET}; echo kept > kept"));
+    let running = shared.wait_for_word(running, "ready");
+    env.avfs(&["vault", "delete", "--yes"]).expect(0);
+    shared.put("go");
+    let failed = running.answer().expect(123);
+    assert!(failed.stderr.contains("no other vault can record the changes"), "{failed:?}");
+    env.avfs(&["init"]).expect(0);
+    assert_eq!(env.avfs_result(&["recover", "--list"])["runs"], json!([]));
+    // A sweep keeps them, since the vault may come back.
+    assert_eq!(env.avfs_result(&["clean"])["scratches"], json!(0));
+    let du = env.avfs_result(&["du"]);
+    assert_eq!(du["scratch"]["orphaned"]["count"], json!(1), "{du}");
+    let text = env.avfs(&["du"]).expect(0).text();
+    assert!(text.contains(" 1 scratch to recover\n") && text.contains("avfs clean --orphans"), "{text}");
+    assert!(!text.contains("recover --list"), "{text}");
+    assert_eq!(env.avfs_result(&["clean", "--orphans"])["scratches"], json!(1));
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
+#[test]
+fn changes_can_be_recovered_from_a_moved_vault_although_another_is_in_its_place() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    env.ok(&[], "true");
+    let running = shared.start(&env, &["--scratch", "disk"], &format!("{MEET}; echo kept > kept"));
+    let running = shared.wait_for_word(running, "ready");
+    let moved = env.at("moved");
+    std::fs::rename(env.project().join(".avfs"), &moved).unwrap();
+    env.avfs(&["init"]).expect(0);
+    shared.put("go");
+    let failed = running.answer().expect(123);
+    assert!(failed.stderr.contains("if the vault was moved, move it back"), "{failed:?}");
+    let vault = moved.join("vault.db");
+    let words = ["--vault", vault.to_str().unwrap(), "recover"];
+    let recovered = env.avfs_result(&words);
+    assert_eq!(recovered["runs"][0]["action"], json!("captured"), "{recovered}");
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
 /// Runs two commands on a fork that start together; both continue when both have started.
 fn meet(env: &TestEnv, first: &str, second: &str) -> [Value; 2] {
     env.ok(&["--fork", "f"], "echo base > base");

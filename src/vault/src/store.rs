@@ -281,6 +281,12 @@ impl Vault {
         Ok(done)
     }
 
+    /// The id of the vault at a path, without opening the vault for use. Changes nothing.
+    pub fn id_at(path: &Path) -> Result<String> {
+        let id = SqliteBackend::look_up(path, key::VAULT_ID, &OpenOptions::default())?;
+        Ok(to_hex(&id.unwrap_or_default()))
+    }
+
     /// The id of the vault, assigned at creation, in hex digits.
     pub fn id(&self) -> Result<String> {
         let id = self.read()?.meta(key::VAULT_ID)?.unwrap_or_default();

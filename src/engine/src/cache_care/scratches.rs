@@ -7,7 +7,7 @@ use avfs_vault::gc::Trial;
 use super::Result;
 use super::measure::disk_bytes;
 use crate::mount_session::{MountSession, ScratchDir};
-use crate::orphans::RunLife;
+use crate::orphans::{RunLife, is_vault_gone};
 use crate::session_record::SessionRecord;
 
 /// Removes scratches that cannot be finished: if a run was killed together with its command, everything the
@@ -21,7 +21,7 @@ pub(super) fn sweep(scratch: &ScratchDir, trial: Trial) -> Result<(u64, u64)> {
         }
         let before = disk_bytes(session.dir());
         let dir = session.dir().to_owned();
-        let is_expected = SessionRecord::read(&session, &name).is_ok_and(|record| !is_orphan(&record));
+        let is_expected = SessionRecord::read(&session, &name).is_ok_and(|record| !is_vault_gone(&record));
         if is_expected && !session.has_more_than_record() {
             continue;
         }
@@ -39,21 +39,16 @@ pub(super) fn sweep(scratch: &ScratchDir, trial: Trial) -> Result<(u64, u64)> {
     Ok((count, freed))
 }
 
-/// True if the vault of a run is not at its recorded path.
-pub(super) fn is_orphan(record: &SessionRecord) -> bool {
-    record.vault.as_ref().is_some_and(|vault| !Path::new(vault).exists())
-}
-
 /// Discards the changes of dead runs whose vault is gone.
 pub(super) fn discard_orphans(scratch: &ScratchDir, trial: Trial) -> Result<(u64, u64)> {
-    discard(scratch, trial, is_orphan)
+    discard(scratch, trial, is_vault_gone)
 }
 
 /// Discards the changes of dead runs of a deleted vault.
 pub(super) fn discard_of(scratch: &ScratchDir, vault_id: &str, path: &Path) -> Result<(u64, u64)> {
     discard(scratch, Trial::Real, |record| {
         let theirs = record.vault.as_ref().is_none_or(|vault| Path::new(vault) == path);
-        record.vault_id == vault_id && (theirs || is_orphan(record))
+        record.vault_id == vault_id && (theirs || is_vault_gone(record))
     })
 }
 
@@ -83,7 +78,7 @@ pub(super) fn list(scratch: &ScratchDir) -> Result<Vec<(RunLife, bool, u64)>> {
     let mut found = Vec::new();
     for dir in scratch.dirs()? {
         let Some(life) = RunLife::of(&dir) else { continue };
-        let orphan = SessionRecord::read_in(&dir).is_ok_and(|record| is_orphan(&record));
+        let orphan = SessionRecord::read_in(&dir).is_ok_and(|record| is_vault_gone(&record));
         found.push((life, orphan, disk_bytes(&dir)));
     }
     Ok(found)

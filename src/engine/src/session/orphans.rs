@@ -2,10 +2,12 @@
 //!
 //! Read-only; a recovery or the next run finishes or removes them.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use avfs_hostfs::lock::{FileLock, Mode};
 use avfs_types::ids::{VersionId, from_hex};
+use avfs_vault::Vault;
 
 use super::mount_session::{OUTCOME, ScratchDir, SessionError, read_record_in};
 use super::session_record::SessionRecord;
@@ -78,6 +80,16 @@ pub fn bases_in_use(scratch: &ScratchDir, vault_id: &str) -> Result<Vec<VersionI
         record.and_then(|_| VersionId::from_slice(&from_hex(&written.base)?))
     };
     Ok(scratch.dirs()?.into_iter().filter_map(base).collect())
+}
+
+/// True if the vault of a run was deleted or moved: nothing is at its recorded path, or another vault. A file that
+/// cannot be read may be the vault.
+pub(crate) fn is_vault_gone(record: &SessionRecord) -> bool {
+    let Some(vault) = record.vault.as_deref().map(Path::new) else { return false };
+    match std::fs::metadata(vault) {
+        Ok(_) => Vault::id_at(vault).is_ok_and(|id| id != record.vault_id),
+        Err(error) => [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()),
+    }
 }
 
 /// The last state of the run of a scratch.

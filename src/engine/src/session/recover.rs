@@ -33,7 +33,7 @@ use crate::conclude::{earliest_time, times};
 use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
 use crate::launcher::Exit;
-use crate::orphans::stood_at;
+use crate::orphans::{is_vault_gone, stood_at};
 use crate::result::Note;
 
 #[derive(Debug, thiserror::Error)]
@@ -426,11 +426,12 @@ pub fn sweep<E: From<SessionError> + From<VaultError>>(
     Ok(notes)
 }
 
-/// False for a run of another copy of the vault that still exists: the next run of that copy handles it.
+/// False for a run of another copy of the vault that still exists: the next run of that copy handles it. A vault that
+/// was moved is the same vault, even if another one is at its former path.
 fn is_of(record: &SessionRecord, vault: &Vault) -> bool {
     let file = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let theirs = record.vault.as_ref().and_then(|path| file(Path::new(path)));
-    theirs.is_none() || theirs == vault.path().and_then(file)
+    theirs.is_none() || theirs == vault.path().and_then(file) || is_vault_gone(record)
 }
 
 /// Finishes a run whose command ended, or notes that the user has to.

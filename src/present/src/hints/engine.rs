@@ -6,7 +6,8 @@ use avfs_engine::{
     CacheCareError, ExecuteError, LaunchError, LocateError, MemoError, RecoverError, RememberError,
     SessionError, TrustError, UnreadableFile, Unsafe, WorkspaceError, WorkspaceRootError,
 };
-use avfs_types::diagnose::shell_word;
+use avfs_types::diagnose::{Diagnose, shell_word};
+use avfs_vault::VaultError;
 
 use super::Hint;
 use crate::hint;
@@ -60,6 +61,11 @@ hint!(WorkspaceError, |error, avfs| match error {
     Self::Vault(error) => error.hint(avfs),
 });
 
+/// True if the vault was deleted, or moved with another one in its place.
+fn is_vault_lost(error: &VaultError) -> bool {
+    error.code() == "vault.not_found" || matches!(error, VaultError::Moved { path } if path.exists())
+}
+
 hint!(ExecuteError, |error, avfs| {
     let after = |source: &dyn Hint, then: String| match source.hint(avfs) {
         Some(first) => format!("{first}; then {then}"),
@@ -74,6 +80,12 @@ hint!(ExecuteError, |error, avfs| {
         Self::Launch(error) => error.hint(avfs),
         Self::Interrupted { .. } => None,
         Self::CaptureInterrupted { id, .. } => Some(format!("finish it with: {avfs} recover {id}")),
+        Self::CaptureFailed { id, dir, source, .. } if is_vault_lost(source) => Some(format!(
+            "if the vault was moved, move it back, and finish the run with: {avfs} recover {id}; if it was deleted, \
+                 no other vault can record the changes: copy them from {}, then free the space with: \
+                 {avfs} clean --orphans",
+            dir.display()
+        )),
         Self::CaptureFailed { id, source, .. } => {
             Some(after(&**source, format!("finish it with: {avfs} recover {id}")))
         }

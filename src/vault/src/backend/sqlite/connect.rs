@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use rustix::fs::{FlockOperation, StatVfs, fcntl_lock};
 use rustix::io::Errno;
 
@@ -213,6 +213,14 @@ pub(crate) fn taken(path: &Path, options: &OpenOptions) -> BackendError {
         Ok(()) | Err(BackendError::ReadOnly { .. }) => BackendError::Exists { path: path.to_owned() },
         Err(error) => error,
     }
+}
+
+/// A value of the table `meta` of a vault that is not in use here. Changes nothing.
+pub(crate) fn look_up(path: &Path, key: &str, options: &OpenOptions) -> Result<Option<Vec<u8>>> {
+    let conn = open_as(path, Access::ReadOnly, options)?;
+    check_header(path, &conn, Access::ReadOnly)?;
+    let value = conn.sql.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0));
+    value.optional().map_err(|error| translate(path, error))
 }
 
 /// Opens another connection to a vault whose header was checked.

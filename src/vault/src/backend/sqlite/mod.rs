@@ -100,6 +100,11 @@ impl SqliteBackend {
         connect::taken(path, options)
     }
 
+    /// A value of the table `meta` of the vault at a path.
+    pub(crate) fn look_up(path: &Path, key: &str, options: &OpenOptions) -> Result<Option<Vec<u8>>> {
+        connect::look_up(path, key, options)
+    }
+
     pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         // SQLite keeps its WAL next to the real file, even if the path is a symlink. The locks that hold off a
         // sweep must be there too, or different paths would use different locks.
