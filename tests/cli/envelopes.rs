@@ -127,6 +127,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         connections: connections(),
         refused_calls: vec![RefusedCall { call: "mount".to_owned(), count: 2 }],
         outside_writes: OutsideWrites::default(),
+        is_bound: true,
         applied: None,
         kept_until: None,
         usage: Usage {

@@ -171,6 +171,32 @@ fn changes_are_applied_only_if_the_command_succeeds() {
 /// The directory is imported while the command runs. Concurrent edits can therefore be part of the version that the
 /// run starts from, although the command has read the content before them.
 #[test]
+fn a_vault_without_a_directory_has_nothing_to_apply_to() {
+    let env = TestEnv::with_project();
+    let copy = env.at("copy.db");
+    env.avfs(&["init"]).expect(0);
+    env.avfs(&["vault", "copy", copy.to_str().unwrap()]).expect(0);
+    let vault = ["--vault", copy.to_str().unwrap()];
+    for options in [&["--apply"][..], &["--apply", "--fork", "f"], &["--apply", "--dry-run"]] {
+        let answer = env.shell(&[&vault, options].concat(), "echo ran > ran").expect(125);
+        assert!(answer.stderr.contains("the vault is not bound to one"), "{answer:?}");
+        assert!(answer.stderr.contains(" export last DIR"), "{answer:?}");
+        let answer = env.shell(&[&vault, options, &["--json"]].concat(), "echo ran > ran").expect(125);
+        assert_eq!(answer.envelope()["error"]["code"], json!("vault.unbound"), "{answer:?}");
+    }
+    assert!(!env.project().join("ran").exists());
+    // The summary offers what works.
+    let summary = env.shell(&vault, "echo made > made").expect(0).stderr;
+    let take = summary.lines().find_map(|line| line.split_once("take:").map(|(_, take)| take.trim()));
+    let take = take.unwrap_or_else(|| panic!("{summary}"));
+    let words: Vec<&str> = take.split(' ').collect();
+    let to = env.at("exported");
+    let words = words[1..].iter().map(|word| if *word == "DIR" { to.to_str().unwrap() } else { word });
+    env.avfs(&words.collect::<Vec<_>>()).expect(0);
+    assert_eq!(std::fs::read_to_string(to.join("made")).unwrap(), "made\n");
+}
+
+#[test]
 fn edits_made_while_a_run_starts_are_not_overwritten() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);

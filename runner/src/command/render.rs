@@ -176,7 +176,11 @@ fn next_steps(result: &ExecutionResult, avfs: &Avfs) -> Vec<String> {
         true => format!("  drop:    {avfs} discard run:{id}"),
         false => format!("  back:    {avfs} undo {fork}"),
     };
-    let mut lines = vec![look, format!("  take:    {avfs} apply {take}"), away];
+    let take = match result.is_bound {
+        true => format!("  take:    {avfs} apply {take}"),
+        false => format!("  take:    {avfs} export {take} DIR"),
+    };
+    let mut lines = vec![look, take, away];
     if let Some(until) = result.kept_until {
         lines.push(format!("  kept until {}", Zone::system().show(until)));
     }

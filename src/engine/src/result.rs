@@ -127,6 +127,8 @@ pub struct ExecutionResult {
     pub refused_calls: Vec<RefusedCall>,
     /// Files the command left in its private home and in /tmp, which are removed with the sandbox.
     pub outside_writes: OutsideWrites,
+    /// True if the vault is bound to a directory, to which the changes can be applied.
+    pub is_bound: bool,
     /// Number of paths written to the host directory.
     pub applied: Option<u64>,
     /// When changes kept for review are dropped, unless they are applied before.

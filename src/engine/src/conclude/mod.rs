@@ -152,6 +152,7 @@ impl ProxyRuntime<'_> {
             connections,
             refused_calls,
             outside_writes,
+            is_bound: self.site.bound.is_some(),
             applied,
             kept_until: expires_at.filter(|_| applied.is_none()),
             usage,

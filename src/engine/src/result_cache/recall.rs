@@ -199,6 +199,7 @@ impl ProxyRuntime<'_> {
             connections,
             refused_calls: Vec::new(),
             outside_writes: OutsideWrites::default(),
+            is_bound: self.site.bound.is_some(),
             applied,
             kept_until: expires_at.filter(|_| applied.is_none()),
             usage,

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use avfs_hostfs::foreign::Writable;
 use avfs_hostfs::stat::HostStat;
 use avfs_hostfs::{beneath, overlay, xattr};
-use avfs_request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice};
+use avfs_request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice, Retention};
 use avfs_types::diagnose::Diagnose;
 
 use crate::launcher::UpperRoot;
@@ -24,6 +24,8 @@ pub enum WorkspaceRootError {
     NotLive { dir: PathBuf, why: String },
     #[error("a run from a version, or with a vault that has no directory, has no live base")]
     NothingLive,
+    #[error("--apply has no directory to write to: the vault is not bound to one")]
+    NoApplyDir,
     #[error("cannot access {}", path.display())]
     Io {
         path: PathBuf,
@@ -38,6 +40,7 @@ impl Diagnose for WorkspaceRootError {
             Self::BadPlace { .. } => "request.bad_place",
             Self::CwdOutside { .. } => "request.cwd_outside",
             Self::NotLive { .. } | Self::NothingLive => "request.no_live_base",
+            Self::NoApplyDir => "vault.unbound",
             Self::Io { .. } => "workspace.io",
         }
     }
@@ -60,6 +63,9 @@ impl Places {
         bound: Option<PathBuf>,
         cwd_outside: &Path,
     ) -> Result<Self, WorkspaceRootError> {
+        if bound.is_none() && request.retention == Retention::Apply {
+            return Err(WorkspaceRootError::NoApplyDir);
+        }
         let workspace = match (&request.at, &bound) {
             (Some(at), _) => at.clone(),
             (None, Some(bound)) => bound.clone(),
