@@ -53,10 +53,10 @@ fn each_item_of_a_fan_out_starts_from_the_same_version() {
     assert_eq!((forks(&env).len(), &came.item("1")["fork"]), (3, &Value::Null));
     let mentions_forks = |more: &[&str]| {
         let words = ["batch", list.to_str().unwrap(), "--mode", "fan-out"];
-        env.avfs(&[&words, more].concat())
-            .expect(0)
-            .text()
-            .contains("each item has its own fork: avfs fork list")
+        let text = env.avfs(&[&words, more].concat()).expect(0).text();
+        let forks = text.contains("each item has its own fork: avfs fork list");
+        assert_eq!(forks, text.contains("\n  kept at least until 20"), "{text}");
+        forks
     };
     assert_eq!((mentions_forks(&["--cache", "off"]), mentions_forks(&["--discard"])), (true, false));
     env.assert_sound();

@@ -56,6 +56,30 @@ fn the_successful_attempt_with_the_lowest_number_is_kept_for_review_and_can_be_a
 }
 
 #[test]
+fn the_summary_says_how_long_the_changes_of_the_winner_are_kept() {
+    let env = TestEnv::with_project();
+    env.avfs(&["init"]).expect(0);
+    let summary = |more: &[&str]| {
+        let text =
+            env.avfs(&[&["race", "-n", "1"], more, &["--shell", "echo x > x"]].concat()).expect(0).text();
+        (text.contains("  take:    avfs apply "), text.contains("\n  kept until 20"))
+    };
+    assert_eq!(summary(&[]), (true, true));
+    assert_eq!(summary(&["--fork", "best"]), (true, false), "a persistent fork does not expire");
+}
+
+#[test]
+fn the_summary_offers_no_apply_without_a_directory() {
+    let env = TestEnv::with_project();
+    let copy = env.at("copy.db");
+    env.avfs(&["init"]).expect(0);
+    env.avfs(&["vault", "copy", copy.to_str().unwrap()]).expect(0);
+    let words = ["--vault", copy.to_str().unwrap(), "race", "-n", "1", "--shell", "echo x > x"];
+    let text = env.avfs(&words).expect(0).text();
+    assert!(text.contains(" export run:") && !text.contains(" apply "), "{text}");
+}
+
+#[test]
 fn the_first_attempt_to_succeed_stops_the_others() {
     let env = TestEnv::with_project();
     let marker = marker(&env);

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use avfs_lists::batch::{Begins, Manner, Schedule, Standing};
 use avfs_present::Hint;
 use avfs_request::{CacheMode, Retention};
+use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::Diagnose;
-use avfs_types::ids::{VersionId, from_hex};
+use avfs_types::ids::{ForkName, VersionId, from_hex};
 use avfs_types::reference::Reference;
+use avfs_vault::backend::Life;
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{Batch, BatchCounts, BatchItemResult, ItemState, ListItem, WorkItem, WorkItemOfBatch};
 
@@ -36,6 +38,8 @@ const UNSUCCESSFUL_MAX: usize = 100;
 pub struct Ended {
     pub answer: Batch,
     pub interrupted: bool,
+    /// When the first of the items' forks expires; `None` without such a fork.
+    pub kept_until: Option<Timestamp>,
 }
 
 struct Drive<'a> {
@@ -61,6 +65,7 @@ struct Drive<'a> {
     discard: bool,
     cache: Option<CacheMode>,
     resumed: u64,
+    kept_until: Option<Timestamp>,
 }
 
 pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan) -> Result<Ended, Failure> {
@@ -90,6 +95,7 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
         discard: args.discard,
         cache: args.cache,
         resumed: 0,
+        kept_until: None,
     };
     drive.take_finished_items()?;
     drive.prepare_chain()?;
@@ -127,7 +133,7 @@ impl Drive<'_> {
                     *place = version;
                 }
                 let result = self.results.of_before(plan, item, run)?;
-                self.count(result);
+                self.count(result)?;
                 self.resumed += 1;
                 Ok(())
             })?;
@@ -366,16 +372,23 @@ impl Drive<'_> {
         for result in std::mem::take(&mut self.landed) {
             self.work.show.settled(&result);
             self.results.add(&result)?;
-            self.count(result);
+            self.count(result)?;
         }
         Ok(())
     }
 
-    fn count(&mut self, result: BatchItemResult) {
+    fn count(&mut self, result: BatchItemResult) -> Result<(), Failure> {
         self.counts.add(&result);
+        if let Some(fork) = result.fork.as_deref().filter(|_| self.chain.is_none()) {
+            let fork = self.vault.read()?.fork(&ForkName::parse(fork)?).map_err(VaultError::from)?;
+            if let Some(Life::Ephemeral { expires_at }) = fork.map(|fork| fork.life) {
+                self.kept_until = Some(self.kept_until.map_or(expires_at, |until| until.min(expires_at)));
+            }
+        }
         if result.state != ItemState::Succeeded && self.unsuccessful.len() < UNSUCCESSFUL_MAX {
             self.unsuccessful.push(result);
         }
+        Ok(())
     }
 
     /// Adds the items that were never started.
@@ -397,7 +410,7 @@ impl Drive<'_> {
             let mut result = Results::blank(self.plan, item, &command);
             (result.state, result.reason) = (state, Some(reason));
             self.results.add(&result)?;
-            self.count(result);
+            self.count(result)?;
         }
         Ok(())
     }
@@ -427,7 +440,7 @@ impl Drive<'_> {
             unsuccessful: self.unsuccessful,
             notes: plan.notes.clone(),
         };
-        Ok(Ended { answer, interrupted })
+        Ok(Ended { answer, interrupted, kept_until: self.kept_until })
     }
 }
 

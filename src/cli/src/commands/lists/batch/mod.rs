@@ -22,7 +22,7 @@ use avfs_types::exit_code;
 use avfs_types::ids::{BatchPrefix, ForkName};
 use avfs_types::reference::{BadReference, Reference};
 use avfs_vault::backend::sqlite::Mapped;
-use avfs_wire::{Batch, BatchAnswer, BatchList, BatchObject, ErrorBody, ItemState};
+use avfs_wire::{BatchAnswer, BatchList, BatchObject, ErrorBody, ItemState};
 
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
@@ -132,12 +132,13 @@ pub fn run(ctx: &CommandContext, args: &BatchArgs) -> Outcome {
     let list = Plan::read(args)?;
     let vault = ctx.open_or_make_vault(Mapped::No)?;
     let plan = Plan::make(ctx, args, &vault, list)?;
-    let Ended { answer, interrupted } = drive(ctx, args, &vault, &plan)?;
-    let code = show(ctx, args, &answer, plan.list_path())?;
-    Ok(if interrupted { exit_code::INTERRUPTED } else { code })
+    let ended = drive(ctx, args, &vault, &plan)?;
+    let code = show(ctx, args, &ended, plan.list_path())?;
+    Ok(if ended.interrupted { exit_code::INTERRUPTED } else { code })
 }
 
-fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Outcome {
+fn show(ctx: &CommandContext, args: &BatchArgs, ended: &Ended, list: &str) -> Outcome {
+    let Ended { answer: batch, kept_until, .. } = ended;
     let answer = BatchAnswer::Ran(Box::new(batch.clone()));
     let avfs = &ctx.ui.avfs;
     let go_on = format!("resume with: {avfs} batch {list} --resume {}", batch.batch_id);
@@ -158,6 +159,9 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
             Some(fork) => out.line(format_args!("the result is on fork {fork}: {avfs} diff {fork}"))?,
             None if batch.counts.succeeded > 0 && !args.discard => {
                 out.line(format_args!("each item has its own fork: {avfs} fork list"))?;
+                if let Some(until) = kept_until {
+                    out.line(format_args!("  kept at least until {}", local_time(*until)))?;
+                }
             }
             None => {}
         }

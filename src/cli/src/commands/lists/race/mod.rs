@@ -14,6 +14,7 @@ use avfs_engine::{Recovery, ScratchDir, bound_dir};
 use avfs_hostfs::random;
 use avfs_lists::race::{Aim, best};
 use avfs_present::error_body;
+use avfs_types::clock::Timestamp;
 use avfs_types::ids::{BatchId, ForkName, RunPrefix};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{Life, RunRecord, VersionRecord};
@@ -27,6 +28,7 @@ use crate::error::EdgeError;
 use crate::run_options::{CommandWords, RunOptions};
 use crate::signals::Asked;
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+use crate::view::local_time;
 use crate::worker_pool::{WORKERS_MAX, WorkerPool};
 
 /// A larger number is assumed to be a mistake.
@@ -218,6 +220,13 @@ fn won(
     };
     attempt.fork = fork.as_ref().map(ForkName::to_string);
     let (changed, version) = (attempt.version.is_some(), attempt.version.clone());
+    let offer = Offer {
+        is_bound: bound_dir(vault)?.is_some(),
+        kept_until: match &fork {
+            Some(fork) => expires_at(vault, fork)?,
+            None => None,
+        },
+    };
     let result = Race {
         base: base.id.to_hex(),
         winner: Some(attempt.attempt),
@@ -225,7 +234,24 @@ fn won(
         version: Some(version.unwrap_or_else(|| base.id.to_hex())),
         attempts: round.attempts,
     };
-    ctx.ui.answer(&result, |out| show(ctx, out, &result, winner, changed, base))
+    ctx.ui.answer(&result, |out| show(ctx, out, &result, winner, changed, base, offer))
+}
+
+/// What can be done with the changes of the winner.
+#[derive(Clone, Copy)]
+struct Offer {
+    /// True if the vault is bound to a directory, to which they can be applied.
+    is_bound: bool,
+    /// When they are dropped; `None` if they do not expire.
+    kept_until: Option<Timestamp>,
+}
+
+/// When a fork expires; `None` if it does not.
+fn expires_at(vault: &Vault, fork: &ForkName) -> Result<Option<Timestamp>, VaultError> {
+    Ok(match vault.fork(fork)?.life {
+        Life::Ephemeral { expires_at } => Some(expires_at),
+        Life::Persistent => None,
+    })
 }
 
 fn show(
@@ -235,6 +261,7 @@ fn show(
     winner: usize,
     changed: bool,
     base: &VersionRecord,
+    offer: Offer,
 ) -> Result<(), Failure> {
     let attempt = &result.attempts[winner];
     let name = out.paint(Tone::Strong, format_args!("attempt {}", attempt.attempt));
@@ -244,18 +271,20 @@ fn show(
     let (on, nothing) = (on.unwrap_or_default(), if changed { "" } else { ", without changes" });
     out.line(format_args!("{name} of {} won{score}{nothing}{on}", result.attempts.len()))?;
     let (avfs, base) = (&ctx.ui.avfs, base.id.short());
-    match (&result.fork, &attempt.ended.run_id) {
-        (Some(fork), Some(run)) if changed && *fork == format!("run-{run}") => {
-            out.line(format_args!("  look:    {avfs} diff {base} run:{run}"))?;
-            out.line(format_args!("  take:    {avfs} apply run:{run}"))?;
-            out.line(format_args!("  drop:    {avfs} discard run:{run}"))
-        }
-        (Some(fork), _) if changed => {
-            out.line(format_args!("  look:    {avfs} diff {base} {fork}"))?;
-            out.line(format_args!("  take:    {avfs} apply {fork}"))?;
-            out.line(format_args!("  drop:    {avfs} fork delete {fork}"))
-        }
-        (_, _) => Ok(()),
+    let Some(fork) = result.fork.as_ref().filter(|_| changed) else { return Ok(()) };
+    let (name, drop) = match &attempt.ended.run_id {
+        Some(run) if *fork == format!("run-{run}") => (format!("run:{run}"), "discard"),
+        Some(_) | None => (fork.clone(), "fork delete"),
+    };
+    out.line(format_args!("  look:    {avfs} diff {base} {name}"))?;
+    match offer.is_bound {
+        true => out.line(format_args!("  take:    {avfs} apply {name}"))?,
+        false => out.line(format_args!("  take:    {avfs} export {name} DIR"))?,
+    }
+    out.line(format_args!("  drop:    {avfs} {drop} {name}"))?;
+    match offer.kept_until {
+        Some(until) => out.line(format_args!("  kept until {}", local_time(until))),
+        None => Ok(()),
     }
 }
 
