@@ -208,7 +208,19 @@ impl ProxyRuntime<'_> {
             run.note(OLDER_COPY, format!("the vault was replaced by an older copy: it lacks {rollback}"));
         }
         for name in &request.environment.missing {
-            run.note("env.missing", format!("{} is not set, so it is not passed", name.to_string_lossy()));
+            let held_back = request.environment.only_credentials.iter().find(|(pattern, _)| pattern == name);
+            let name = name.to_string_lossy();
+            let text = match held_back {
+                Some((_, variable)) => {
+                    let variable = variable.to_string_lossy();
+                    format!(
+                        "{name} passes no variable: {variable} looks like a credential; \
+                         pass it with --secret {variable}"
+                    )
+                }
+                None => format!("{name} is not set, so it is not passed"),
+            };
+            run.note("env.missing", text);
         }
         for path in hidden_nowhere(request, places) {
             run.note("hide.missing", format!("--hide {}: the path does not exist", path.display()));

@@ -90,6 +90,8 @@ pub struct Environment {
     caller_path: OsString,
     /// Requested variables that the caller does not have.
     pub missing: Vec<OsString>,
+    /// Missing patterns (`NAME*`) that match only variables that look like credentials, with one of these variables.
+    pub only_credentials: Vec<(OsString, OsString)>,
     /// Variables of the caller that are not passed; recorded only for a command whose text may use variables.
     withheld: Vec<OsString>,
 }

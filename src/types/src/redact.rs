@@ -89,15 +89,52 @@ const TOKENS: [Token; 32] = [
 const CREDENTIAL_NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
 
 /// The same, only as a whole word of the name: PATH is not a personal access token.
-const CREDENTIAL_WORDS: [&str; 7] = ["PWD", "PAT", "JWT", "BEARER", "OTP", "WEBHOOK", "DSN"];
+const CREDENTIAL_WORDS: [&str; 13] = [
+    "PWD",
+    "PW",
+    "PAT",
+    "PSK",
+    "JWT",
+    "BEARER",
+    "OTP",
+    "SESSION",
+    "MNEMONIC",
+    "WEBHOOK",
+    "DSN",
+    "CONNECTION_STRING",
+    "CONN_STR",
+];
+
+/// Parts of names that contain such words and are not credentials: the author of something, and the session of a
+/// desktop.
+const HARMLESS_PARTS: [&str; 5] =
+    ["AUTHOR_", "XDG_SESSION_", "DBUS_SESSION_", "DESKTOP_SESSION", "SESSION_MANAGER"];
+
+/// Names before a password in a connection string such as `Server=x;Password=y`, in lower case.
+const PASSWORD_KEYS: [&str; 2] = ["password=", "pwd="];
 
 /// True if a variable of this name is likely to hold a credential.
 #[must_use]
 pub fn is_credential_name(name: &str) -> bool {
-    // The author of something is not a secret, and PWD alone is the working directory.
-    let name = name.to_ascii_uppercase().replace("AUTHOR_", "");
+    let upper = name.to_ascii_uppercase();
+    let name = HARMLESS_PARTS.iter().fold(upper, |name, part| name.replace(part, ""));
+    let words = format!("_{name}_");
+    // PWD alone is the working directory.
     CREDENTIAL_NAMES.iter().any(|part| name.contains(part))
-        || (name != "PWD" && name.split('_').any(|word| CREDENTIAL_WORDS.contains(&word)))
+        || (name != "PWD" && CREDENTIAL_WORDS.iter().any(|word| words.contains(&format!("_{word}_"))))
+}
+
+/// True if the value of a variable is likely to contain a credential.
+#[must_use]
+pub fn is_credential_value(value: &str) -> bool {
+    let lower = value.to_ascii_lowercase();
+    let has_password = |key: &str| {
+        lower.match_indices(key).any(|(at, _)| {
+            let next = lower.as_bytes().get(at + key.len());
+            is_edge(lower.as_bytes(), at) && next.is_some_and(|byte| !b";&, \t\n".contains(byte))
+        })
+    };
+    redact(value) != value || PASSWORD_KEYS.iter().any(|key| has_password(key))
 }
 
 /// The number of bytes of the body by which a token is recognized.
@@ -366,8 +403,50 @@ mod tests {
         {
             assert!(is_credential_name(name), "{name}");
         }
+        for name in [
+            "APP_DB_PW",
+            "APP_PSK",
+            "APP_SESSION",
+            "SESSION_ID",
+            "APP_MNEMONIC",
+            "APP_CONNECTION_STRING",
+            "db_conn_str",
+            "XDG_SESSION_TOKEN",
+        ] {
+            assert!(is_credential_name(name), "{name}");
+        }
         for name in ["PWD", "OLDPWD", "PATH", "MYSQL_HOST", "GIT_AUTHOR_NAME", "PATTERN", "OTPIONS"] {
             assert!(!is_credential_name(name), "{name}");
+        }
+        for name in [
+            "APP_PWM",
+            "SESSIONS_MAX",
+            "CONNECTION_STRINGS",
+            "CONNECTION",
+            "XDG_SESSION_TYPE",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "DESKTOP_SESSION",
+        ] {
+            assert!(!is_credential_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_with_a_password_are_recognized() {
+        for value in [
+            "Server=x;Password=Sup3rS3cret!;",
+            "password=x",
+            "host=db user=me PASSWORD=x",
+            "Uid=me;Pwd={a;b}",
+            "https://x.org/?pwd=x",
+            "https://me:hush@x.org",
+        ] {
+            assert!(is_credential_value(value), "{value}");
+        }
+        for value in
+            ["", "Server=x", "Server=x;Password=;", "password", "nopassword=1", "old_pwd=/home", "pwd= x"]
+        {
+            assert!(!is_credential_value(value), "{value}");
         }
     }
 

@@ -6,10 +6,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use avfs_types::CommandLine;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, NameError};
-use avfs_types::redact::is_credential_name;
-use avfs_types::{CommandLine, redact};
+use avfs_types::redact::{is_credential_name, is_credential_value};
 
 use crate::choices::{BackendChoice, BaseChoice, CacheMode, ForkChoice, HomeMode, Retention};
 use crate::config::{Config, Origin, is_variable};
@@ -345,7 +345,12 @@ pub fn environment(spec: &RunSpec, around: &Around<'_>) -> Result<(Environment, 
         choices.push(SecretWord::parse(&word)?.choice(&outside.cwd)?);
     }
     let variables = outside.environment.iter().cloned();
-    let environment = Environment::choose_over(variables, reproducible, clock, &choices);
+    let mut environment = Environment::choose_over(variables, reproducible, clock, &choices);
+    environment.only_credentials = environment
+        .missing
+        .iter()
+        .filter_map(|name| Some((name.clone(), held_back(name, outside)?)))
+        .collect();
     let is_secret = |name: &&OsString| {
         choices.iter().any(|choice| match choice {
             EnvChoice::Secret(secret) | EnvChoice::SecretInFile(secret) => secret == *name,
@@ -388,9 +393,16 @@ fn expanded(name: &OsStr, outside: &Outside) -> Vec<OsString> {
     let is_meant = |(name, value): &&(OsString, OsString)| {
         let value = value.to_string_lossy();
         name.to_str().is_some_and(|name| name.starts_with(start) && !is_credential_name(name))
-            && redact(&value) == value
+            && !is_credential_value(&value)
     };
     outside.environment.iter().filter(is_meant).map(|(name, _)| name.clone()).collect()
+}
+
+/// A variable of the caller that a pattern would pass if it did not look like a credential.
+fn held_back(name: &OsStr, outside: &Outside) -> Option<OsString> {
+    let start = name.to_str()?.strip_suffix('*')?;
+    let names = outside.environment.iter().map(|(name, _)| name);
+    names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(start))).min().cloned()
 }
 
 /// True if a shell may expand variables in the command.

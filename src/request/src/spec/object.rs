@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use avfs_types::redact;
-use avfs_types::redact::{is_credential_name, redact_words};
+use avfs_types::redact::{is_credential_name, is_credential_value, redact_words};
 use avfs_types::secrets::Secrets;
 
 use super::{CommandText, RequestObject};
@@ -31,6 +31,7 @@ pub(crate) fn brought(request: &ExecutionRequest, secrets: &Secrets) -> BTreeMap
     let harmless = texts.filter(|(name, value)| {
         let assignment = format!("{name}={value}");
         !is_credential_name(name)
+            && !is_credential_value(value)
             && redact(&assignment) == assignment
             && secrets.scrub_text(assignment.clone()) == assignment
     });
