@@ -246,6 +246,19 @@ fn always_adds_a_rule_to_the_users_policy() {
     let text = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
     assert!(text.starts_with("# mine\n") && text.contains("[[rule]]"), "{text}");
     env.shell(&[], "curl http://0.0.0.0:9/ -o /dev/null").expect(7);
+    // The printed way to give it a network replaces the rule.
+    let id = ask("wget -qO- http://example.org/");
+    let told = env.avfs(&["approvals", "approve", &id, "--always"]).expect(0).text();
+    let line =
+        format!("avfs approvals deny {id}, then avfs approvals approve {id} --net allow=DOMAIN,… --always\n");
+    assert!(told.contains(&line), "{told}");
+    env.avfs(&["approvals", "deny", &id]).expect(0);
+    env.avfs(&["approvals", "approve", &id, "--net", "allow=example.org", "--always"]).expect(0);
+    let text = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
+    assert_eq!(text.matches(&format!("approved-{id}")).count(), 1, "{text}");
+    let ran = env.shell(&["--json"], "wget -qO- http://example.org/").envelope();
+    assert_eq!(ran["decision"]["rule"], json!(format!("approved-{id}")));
+    assert_eq!(ran["result"]["connections"][0]["host"], json!("example.org"), "{ran}");
     // A command that cannot be identified by its first words cannot be allowed permanently.
     let doubtful = ask("$(cat README.md) x");
     let answer = env.avfs(&["--json", "approvals", "approve", &doubtful, "--always"]).expect(1).envelope();

@@ -21,9 +21,8 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>, avfs: 
         // The advice of the policy would be a way around the decision.
         Denial::Person { approval, .. } => {
             let hint = format!(
-                "show the decision with: {avfs} approvals show {approval}; \
-                 reverse it with: {avfs} approvals approve {approval}{}",
-                net_option(decision)
+                "show the decision with: {avfs} approvals show {approval}; reverse it with: {}",
+                approve_command(avfs, approval.as_str(), rule_of(decision))
             );
             ("approval.denied", format!("denied: {reason}"), Some(hint))
         }
@@ -35,12 +34,16 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>, avfs: 
     ErrorBody { code: code.to_owned(), message, hint }
 }
 
-/// The option of an approval of a request that needs a network and asks for none: without it the command would fail.
-fn net_option(decision: Option<&ExecutionDecision>) -> &'static str {
-    match decision.and_then(|decision| decision.rule.as_deref()) {
-        Some(NETWORKED) => " --net allow=DOMAIN,…",
-        Some(_) | None => "",
-    }
+fn rule_of(decision: Option<&ExecutionDecision>) -> Option<&str> {
+    decision?.rule.as_deref()
+}
+
+/// The command that approves a request which this rule asks about. A request that needs a network and asks for none
+/// gets one by the approval: without it the command would fail.
+#[must_use]
+pub fn approve_command(avfs: &Avfs, approval: &str, rule: Option<&str>) -> String {
+    let net = if rule == Some(NETWORKED) { " --net allow=DOMAIN,…" } else { "" };
+    format!("{avfs} approvals approve {approval}{net}")
 }
 
 /// The error for a request that needs an approval first.
@@ -50,12 +53,12 @@ pub fn approval_body(
     decision: Option<&ExecutionDecision>,
     avfs: &Avfs,
 ) -> ErrorBody {
-    let (id, net) = (&approval.id, net_option(decision));
-    let approve =
-        |how| format!("approve it{how} with: {avfs} approvals approve {id}{net}, then run it again");
+    let rule = rule_of(decision);
+    let command = approve_command(avfs, approval.id.as_str(), rule);
+    let approve = |how| format!("approve it{how} with: {command}, then run it again");
     let hint = match decision {
         Some(ExecutionDecision { hint: Some(advice), .. }) => {
-            let how = if net.is_empty() { " unchanged" } else { "" };
+            let how = if rule == Some(NETWORKED) { "" } else { " unchanged" };
             format!("{advice}; or {}", approve(how))
         }
         Some(_) | None => approve(""),

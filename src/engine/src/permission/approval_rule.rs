@@ -155,17 +155,17 @@ impl Remembered {
             editor: false,
         };
         let texts = PolicyTexts::read(place.around, place.vault)?;
-        let before = texts.policy()?.with_profiles(&request.policy);
-        let begun = prefixes(id, &before.explain(&asked), prefix)?;
         let file = place.around.user_config().ok_or(RememberError::NoHome)?.with_file_name(POLICY_FILE);
         let old = texts.files().find(|(_, text)| text.path == file).and_then(|(_, text)| text.text.clone());
-        let text = with_rules(
-            old.as_deref().unwrap_or_default(),
-            &begun,
-            granted.unwrap_or(&net),
-            id,
-            place.workspace,
-        );
+        // The user may answer again, with another network or prefix.
+        let kept = without_rules(old.as_deref().unwrap_or_default(), id);
+        let before = match old.is_some() {
+            true => texts.clone().with_text(&file, &kept),
+            false => texts.clone(),
+        };
+        let before = before.policy()?.with_profiles(&request.policy);
+        let begun = prefixes(id, &before.explain(&asked), prefix)?;
+        let text = with_rules(&kept, &begun, granted.unwrap_or(&net), id, place.workspace);
         let after = texts.clone().with_text(&file, &text).policy()?.with_profiles(&request.policy);
         let after = after.decide(&asked);
         if after.action >= Action::RequireApproval {
@@ -301,11 +301,34 @@ fn first_words(command: &Judged) -> Vec<String> {
     known.take_while(|(at, word)| *at == 0 || verb(word)).map(|(_, word)| word.to_owned()).collect()
 }
 
+/// The text of the file without the rules of an earlier answer to the same approval. Such a rule ends at an empty line
+/// or at the next table.
+fn without_rules(text: &str, id: &ApprovalId) -> String {
+    let name = format!("name = \"approved-{id}");
+    let is_named = |line: &str| line.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['"', '-']));
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let (mut kept, mut at) = (String::new(), 0);
+    while let Some(line) = lines.get(at) {
+        let begins = line.trim_end() == "[[rule]]" && lines.get(at + 1).is_some_and(|next| is_named(next));
+        if !begins {
+            kept.push_str(line);
+            at += 1;
+            continue;
+        }
+        let rest = &lines[at + 1..];
+        let length = rest.iter().position(|line| line.trim().is_empty() || line.starts_with('['));
+        at += 1 + length.unwrap_or(rest.len());
+        // The empty line after it, too.
+        at += usize::from(lines.get(at).is_some_and(|line| line.trim().is_empty()));
+    }
+    kept
+}
+
 /// The text of the file with the rules appended.
 fn with_rules(old: &str, begun: &[Begun], net: &NetMode, id: &ApprovalId, workspace: &Path) -> String {
     let mut text = old.to_owned();
     for (number, Begun { words, categories }) in begun.iter().enumerate() {
-        if !text.is_empty() {
+        if !text.is_empty() && !text.ends_with("\n\n") {
             text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
         }
         let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
@@ -399,6 +422,27 @@ mod tests {
         assert_eq!((late.code(), fs::read_to_string(&file).unwrap().as_str()), ("policy.changed", "# 1\n"));
         remembered(Some("# 1\n"), "# 2\n").write().unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "# 2\n");
+    }
+
+    #[test]
+    fn a_second_answer_replaces_the_rules_of_the_first() {
+        let id: ApprovalId = ApprovalId::parse("0a1b2c3d4e").unwrap();
+        let begun = |words: &[&str]| Begun {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            categories: Categories::NONE,
+        };
+        let both = [begun(&["git", "pull"]), begun(&["npm", "ci"])];
+        for old in ["", "# mine\n", "# mine\n\n[[rule]]\nname = \"approved-0a1b2c3d4f\"\nprefix = [\"x\"]\n"]
+        {
+            let first = with_rules(old, &both, &NetMode::None, &id, Path::new("/p"));
+            let stripped = without_rules(&first, &id);
+            assert_eq!(stripped.trim_end(), old.trim_end());
+            let again = with_rules(&stripped, &both, &NetMode::Host, &id, Path::new("/p"));
+            assert_eq!(again, with_rules(old, &both, &NetMode::Host, &id, Path::new("/p")));
+            // Lines after the rules remain.
+            let more = format!("{first}\n[caps]\nnet = 'none'\n");
+            assert_eq!(without_rules(&more, &id), format!("{stripped}[caps]\nnet = 'none'\n"));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use avfs_engine::journal::journal_value;
 use avfs_engine::{RememberFor, Remembered, UNBOUND_PATH, bound_dir, offered_networks};
-use avfs_policy::Category;
+use avfs_policy::{Category, NETWORKED};
 use avfs_request::NetMode;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::ApprovalPrefix;
@@ -288,9 +288,10 @@ fn answered(
         } else if runs_without_network(approval) && result.approval.state.word() == "approved" {
             out.line(format_args!("it will run without a network: the request does not ask for one"))?;
             let (avfs, id) = (&ctx.ui.avfs, &approval.id);
-            out.line(format_args!(
-                "to give it one: {avfs} approvals deny {id}, then {avfs} approvals approve {id} --net allow=DOMAIN,…"
-            ))?;
+            let approve = avfs_present::approve_command(avfs, id.as_str(), Some(NETWORKED));
+            // A rule without a network would take precedence over an approval with one.
+            let always = if remembered.is_some() { " --always" } else { "" };
+            out.line(format_args!("to give it one: {avfs} approvals deny {id}, then {approve}{always}"))?;
         }
         for (rule, file) in result.rules.iter().zip(result.policy_file.iter().cycle()) {
             out.line(format_args!("from now on {rule:?} is allowed here, by a rule in {file}"))?;

@@ -19,8 +19,9 @@ pub fn show(ctx: &CommandContext, out: &mut Out, vault: &Vault, run: &RunRecord)
     let (shown, word) = (out.paint(Tone::Id, id), state.word());
     match state {
         ApprovalStateName::Pending => {
-            let avfs = &ctx.ui.avfs;
-            out.line(format_args!("approval   {shown}, {word}; approve with: {avfs} approvals approve {id}"))
+            let decision = journal_value(&approval.decision);
+            let command = avfs_present::approve_command(&ctx.ui.avfs, id.as_str(), decision["rule"].as_str());
+            out.line(format_args!("approval   {shown}, {word}; approve with: {command}"))
         }
         ApprovalStateName::Approved
         | ApprovalStateName::Denied
