@@ -62,6 +62,9 @@ fn the_policy_treats_a_preset_like_the_options_it_adds() {
     env.policy("");
     let rule = |options: &[&str]| planned(&env, options)["decision"]["rule"].as_str().unwrap().to_owned();
     assert_eq!(rule(&["--preset", "rust"]), "builtin.read_only");
+    // The variable is set by the preset, and not by the request.
+    assert_eq!(rule(&["--preset", "java"]), "builtin.read_only");
+    assert_eq!(rule(&["--preset", "java", "--env", "JAVA_TOOL_OPTIONS=-javaagent:x"]), "builtin.mutating");
     assert_eq!(rule(&["--policy", "agent", "--preset", "rust"]), "profile.agent.net");
     assert_eq!(rule(&["--policy", "agent", "--preset", "rust", "--net", "none"]), "profile.agent.preset");
     env.policy("[caps]\nnet = 'allow=index.crates.io'\n");

@@ -44,6 +44,13 @@ impl Preset {
         };
         &PRESETS[at]
     }
+
+    /// True if it sets this variable to this value.
+    #[must_use]
+    pub fn sets(self, name: &str, value: &str) -> bool {
+        let PresetData { set, set_with_list, caches: _, hosts: _, pass: _ } = self.data();
+        set.iter().chain(*set_with_list).any(|(own, text)| *own == name && *text == value)
+    }
 }
 
 /// Adds the places of presets to a network. With the host's network they are already reachable.

@@ -133,8 +133,12 @@ impl Remembered {
         let provided: Vec<&Path> = request.tmpfs.iter().map(PathBuf::as_path).chain(caches).collect();
         let secrets: Vec<&str> = request.secrets.iter().map(String::as_str).chain(files).collect();
         let net = request.net.clone().unwrap_or(NetMode::None);
-        let variables: Vec<(&str, &str)> =
-            request.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let variables: Vec<(&str, &str)> = request
+            .env
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .filter(|(name, value)| !request.preset.iter().any(|preset| preset.sets(name, value)))
+            .collect();
         let asked = Asked {
             command: &command,
             fork: request.fork.as_ref(),
