@@ -2,6 +2,7 @@
 //! and an errno, and becomes one error message with a remedy.
 
 use std::cell::Cell;
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -57,7 +58,11 @@ pub enum SandboxError {
     })]
     Landlock { gap: LandlockGap },
     #[error("{command} was not found")]
-    NotFound { command: String },
+    NotFound {
+        command: String,
+        /// The `PATH` that the request gave the command, if it is not the caller's.
+        path: Option<OsString>,
+    },
     #[error("{command} cannot be executed")]
     NotExecutable {
         command: String,
@@ -128,7 +133,10 @@ impl SandboxError {
                 "use --landlock auto, or Linux 5.19 or later with landlock in the lsm= boot parameter (see: avfs doctor)"
                     .into(),
             ),
-            Self::NotFound { command } => Some(hint_for_missing(command).into()),
+            Self::NotFound { command, path } => Some(match path.as_deref().and_then(|path| left_out(command, path)) {
+                Some(dir) => format!("the given PATH does not contain it: add {}, or omit PATH", dir.display()),
+                None => hint_for_missing(command).into(),
+            }),
             Self::NotExecutable { source, .. } if source.raw_os_error() == Some(libc::ENOEXEC) => {
                 Some("it is built for another architecture, or damaged: use one built for this machine".into())
             }
@@ -224,6 +232,15 @@ fn hint_for_missing(command: &str) -> &'static str {
     } else {
         "it is not on this host's PATH either: check the spelling"
     }
+}
+
+/// The directory of a program that is on the caller's `PATH` and not on the one given to the command.
+fn left_out(command: &str, given: &OsStr) -> Option<PathBuf> {
+    let has = |dir: &PathBuf| dir.join(command).is_file();
+    if command.contains('/') || std::env::split_paths(given).any(|dir| has(&dir)) {
+        return None;
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?).find(has)
 }
 
 /// True if the program exists on the host.
@@ -435,7 +452,9 @@ fn explain(failed: Failed, plan: &LaunchPlan) -> SandboxError {
     let command = || plan.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     match stage {
         Stage::Exec if errno == Errno::NOENT || errno == Errno::NOTDIR => {
-            SandboxError::NotFound { command: command() }
+            let path = plan.environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+            let path = path.filter(|path| Some(path) != std::env::var_os("PATH").as_ref());
+            SandboxError::NotFound { command: command(), path }
         }
         Stage::Exec if errno == NO_INTERPRETER => {
             SandboxError::NoInterpreter { command: command(), interpreter: Interpreter::Missing }

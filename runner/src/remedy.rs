@@ -85,10 +85,12 @@ pub fn for_namespaces() -> String {
     // Set for every command. Another sandbox may have passed it on, but the advice is still worth a try.
     if std::env::var_os("AVFS_SANDBOX").is_some() {
         let refuses = |name| sysctl(&format!("user.max_{name}_namespaces")) == Some(0);
-        return match refuses("cgroup") && !refuses("user") {
+        // A run of root refuses cgroup namespaces only with --allow-userns; without it, it refuses all of them.
+        let is_of_root = refuses("cgroup") || (refuses("user") && rustix::process::geteuid().is_root());
+        return match is_of_root {
             true => {
                 "this runs inside another avfs-run of root, which refuses cgroup namespaces and a second /proc even \
-                 with --allow-userns: start the outer one as an ordinary user"
+                 with --allow-userns: start the outer one as an ordinary user, with --allow-userns"
             }
             false => "this runs inside another avfs-run, which needs --allow-userns",
         }

@@ -100,6 +100,19 @@ fn caps_and_profiles_check_the_requested_access() {
 }
 
 #[test]
+fn a_cap_on_memory_that_no_program_can_meet_is_invalid() {
+    let env = TestEnv::with_project();
+    for (value, hint) in [("512", "512MiB"), ("'512K'", "512MiB")] {
+        put(&env, USER, &format!("[caps]\nmemory = {value}\n"));
+        let answer = env.run(&["policy", "check", "--", "true"]);
+        assert!(answer.code != 0 && answer.stderr.contains("expected a size of at least 1MiB"), "{answer:?}");
+        assert!(answer.stderr.contains("hint: did you mean ") && answer.stderr.contains(hint), "{answer:?}");
+    }
+    put(&env, USER, "[caps]\nmemory = '1MiB'\n");
+    assert_eq!(env.run(&["policy", "check", "--", "true"]).code, 0);
+}
+
+#[test]
 fn explain_lists_every_matching_rule() {
     let env = TestEnv::with_project();
     put(&env, USER, &format!("{}\n{}", deciding("allow"), deciding("require_approval")));

@@ -84,6 +84,13 @@ fn commands_that_cannot_be_executed_have_distinct_exit_codes() {
         let said = env.run(&["--", word]).expect(127).stderr;
         assert!(said.contains(message) && said.contains(hint), "{said}");
     }
+    let hint = |path: &str, word: &str| env.run(&["--env", path, "--", word]).expect(127).stderr;
+    let said = hint("PATH=/nope", "true");
+    assert!(
+        said.contains("the given PATH does not contain it: add /") && said.contains(", or omit PATH"),
+        "{said}"
+    );
+    assert!(hint("PATH=/nope", "no-such-command").contains("check the spelling"));
     // A file without a `#!` line is run by the shell, as in execvp(3).
     env.put("script", b"echo from a script: $1\n");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -487,7 +494,11 @@ fn a_nested_run_names_the_option_it_needs() {
     let runner = crate::env::runner();
     let dir = runner.parent().unwrap().to_str().unwrap();
     let shown_text = env.run(&["--ro", dir, "--", runner.to_str().unwrap(), "--", "true"]).expect(121);
-    assert!(shown_text.stderr.contains("another avfs-run, which needs --allow-userns"), "{shown_text:?}");
+    let remedy = match support::is_root() {
+        true => "another avfs-run of root, which refuses",
+        false => "another avfs-run, which needs --allow-userns",
+    };
+    assert!(shown_text.stderr.contains(remedy), "{shown_text:?}");
     // Root could lift its own limits in a nested sandbox; a user can start one.
     let line = format!("mkdir nested && cd nested && '{}' -- echo from inside", runner.display());
     let nested = env.shell(&["--allow-userns", "--ro", dir], &line);

@@ -233,6 +233,10 @@ fn the_rule_suggested_in_a_denial_allows_the_command() {
     assert_eq!(envelope["decision"]["allow_rule"], json!(rule));
     let checked = env.avfs(&["policy", "check", "--", "mount", "x", "/mnt"]).expect(122);
     assert!(checked.stderr.contains(rule), "{checked:?}");
+    // A rule would not help a command that the sandbox refuses without an option.
+    let decision = env.json(&[], "unshare -Ur id")["decision"].take();
+    assert_eq!((&decision["hint"], &decision["allow_rule"]), (&json!("add --allow-userns"), &Value::Null));
+    assert!(env.json(&[], "unshare -Ur id; mount x /mnt")["decision"]["allow_rule"].is_string());
     // No rule is suggested if no rule of the user can allow the command.
     assert_eq!(env.json(&[], "mount $X")["decision"]["allow_rule"], Value::Null);
     std::fs::write(

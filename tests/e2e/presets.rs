@@ -66,6 +66,11 @@ fn the_policy_treats_a_preset_like_the_options_it_adds() {
     assert_eq!(rule(&["--preset", "java"]), "builtin.read_only");
     assert_eq!(rule(&["--preset", "java", "--env", "JAVA_TOOL_OPTIONS=-javaagent:x"]), "builtin.mutating");
     assert_eq!(rule(&["--policy", "agent", "--preset", "rust"]), "profile.agent.net");
+    let hint = |options: &[&str]| planned(&env, options)["decision"]["hint"].take();
+    let drop_it = "add --net none if the network of --preset rust is not needed";
+    assert_eq!(hint(&["--policy", "agent", "--preset", "rust"]), json!(drop_it));
+    let named = ["--policy", "agent", "--preset", "rust", "--net", "allow=a.org"];
+    assert!(hint(&named).as_str().unwrap().starts_with("drop --net allow=a.org"));
     assert_eq!(rule(&["--policy", "agent", "--preset", "rust", "--net", "none"]), "profile.agent.preset");
     env.policy("[caps]\nnet = 'allow=index.crates.io'\n");
     assert_eq!(rule(&["--preset", "rust"]), "caps.net");

@@ -3,7 +3,7 @@
 //! Total and deterministic: every request gets a decision, and always the same one.
 
 use avfs_request::choices::PolicyProfile;
-use avfs_request::{ExecutionTimeout, Limits, NetMode};
+use avfs_request::{Confinement, ExecutionTimeout, Limits, NestedUserns, NetMode};
 
 use crate::caps::{Cap, shorter};
 use crate::category::{Categories, Category};
@@ -94,6 +94,10 @@ impl Policy {
     #[must_use]
     pub fn explain(&self, asked: &Asked<'_>) -> Explanation {
         let mut explanation = self.judge(asked, super::read(asked));
+        if self.userns_would_do(asked, &explanation) {
+            explanation.decision.hint = Some("add --allow-userns".to_owned());
+            return explanation;
+        }
         match offer::rules_for(self, asked, &explanation) {
             Some(Offer::Rules(text)) => explanation.decision.allow_rule = Some(text),
             // The hint of another rule remains.
@@ -103,6 +107,21 @@ impl Policy {
             Some(Offer::Nothing(_)) | None => {}
         }
         explanation
+    }
+
+    /// True if the request is denied only because its command may not create user namespaces. A rule would not help:
+    /// the sandbox refuses them.
+    fn userns_would_do(&self, asked: &Asked<'_>, explanation: &Explanation) -> bool {
+        let denied = &explanation.decision;
+        if denied.action != Action::Deny
+            || denied.rule.as_deref() != Some(HOST_ESCAPE)
+            || asked.confinement.userns != NestedUserns::Refused
+        {
+            return false;
+        }
+        let confinement = Confinement { userns: NestedUserns::Allowed, ..asked.confinement };
+        let allowing = Asked { confinement, ..*asked };
+        self.judge(&allowing, super::read(&allowing)).decision.action != Action::Deny
     }
 
     /// Why an opening is denied, before the rest of its request is examined; `None` if it is allowed.

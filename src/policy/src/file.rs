@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use avfs_request::choices::PolicyProfile;
-use avfs_request::{Cpus, ExecutionTimeout, LimitKind};
+use avfs_request::{Cpus, ExecutionTimeout, LimitKind, MEMORY_BYTES_MIN};
 use avfs_types::toml_source::{Fault, Source, TomlValue};
 use avfs_types::{Size, Span};
 
@@ -204,6 +204,9 @@ fn amount(field: &TomlValue<'_>, kind: LimitKind) -> Result<u64, Fault> {
         }
     };
     match value {
+        Ok(value) if kind == LimitKind::Memory && value < MEMORY_BYTES_MIN => {
+            Err(field.bad(field.value, &text, "a size of at least 1MiB"))
+        }
         Ok(value) if value > 0 => Ok(value),
         Ok(_) | Err(_) => Err(field.bad(field.value, &text, wanted)),
     }

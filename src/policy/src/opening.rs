@@ -123,6 +123,23 @@ impl Opening {
         }
     }
 
+    /// The preset it is about.
+    #[must_use]
+    pub const fn preset(&self) -> Option<Preset> {
+        match self {
+            Self::Preset(preset) => Some(*preset),
+            Self::Vault(_)
+            | Self::NewVault
+            | Self::Apply
+            | Self::Ro(_)
+            | Self::EnvFile(_)
+            | Self::At(_)
+            | Self::Degraded
+            | Self::Cover { .. }
+            | Self::Persist { .. } => None,
+        }
+    }
+
     /// The path it is about; a cap of this kind lists paths.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {

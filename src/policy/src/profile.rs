@@ -1,7 +1,7 @@
 //! Profiles: named sets of stricter rules that a file or a caller can select. They only ever add strictness.
 
 use avfs_request::choices::PolicyProfile;
-use avfs_request::{NetMode, Profile};
+use avfs_request::{NetMode, Preset, Profile, with_hosts};
 
 use crate::category::Category;
 use crate::decision::Action;
@@ -53,7 +53,13 @@ impl Profiles {
             // Without the option, an approved command would still have no network.
             (_, NetMode::None) => Some(format!("add {NET_FLAG}, then have it approved")),
             (false, net @ (NetMode::Allow(_) | NetMode::Host)) => {
-                Some(format!("drop --net {net} if it is not needed"))
+                let presets: Vec<Preset> = asked.openings.iter().filter_map(Opening::preset).collect();
+                Some(match presets.as_slice() {
+                    [preset, ..] if *net == with_hosts(NetMode::None, &presets) => {
+                        format!("add --net none if the network of --preset {preset} is not needed")
+                    }
+                    _ => format!("drop --net {net} if it is not needed"),
+                })
             }
             (true, NetMode::Allow(_) | NetMode::Host) => None,
         };

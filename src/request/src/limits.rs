@@ -7,6 +7,9 @@ use std::str::FromStr;
 
 use avfs_types::{UnitError, show_bytes_size, words};
 
+/// No program starts with less memory.
+pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
 words!(
     /// The limited resource.
     LimitKind, "limit", {

@@ -2,6 +2,7 @@
 
 use avfs_request::config::{ConfigError, SettingsError};
 use avfs_request::{NetError, RequestError, ResolveError, SecretError};
+use avfs_types::Size;
 use avfs_types::toml_source::Problem;
 
 use crate::{Avfs, hint};
@@ -17,11 +18,7 @@ hint!(ResolveError, |error, avfs| match error {
     Self::NoFork { .. } => Some("name one with: --fork NAME".into()),
     Self::TouchedBase { option } => Some(format!("omit {option} or --base touched")),
     Self::PureWithoutCache => Some("add --cache read or --cache write, or omit --pure".into()),
-    Self::LittleMemory { bytes } => match bytes {
-        1..1024 => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
-        bytes if bytes % 1024 == 0 => Some(format!("did you mean {}MiB?", bytes / 1024)),
-        _ => Some("the smallest limit is 1MiB".into()),
-    },
+    Self::LittleMemory { bytes } => did_you_mean_size(*bytes),
     Self::Secret(error) => error.hint(avfs),
     Self::Name(error) => error.hint(avfs),
 });
@@ -37,11 +34,23 @@ hint!(RequestError, |error, _| {
     Some(hint.into())
 });
 
+/// The hint for a limit on memory that is too small for any program.
+fn did_you_mean_size(bytes: u64) -> Option<String> {
+    match bytes {
+        1..1024 => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
+        bytes if bytes % 1024 == 0 => Some(format!("did you mean {}MiB?", bytes / 1024)),
+        _ => Some("the smallest limit is 1MiB".into()),
+    }
+}
+
 /// The hint for a file of settings or rules; `None` if the key is known but its value is wrong.
 pub fn for_toml(problem: &Problem) -> Option<String> {
     match problem {
         Problem::Syntax(_) => Some("the file is TOML: see https://toml.io".into()),
         Problem::UnknownKey { known, .. } => Some(format!("known keys: {known}")),
+        Problem::BadValue { key, value, .. } if key == "caps.memory" => {
+            did_you_mean_size(value.parse::<Size>().ok()?.0)
+        }
         Problem::WrongType { .. } | Problem::BadValue { .. } => None,
     }
 }

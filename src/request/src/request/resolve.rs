@@ -15,15 +15,13 @@ use crate::choices::{BackendChoice, BaseChoice, CacheMode, ForkChoice, HomeMode,
 use crate::config::{Config, Origin, is_variable};
 use crate::environment::{EnvChoice, Environment};
 use crate::extra::{Extra, HostPath};
+use crate::limits::MEMORY_BYTES_MIN;
 use crate::net::NetMode;
 use crate::preset::{CI_VARIABLES, Preset, with_hosts};
 use crate::reproducible::{FixedClock, Reproducible, seed};
 use crate::secret::{SecretError, SecretWord};
 use crate::spec::{REQUEST_BYTES_MAX, RunSpec, SpecError};
 use crate::timeout::ExecutionTimeout;
-
-/// No program starts with less memory.
-const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 /// The caller: its working directory, environment and terminal.
 pub struct Outside {

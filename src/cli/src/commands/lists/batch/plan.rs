@@ -201,7 +201,12 @@ fn ineffective(ctx: &CommandContext, args: &BatchArgs, manner: Manner) -> Vec<No
     if manner != Manner::Chain || args.jobs.is_none_or(|jobs| jobs == 1) {
         return Vec::new();
     }
-    let text = "a chain runs one item at a time; run independent items at once with: --mode fan-out";
+    let text = match args.fork {
+        None => "a chain runs one item at a time; run independent items at once with: --mode fan-out",
+        Some(_) => {
+            "a chain runs one item at a time; run independent items at once with --mode fan-out instead of --fork"
+        }
+    };
     ctx.ui.note(format_args!("note: {text}"));
     vec![NoteObject { code: "batch.chain_jobs".to_owned(), text: text.to_owned() }]
 }
