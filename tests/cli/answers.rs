@@ -35,6 +35,9 @@ fn item(state: ItemState) -> BatchItemResult {
         approval_id: None,
         reason: None,
         code: None,
+        hint: None,
+        allow_rule: None,
+        notes: Vec::new(),
     }
 }
 

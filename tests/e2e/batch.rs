@@ -400,13 +400,65 @@ fn item_that_needs_an_approval_names_it() {
     let came = batch(&env, &list, &[]);
     let id = came.text("1", "approval_id").to_owned();
     assert_eq!((came.text("1", "state"), came.text("1", "code")), ("denied", "approval.required"));
-    let hint = format!("approve with: avfs approvals approve {id}\n");
     let text = env.avfs(&["batch", list.to_str().unwrap(), "--resume"]).expect(1).text();
-    assert!(text.contains(&hint), "{text}");
+    assert!(
+        text.contains(&format!("approve it unchanged with: avfs approvals approve {id}, then run")),
+        "{text}"
+    );
+    let hint = format!("approve with: avfs approvals approve {id}\n");
     let shown = env.avfs(&["runs", "show", came.text("1", "run_id")]).expect(0).text();
     let line = format!("approval   {id}, pending; {hint}");
     assert!(shown.contains(&line) && !shown.contains("\nerror "), "{shown}");
     env.avfs(&["approvals", "deny", &id]).expect(0);
     let shown = env.avfs(&["runs", "show", came.text("1", "run_id")]).expect(0).text();
     assert!(shown.contains(&format!("approval   {id}, denied\n")), "{shown}");
+}
+
+#[test]
+fn an_approval_of_a_networked_item_is_printed_with_a_network() {
+    let env = TestEnv::with_project();
+    env.policy("");
+    let list = list(&env, "list.txt", "curl example.org\n");
+    let text = env.avfs(&["batch", list.to_str().unwrap()]).expect(1).text();
+    let (_, command) = text.split_once("approve it with: avfs approvals approve ").unwrap();
+    let (id, rest) = command.split_once(' ').unwrap();
+    assert!(rest.starts_with("--net allow=DOMAIN,…, then run it again\n"), "{text}");
+    let shown = env.avfs(&["runs", "show", "last"]).expect(0).text();
+    let line = format!("pending; approve with: avfs approvals approve {id} --net allow=DOMAIN,…\n");
+    assert!(shown.contains(&line), "{shown}");
+}
+
+#[test]
+fn hints_and_notes_of_failed_items_are_shown_once() {
+    let env = TestEnv::with_project();
+    env.policy("");
+    let test = list(&env, "test.txt", "test -n \"$FOO\"\ntest -n \"$FOO\"\n");
+    let note = "FOO is set on the host but not passed to the command; pass it with --env FOO";
+    let words = ["batch", test.to_str().unwrap(), "--keep-going"];
+    let text = Running::start(env.clean(&avfs()).args(words).env("FOO", "1")).answer().expect(1).text();
+    assert_eq!(text.matches(&format!("    note: {note}\n")).count(), 1, "{text}");
+    let words = ["--json", "batch", test.to_str().unwrap(), "--keep-going"];
+    let envelope =
+        Running::start(env.clean(&avfs()).args(words).env("FOO", "1")).answer().expect(1).envelope();
+    let items = envelope["result"]["unsuccessful"].as_array().unwrap();
+    assert_eq!(items.len(), 2);
+    for item in items {
+        assert_eq!(item["notes"], json!([{"code": "env.withheld", "text": note}]), "{item}");
+    }
+
+    let denied = list(&env, "denied.txt", "docker run x\nvim f\ndocker run x\n");
+    let came = batch(&env, &denied, &["--keep-going"]);
+    assert!(came.text("1", "allow_rule").starts_with("[[rule]]\nprefix = [\"docker\""), "{}", came.item("1"));
+    assert!(came.text("2", "hint").contains("vim -es"), "{}", came.item("2"));
+    let text = env.avfs(&["batch", denied.to_str().unwrap(), "--keep-going"]).expect(1).text();
+    assert_eq!(text.matches("[[rule]]").count(), 1, "{text}");
+    assert!(text.contains("    hint: run it on a terminal and without --json, or use vim -es"), "{text}");
+
+    let one = list(&env, "one.txt", "true\n");
+    let text = env.avfs(&["batch", one.to_str().unwrap(), "--memory", "512"]).expect(1).text();
+    assert!(text.contains("    hint: did you mean 512MiB?"), "{text}");
+    // The option that contradicts --fork is not recommended without a remark.
+    let words = ["batch", one.to_str().unwrap(), "--jobs", "4", "--fork", "chain"];
+    let note = env.avfs(&words).expect(0).stderr;
+    assert!(note.contains("with --mode fan-out instead of --fork"), "{note}");
 }

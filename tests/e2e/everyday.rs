@@ -231,6 +231,10 @@ fn the_rule_suggested_in_a_denial_allows_the_command() {
     let envelope = env.json(&[], "mount x /mnt");
     let rule = "[[rule]]\nprefix = [\"mount\", \"x\", \"/mnt\"]\nargs = [\"!*\"]\naction = \"allow_with_checkpoint\"\n";
     assert_eq!(envelope["decision"]["allow_rule"], json!(rule));
+    let compact = env.run(&["--json=compact", "--", "mount", "x", "/mnt"]).expect(122).envelope();
+    assert_eq!(compact["allow_rule"], json!(rule), "{compact}");
+    let shown = env.avfs(&["runs", "show", "last"]).expect(0).text();
+    assert!(shown.contains(&format!("hint       if it has to reach beyond the sandbox, allow it with a rule in ~/.config/avfs/policy.toml:\n{rule}")), "{shown}");
     let checked = env.avfs(&["policy", "check", "--", "mount", "x", "/mnt"]).expect(122);
     assert!(checked.stderr.contains(rule), "{checked:?}");
     // A rule would not help a command that the sandbox refuses without an option.

@@ -324,3 +324,19 @@ fn killing_a_race_kills_all_its_attempts() {
     assert_eq!(forks(&env).len(), 2);
     env.assert_sound();
 }
+
+#[test]
+fn hints_and_notes_of_attempts_are_shown_once() {
+    let env = TestEnv::with_project();
+    let words = ["race", "-n", "2", "--shell", "test -n \"$FOO\""];
+    let said = Running::start(env.clean(&avfs()).args(words).env("FOO", "1")).answer().expect(1).stderr;
+    assert_eq!(said.matches("note: FOO is set on the host but not passed").count(), 1, "{said}");
+    let words = [&["--json"], &words[..]].concat();
+    let envelope =
+        Running::start(env.clean(&avfs()).args(words).env("FOO", "1")).answer().expect(1).envelope();
+    for attempt in envelope["result"]["attempts"].as_array().unwrap() {
+        assert_eq!(attempt["notes"][0]["code"], json!("env.withheld"), "{attempt}");
+    }
+    let said = env.avfs(&["race", "-n", "2", "--memory", "512", "--", "true"]).expect(1).stderr;
+    assert_eq!(said.matches("hint: did you mean 512MiB?").count(), 1, "{said}");
+}

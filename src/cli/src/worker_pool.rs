@@ -21,7 +21,7 @@ use avfs_engine::{HalfCaptured, Note, RecoverError, ScratchDir, sweep};
 use avfs_present::{Avfs, error_body, hint};
 use avfs_types::diagnose::Diagnose;
 use avfs_vault::Vault;
-use avfs_wire::{ErrorBody, Inspection, WorkItem};
+use avfs_wire::{ErrorBody, Inspection, NoteObject, WorkItem};
 
 use crate::context::{CommandContext, own_command};
 use crate::error::EdgeError;
@@ -74,6 +74,8 @@ pub struct Answer {
 struct Decision {
     #[serde(default)]
     approval_id: Option<String>,
+    #[serde(default)]
+    allow_rule: Option<String>,
 }
 
 /// A command that ran.
@@ -98,9 +100,22 @@ pub struct Ran {
     /// Whether a cached result was used.
     #[serde(default)]
     pub cached: bool,
+    #[serde(default)]
+    notes: Vec<NoteObject>,
 }
 
+/// The number of notes that the result of an item has.
+const ITEM_NOTES_MAX: usize = 5;
+
 impl Ran {
+    /// The first notes of a run that failed.
+    pub fn notes_of_failure(&self) -> Vec<NoteObject> {
+        match (self.timed_out, self.exit_code) {
+            (false, Some(0)) => Vec::new(),
+            (_, _) => self.notes.iter().take(ITEM_NOTES_MAX).cloned().collect(),
+        }
+    }
+
     /// `exit 0`, `signal 9`, `timed out`.
     pub fn how(&self) -> String {
         match (self.timed_out, self.exit_code, self.signal) {
@@ -136,6 +151,11 @@ impl Answer {
     pub fn needed_approval(&self) -> Option<String> {
         let decision = self.decision.as_ref().filter(|_| self.state == "approval_required");
         decision.and_then(|decision| decision.approval_id.clone())
+    }
+
+    /// The rules that would allow the request, if it was denied.
+    pub fn allow_rule(&self) -> Option<String> {
+        self.decision.as_ref().and_then(|decision| decision.allow_rule.clone())
     }
 
     /// The command and how it ended, or why it was not run.

@@ -120,6 +120,12 @@ fn compact(
             })
             .unwrap_or_default(),
         approval_id: envelope.decision.as_ref().and_then(|decision| decision.approval_id.clone()),
+        // A shortened rule could not be pasted.
+        allow_rule: envelope
+            .decision
+            .as_ref()
+            .and_then(|decision| decision.allow_rule.clone())
+            .filter(|_| budget.text_chars > 0),
         error: envelope.error.as_ref().map(|error| {
             let CompactError { code, message, hint } = CompactError::from(error);
             CompactError { code, message: lists.text(&message), hint: hint.map(|hint| lists.text(&hint)) }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::answer::ErrorBody;
 use crate::records::{RunObject, VersionObject};
+use crate::result_object::NoteObject;
 
 /// How a command ended that a verb ran.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -107,6 +108,9 @@ pub struct RaceAttempt {
     pub score: Option<f64>,
     /// Why it could not run, or has no score.
     pub error: Option<ErrorBody>,
+    /// The first notes of its run, if the attempt failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<NoteObject>,
 }
 
 /// The outcome of an attempt.

@@ -80,6 +80,15 @@ pub struct BatchItemResult {
     pub reason: Option<String>,
     /// A stable code; never renamed.
     pub code: Option<String>,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Rules that would allow a denied item if added to your own policy.toml.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_rule: Option<String>,
+    /// The first notes of its run, if the item failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<NoteObject>,
 }
 
 impl BatchItemResult {

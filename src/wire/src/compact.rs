@@ -87,6 +87,9 @@ pub struct CompactEnvelope {
     /// The approval that the request waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
+    /// Rules that would allow a denied request if added to your own policy.toml.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_rule: Option<String>,
     /// Why the request failed or did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<CompactError>,

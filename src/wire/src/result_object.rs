@@ -129,7 +129,7 @@ pub struct ConnectionObject {
 }
 
 /// Information for the caller that is not an error.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoteObject {
     /// A stable code; never renamed.

@@ -200,6 +200,9 @@ struct JournalDecision {
     rule: Option<String>,
     reason: String,
     hint: Option<String>,
+    /// Rules that would allow a denied request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow_rule: Option<String>,
     approval_id: Option<String>,
 }
 
@@ -278,6 +281,8 @@ pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> 
         rule: decision.rule.clone(),
         reason: redact(&decision.reason).into_owned(),
         hint: decision.hint.as_deref().map(|hint| redact(hint).into_owned()),
+        // A rule with a redacted word would match a different command.
+        allow_rule: decision.allow_rule.clone().filter(|rule| redact(rule) == *rule),
         approval_id: approval.map(ApprovalId::to_string),
     })
 }

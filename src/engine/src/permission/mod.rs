@@ -100,6 +100,8 @@ impl ProxyRuntime<'_> {
         if let Denial::Person { approval, by } = &denial {
             run.decision.action = Action::Deny;
             run.decision.reason = format!("{by} denied it (approval {approval})");
+            // The advice of the policy would be a way around this decision.
+            run.decision.hint = None;
         }
         let record = self.not_run(run, RunState::Denied);
         self.site.vault.journal_refused(&record, run.audit_texts().as_texts())?;

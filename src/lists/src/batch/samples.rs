@@ -24,6 +24,9 @@ pub fn plain(state: ItemState) -> BatchItemResult {
         approval_id: None,
         reason: None,
         code: None,
+        hint: None,
+        allow_rule: None,
+        notes: Vec::new(),
     }
 }
 

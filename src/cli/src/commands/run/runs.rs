@@ -8,6 +8,7 @@ use serde_json::Value;
 use avfs_changes::{ChangeSummary, GitIgnored, Shown};
 use avfs_engine::journal::journal_value;
 use avfs_engine::{LocateError, RunLife, ScratchDir, UnfinishedRun};
+use avfs_policy::Action;
 use avfs_present::in_effect;
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::shell_word;
@@ -383,7 +384,14 @@ pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), Failure> {
     let categories = decision["categories"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let categories = categories.collect::<Vec<_>>().join(", ");
     out.line(format_args!("decision   {} by {} ({categories})", text("action"), text("rule")))?;
-    out.line(format_args!("because    {}", first_line(text("reason"))))
+    out.line(format_args!("because    {}", first_line(text("reason"))))?;
+    if text("action") != Action::Deny.word() || text("hint").is_empty() {
+        return Ok(());
+    }
+    let rule = text("allow_rule");
+    let colon = if rule.is_empty() { "" } else { ":" };
+    out.line(format_args!("hint       {}{colon}", first_line(text("hint"))))?;
+    rule.lines().try_for_each(|line| out.line(format_args!("{line}")))
 }
 
 /// Prints the resource use of the run, and its output.

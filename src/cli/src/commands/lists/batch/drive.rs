@@ -294,6 +294,7 @@ impl Drive<'_> {
     fn take(&mut self, result: &mut BatchItemResult, answer: Answer) {
         result.run_id = answer.run_id.clone();
         result.approval_id = answer.needed_approval();
+        result.allow_rule = answer.allow_rule();
         if let Some(chain) = &mut self.chain {
             chain.ended(answer.run_id.clone());
         }
@@ -308,6 +309,7 @@ impl Drive<'_> {
             if ran.version_after.is_some() {
                 self.note_unsynced();
             }
+            result.notes = ran.notes_of_failure();
             result.cached = ran.cached;
             result.exit_code = ran.exit_code;
             result.signal = ran.signal;
@@ -324,10 +326,10 @@ impl Drive<'_> {
                     result.state = ItemState::Failed;
                 }
             } else {
-                let hint = fault.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                let hint = fault.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
                 self.work.stop(format!("{}{hint}", fault.message));
             }
-            (result.code, result.reason) = (Some(fault.code), Some(fault.message));
+            (result.code, result.reason, result.hint) = (Some(fault.code), Some(fault.message), fault.hint);
         }
     }
 

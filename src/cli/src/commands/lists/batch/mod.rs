@@ -9,6 +9,7 @@ mod plan;
 mod report;
 mod results;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -22,11 +23,11 @@ use avfs_types::exit_code;
 use avfs_types::ids::{BatchPrefix, ForkName};
 use avfs_types::reference::{BadReference, Reference};
 use avfs_vault::backend::sqlite::Mapped;
-use avfs_wire::{BatchAnswer, BatchList, BatchObject, ErrorBody, ItemState};
+use avfs_wire::{BatchAnswer, BatchItemResult, BatchList, BatchObject, ErrorBody, ItemState};
 
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::{command_line, first_line, local_time};
 use crate::whole::check_place;
 use crate::worker_pool::WORKERS_MAX;
@@ -107,6 +108,8 @@ pub struct BatchArgs {
 const LATEST: &str = "";
 /// The maximum number of batches that are listed.
 const LISTED_MAX: usize = 100;
+/// The number of different hints and notes that are shown.
+const ADVICE_MAX: usize = 20;
 
 impl BatchArgs {
     fn resume(&self) -> Result<Option<Option<BatchPrefix>>, avfs_types::ids::DrawnIdError> {
@@ -143,15 +146,15 @@ fn show(ctx: &CommandContext, args: &BatchArgs, ended: &Ended, list: &str) -> Ou
     let avfs = &ctx.ui.avfs;
     let go_on = format!("resume with: {avfs} batch {list} --resume {}", batch.batch_id);
     let human = |out: &mut Out| {
+        let mut advice = Advice::default();
         for result in batch.unsuccessful.iter().filter(|result| result.state != ItemState::LeftOut) {
             let (id, ending) = (out.paint(Tone::Deleted, &result.id), result.ending());
             out.line(format_args!("{id}  {ending}  {}", command_line(&result.command)))?;
             if let Some(run) = &result.run_id {
                 out.line(format_args!("    {avfs} runs show {run}"))?;
             }
-            if let Some(approval) = &result.approval_id {
-                out.line(format_args!("    approve with: {avfs} approvals approve {approval}"))?;
-            }
+            // An approval is different for each item, and its hint names the command that approves it.
+            advice.show(out, result)?;
         }
         let seconds = batch.duration_ms / 1e3;
         out.line(format_args!("batch {}: {}", batch.batch_id, markdown::sentence(&batch.counts, seconds)))?;
@@ -185,6 +188,32 @@ fn show(ctx: &CommandContext, args: &BatchArgs, ended: &Ended, list: &str) -> Ou
         hint: Some(go_on.clone()),
     };
     ctx.ui.answer_no(&answer, &why, human)
+}
+
+/// Hints and notes of items that did not succeed. Items often have the same ones, so each text is shown once.
+#[derive(Default)]
+struct Advice {
+    shown: HashSet<String>,
+}
+
+impl Advice {
+    fn show(&mut self, out: &mut Out, result: &BatchItemResult) -> Result<(), Failure> {
+        for note in &result.notes {
+            self.once(out, &format!("note: {}", note.text))?;
+        }
+        let Some(hint) = &result.hint else { return Ok(()) };
+        match &result.allow_rule {
+            Some(rule) => self.once(out, &format!("hint: {hint}:\n{rule}")),
+            None => self.once(out, &format!("hint: {hint}")),
+        }
+    }
+
+    fn once(&mut self, out: &mut Out, text: &str) -> Result<(), Failure> {
+        if self.shown.len() >= ADVICE_MAX || !self.shown.insert(text.to_owned()) {
+            return Ok(());
+        }
+        text.lines().try_for_each(|line| out.line(format_args!("    {line}")))
+    }
 }
 
 fn list(ctx: &CommandContext) -> Outcome {

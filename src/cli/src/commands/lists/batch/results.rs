@@ -131,6 +131,9 @@ impl Results {
             approval_id: None,
             reason: None,
             code: None,
+            hint: None,
+            allow_rule: None,
+            notes: Vec::new(),
         }
     }
 

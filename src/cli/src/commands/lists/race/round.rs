@@ -1,6 +1,6 @@
 //! The attempts of a race while they run, and their results.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 
 use avfs_lists::race::score_of;
@@ -21,6 +21,9 @@ use crate::signals::Asked;
 use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, LOOK_EVERY, Ran, Reply, WorkerError, WorkerPool};
 
+/// The number of different hints and notes that are shown.
+const ADVICE_MAX: usize = 20;
+
 /// The task of a worker, for the attempt with this number.
 #[derive(Clone, Copy, Debug)]
 pub enum Task {
@@ -40,6 +43,8 @@ pub struct Round<'a> {
     pub attempts: Vec<RaceAttempt>,
     /// The first attempt that succeeded, if that ends the race.
     pub first: Option<usize>,
+    /// Hints and notes that were shown: attempts often have the same ones.
+    advised: HashSet<String>,
 }
 
 impl<'a> Round<'a> {
@@ -59,10 +64,22 @@ impl<'a> Round<'a> {
             version: None,
             score: None,
             error: None,
+            notes: Vec::new(),
         };
         let attempts: Vec<RaceAttempt> = (1..).zip(&requests).map(attempt).collect();
         let waiting = (0..requests.len()).map(Task::Attempt).collect();
-        Self { ctx, args, base, id, requests, waiting, under_way: 0, attempts, first: None }
+        Self {
+            ctx,
+            args,
+            base,
+            id,
+            requests,
+            waiting,
+            under_way: 0,
+            attempts,
+            first: None,
+            advised: HashSet::new(),
+        }
     }
 
     /// Runs until all attempts have ended, or until one has won that ends the race.
@@ -125,7 +142,7 @@ impl<'a> Round<'a> {
         let (run_id, ran) = outcome_of(came, &self.ctx.ui.avfs);
         let attempt = &mut self.attempts[number];
         attempt.ended.run_id = run_id;
-        let how = match ran {
+        let (how, hint) = match ran {
             Ok(ran) => {
                 attempt.state = match (ran.timed_out, ran.exit_code) {
                     (false, Some(0)) => AttemptState::Succeeded,
@@ -136,18 +153,34 @@ impl<'a> Round<'a> {
                 attempt.ended.signal = ran.signal;
                 attempt.ended.timed_out = ran.timed_out;
                 attempt.ended.duration_ms = ran.duration_ms;
+                attempt.notes = ran.notes_of_failure();
+                let notes: Vec<String> =
+                    attempt.notes.iter().map(|note| format!("note: {}", note.text)).collect();
                 let how = format!("{:<9}  {:7.2} s", ran.how(), ran.duration_ms / 1000.0);
                 self.say(number, &how, Some(&ran));
+                self.advise(notes);
                 return self.succeeded(number);
             }
             Err(error) => {
                 attempt.state = AttemptState::NotRun;
                 let how = format!("not run: {}", error.message);
+                let hint = error.hint.as_ref().map(|hint| format!("hint: {hint}"));
                 attempt.error = Some(error);
-                how
+                (how, hint)
             }
         };
         self.say(number, &how, None);
+        self.advise(hint);
+    }
+
+    /// Shows each text once.
+    fn advise(&mut self, texts: impl IntoIterator<Item = String>) {
+        for text in texts {
+            if self.advised.len() < ADVICE_MAX && !self.advised.contains(&text) {
+                self.ctx.ui.note(format_args!("{text}"));
+                self.advised.insert(text);
+            }
+        }
     }
 
     /// Handles an attempt that has ended, if it succeeded.
