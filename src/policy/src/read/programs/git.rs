@@ -14,6 +14,10 @@ use crate::reading::Word;
 /// Settings that name the editor.
 const EDITOR_SETTINGS: &str = "core.editor sequence.editor";
 
+/// Options of `git push` that neither take a value nor name another repository.
+const PUSH_FLAGS: &str = "f force u set-upstream n dry-run q quiet v verbose tags follow-tags d delete mirror prune \
+                          atomic no-verify porcelain progress force-with-lease";
+
 pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
     reader.paths.enter();
@@ -107,7 +111,15 @@ pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Findings
         reader.text(&Word::Known(text.to_owned()), Dialect::Sh);
     }
     let is_path = |word: &&Word| is_local_path(word.shown()) || word.shown().starts_with("file://");
-    let may_be_local = matches!(call.name, "git clone" | "git ls-remote" | "git fetch" | "git pull");
+    let may_be_local = match call.name {
+        "git clone" | "git ls-remote" | "git fetch" | "git pull" => true,
+        // An unknown option may take the path as its value.
+        "git push" => {
+            parsed.operands.first().is_some_and(|word| reader.paths.of(word) == PathLocation::Inside)
+                && parsed.given.iter().all(|given| lists(PUSH_FLAGS, given.name))
+        }
+        _ => false,
+    };
     // Submodules and further remotes have their own addresses.
     let elsewhere = call.redirected
         || parsed.hidden.is_some()

@@ -20,6 +20,7 @@ pub fn is_loopback(word: &Word) -> bool {
             written.strip_prefix('"').is_some_and(|address| is_address(address, End::Slash))
         }
         Word::Unknown(written) if is_bracketed(word) => is_address(written, End::OfWordToo),
+        Word::Unknown(written) if is_query(word) => is_address(written, End::Slash),
         Word::Unknown(_) => false,
     }
 }
@@ -29,6 +30,16 @@ pub fn is_bracketed(word: &Word) -> bool {
     let Word::Unknown(written) = word else { return false };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '/' | '.' | '_' | '-');
     written.contains("[::1]") && written.replacen("[::1]", "", 1).chars().all(is_plain)
+}
+
+/// `localhost/x?y=1` without quotes: for a shell the `?` is a glob, but every file name that it can match begins with
+/// the same address.
+pub fn is_query(word: &Word) -> bool {
+    let Word::Unknown(written) = word else { return false };
+    let is_plain = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, ':' | '/' | '.' | '_' | '-' | '=' | '%' | '+' | ',' | '?')
+    };
+    written.chars().all(is_plain) && is_address(written, End::Slash)
 }
 
 /// What may end the host and port.
@@ -135,6 +146,17 @@ mod tests {
         let written = |text: &str| is_loopback(&Word::Unknown(text.to_owned()));
         assert!(written("\"http://localhost:8080/$path\""));
         assert!(written("http://[::1]:8080/x") && !written("http://[::1]/*") && !written("http://[::1]x/"));
+        assert!(written("localhost:3000/users?id=1") && written("http://127.0.0.1/a?b=%20,c"));
+        for open in [
+            "localhost?id=1",
+            "localhost:30?0/x",
+            "http://localhost/?x&y",
+            "http://localhost/?$x",
+            "http://localhost/{a,b}?",
+            "http://localhost?@evil.com/",
+        ] {
+            assert!(!written(open), "{open}");
+        }
         for open in
             ["\"http://localhost:$port/\"", "\"http://localhost$x/\"", "http://localhost/$x", "\"$x/\"", "$x"]
         {

@@ -119,7 +119,9 @@ fn is_listed(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
         && parsed.given.iter().all(|given| is_known(given.name))
         // An abbreviation may mean another option to the program.
         && long.all(|word| is_known(word.split('=').next().unwrap_or_default()))
-        && !call.args.iter().any(|word| options::may_split(word) && !loopback::is_bracketed(word))
+        && !call.args.iter().any(|word| {
+            options::may_split(word) && !loopback::is_bracketed(word) && !loopback::is_query(word)
+        })
 }
 
 /// Whether apt takes a word after a flag for its value; it reads a number at the beginning of a word.

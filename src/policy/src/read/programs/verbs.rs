@@ -58,6 +58,14 @@ pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Findings, reade
         None if asks && !verbs.other.iter().any(escapes) => return,
         None if verbs.alone.is_empty() && call.args.is_empty() => return,
         None if verbs.alone.is_empty() => return note(verbs.other, &name, found, reader),
+        // `yarn --offline` is `yarn install --offline`.
+        None if offline.is_some() => {
+            let full = format!("{} install", call.name);
+            return match SUBCOMMANDS.find(&full) {
+                Some(install) => judge_program(install, &Call { name: &full, ..*call }, found, reader),
+                None => note(verbs.alone, &name, found, reader),
+            };
+        }
         None => return note(verbs.alone, &name, found, reader),
         Some(Word::Unknown(_)) => return note(verbs.other, &name, found, reader),
         Some(Word::Known(verb)) => verb,
