@@ -105,6 +105,10 @@ fn entries_in_use_and_recoverable_scratches_are_never_evicted() {
         (&json!(true), &json!(0), &json!(0)),
         "{would}"
     );
+    let words = env.avfs(&["clean", "--dry-run"]).expect(0).text();
+    assert!(words.starts_with("would remove 0 bases, 0 layers, 0 directories of cache.dirs, "), "{words}");
+    let words = env.avfs(&["du"]).expect(0).text();
+    assert!(words.contains(" 1 base") && words.contains("of cache.dirs\n"), "{words}");
     let cleaned = env.avfs_result(&["clean"]);
     assert_eq!(
         (&cleaned["bases"], &cleaned["dirs"], &cleaned["scratches"]),

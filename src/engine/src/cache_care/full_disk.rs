@@ -36,7 +36,9 @@ impl ProxyRuntime<'_> {
             let dir = site.cache_dir.display();
             run.note(
                 "cache.made_room",
-                format!("the disk was full: removed {size} of recreatable data from {dir}"),
+                format!(
+                    "the disk was full: removed {size} from the cache {dir}, which is made again when needed"
+                ),
             );
         }
         freed > 0

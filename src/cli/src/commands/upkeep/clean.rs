@@ -13,7 +13,7 @@ use crate::view::plural;
 
 /// Empty the cache
 ///
-/// Removes data that is created again when needed: materialized versions, their layers, the directories of
+/// Removes data that is created again when needed: bases, the layers over them, the directories of
 /// cache.dirs, the stat caches of imports, and leftovers of killed processes. Keeps data that a run uses, and
 /// scratches that avfs recover can finish. Vaults are not touched. All vaults of a user share the cache.
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ pub fn run(ctx: &CommandContext, args: &CleanArgs) -> Outcome {
             "{does} {}, {}, {}, {}, {}, {}",
             plural(result.bases, "base", "bases"),
             plural(result.layers, "layer", "layers"),
-            plural(result.dirs, "cache directory", "cache directories"),
+            plural(result.dirs, "directory of cache.dirs", "directories of cache.dirs"),
             plural(result.stat_caches, "stat cache", "stat caches"),
             plural(result.scratches, "scratch", "scratches"),
             plural(result.leftovers, "leftover", "leftovers"),

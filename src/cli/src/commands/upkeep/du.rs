@@ -87,7 +87,7 @@ fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), Failure> {
     out.line(format_args!("{:>10}  cache {path} ({of})", size(*bytes)))?;
     let DuScratch { running, recoverable, orphaned, dead } = &du.scratch;
     let parts = [
-        (bases, "materialized version", "materialized versions"),
+        (bases, "base", "bases"),
         (layers, "layer over them", "layers over them"),
         (dirs, "directory of cache.dirs", "directories of cache.dirs"),
         (fork_dirs, "persistent home or /tmp of a fork", "persistent homes and /tmp of forks"),
