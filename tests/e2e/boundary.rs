@@ -204,9 +204,8 @@ fn a_request_can_wait_for_its_approval() {
     let id = pending().unwrap();
     env.avfs(&["approvals", "deny", &id]).expect(0);
     let denied = denied.answer().expect(122);
-    assert!(
-        denied.stderr.contains(&format!("waiting for an approval; answer with: avfs approvals approve {id}"))
-    );
+    let answer = format!("answer with: avfs approvals approve {id} --net allow=DOMAIN,…, or deny {id}\n");
+    assert!(denied.stderr.contains(&format!("waiting for an approval; {answer}")), "{denied:?}");
     assert!(denied.stderr.contains("denied: "), "{denied:?}");
     env.assert_sound();
 }

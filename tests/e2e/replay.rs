@@ -460,6 +460,7 @@ fn run_that_needs_an_approval_names_it() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     env.policy("[[rule]]\nprefix = ['touch']\naction = 'require_approval'\n");
+    let networked = list(&env, "networked.txt", "curl example.org\n");
     let list = list(&env, "list.txt", "touch a\n");
     let came = replay(&env, &list, &[]);
     assert_eq!(came.code, Some(1));
@@ -469,6 +470,9 @@ fn run_that_needs_an_approval_names_it() {
         text.contains(&format!("approve with: avfs approvals approve {id}, then replay again\n")),
         "{text}"
     );
+    env.policy("");
+    let answer = env.avfs(&["replay", networked.to_str().unwrap()]).expect(1);
+    assert!(answer.text().contains(" --net allow=DOMAIN,…, then replay again\n"), "{answer:?}");
 }
 
 #[test]

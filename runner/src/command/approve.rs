@@ -34,10 +34,9 @@ enum Word {
 impl Approver for AtTerminal<'_> {
     fn waits(&self, approval: &ApprovalRecord) {
         if self.reports {
-            let (id, avfs) = (&approval.id, self.avfs);
-            render::say([format!(
-                "avfs-run: waiting for an approval; answer with: {avfs} approvals approve {id}, or deny {id}"
-            )]);
+            let (id, decision) = (&approval.id, journal_value(&approval.decision));
+            let command = avfs_present::approve_command(self.avfs, id.as_str(), decision["rule"].as_str());
+            render::say([format!("avfs-run: waiting for an approval; answer with: {command}, or deny {id}")]);
         }
     }
 

@@ -127,6 +127,12 @@ pub fn run(ctx: &CommandContext, args: &ApprovalsArgs) -> Outcome {
     }
 }
 
+/// The command that approves a request.
+pub fn command_to_approve(ctx: &CommandContext, approval: &ApprovalRecord) -> String {
+    let decision = journal_value(&approval.decision);
+    avfs_present::approve_command(&ctx.ui.avfs, approval.id.as_str(), decision["rule"].as_str())
+}
+
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let now = vault.now();

@@ -6,6 +6,7 @@ use avfs_vault::backend::{ApprovalRecord, RunRecord, RunState};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::ApprovalStateName;
 
+use super::approvals::command_to_approve;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Tone};
 
@@ -19,8 +20,7 @@ pub fn show(ctx: &CommandContext, out: &mut Out, vault: &Vault, run: &RunRecord)
     let (shown, word) = (out.paint(Tone::Id, id), state.word());
     match state {
         ApprovalStateName::Pending => {
-            let decision = journal_value(&approval.decision);
-            let command = avfs_present::approve_command(&ctx.ui.avfs, id.as_str(), decision["rule"].as_str());
+            let command = command_to_approve(ctx, &approval);
             out.line(format_args!("approval   {shown}, {word}; approve with: {command}"))
         }
         ApprovalStateName::Approved

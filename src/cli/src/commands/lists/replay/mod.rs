@@ -13,12 +13,15 @@ use source::Source;
 
 use avfs_request::CacheMode;
 use avfs_types::exit_code;
+use avfs_types::ids::ApprovalPrefix;
+use avfs_vault::Vault;
 use avfs_wire::{ErrorBody, ListNoise, OutputNoise, Replay, ReplayVerdict};
 
+use crate::commands::approvals::command_to_approve;
 use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::{command_line, plural};
 use crate::worker_pool::WORKERS_MAX;
 
@@ -90,11 +93,11 @@ pub fn run(ctx: &CommandContext, args: &ReplayArgs) -> Outcome {
     let vault = ctx.open_vault_unmapped()?;
     let source = Source::open(ctx, args, &vault)?;
     let replayed = drive(ctx, args, &vault, &source)?;
-    let code = show(ctx, args, &replayed)?;
+    let code = show(ctx, args, &vault, &replayed)?;
     Ok(if replayed.interrupted { exit_code::INTERRUPTED } else { code })
 }
 
-fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome {
+fn show(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault, replayed: &Replayed) -> Outcome {
     let replay = &replayed.answer;
     let human = |out: &mut Out| {
         if let Some(first) = &replay.first_diverged {
@@ -116,10 +119,9 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
         for other in replay.others.iter().filter(|other| is_listed(other.verdict)) {
             out.line(format_args!("{}  {}", out.paint(Tone::Deleted, &other.id), other.ending()))?;
             if let Some(approval) = &other.approval_id {
-                let avfs = &ctx.ui.avfs;
-                out.line(format_args!(
-                    "    approve with: {avfs} approvals approve {approval}, then replay again"
-                ))?;
+                let approval = vault.approval(&ApprovalPrefix::parse(approval)?)?;
+                let command = command_to_approve(ctx, &approval);
+                out.line(format_args!("    approve with: {command}, then replay again"))?;
             }
         }
         if let Some(stopped) = &replay.stopped {
@@ -156,22 +158,23 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
         code: if counts.error > 0 || replay.stopped.is_some() { "replay.error" } else { "replay.diverged" }
             .to_owned(),
         message: format!("{}: {}", replay.verdict, sentence(replay)),
-        hint: Some(hint(ctx, replay)),
+        hint: Some(hint(ctx, vault, replay)?),
     };
     ctx.ui.answer_no(replay, &why, human)
 }
 
 /// What to do about a replay that failed: an approval if a run needs one, else about the first run in error.
-fn hint(ctx: &CommandContext, replay: &Replay) -> String {
+fn hint(ctx: &CommandContext, vault: &Vault, replay: &Replay) -> Result<String, Failure> {
     let avfs = &ctx.ui.avfs;
     if let Some(approval) = replay.others.iter().find_map(|other| other.approval_id.as_ref()) {
-        return format!("approve a run with: {avfs} approvals approve {approval}, then replay again");
+        let approval = vault.approval(&ApprovalPrefix::parse(approval)?)?;
+        return Ok(format!("approve a run with: {}, then replay again", command_to_approve(ctx, &approval)));
     }
-    match replay.others.iter().find_map(|other| Some((other.code.as_deref()?, other.run_id.as_deref()))) {
+    Ok(match replay.others.iter().find_map(|other| Some((other.code.as_deref()?, other.run_id.as_deref()))) {
         Some((_, Some(run))) => format!("show the failed run with: {avfs} runs show {run}"),
         Some((_, None)) => "remove the cause, then replay again".to_owned(),
         None => "declare expected differences as noise with: --ignore GLOB, --normalise PATTERN".to_owned(),
-    }
+    })
 }
 
 fn sentence(replay: &Replay) -> String {
