@@ -259,8 +259,8 @@ fn several_applies_are_reverted_as_one() {
     }
 }
 
-/// Runs, undo and redo, and applies of the fork or of one run, with and without filters, in any order. Whatever was
-/// written can be reverted.
+/// Runs, undo and redo, and applies of the fork or of one run, with and without filters, in any order: everything
+/// that was written can be reverted.
 #[test]
 fn any_applies_of_a_fork_are_reverted_exactly() {
     for seed in 0..support::usual_or_long(40, 600) {

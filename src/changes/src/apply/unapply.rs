@@ -223,7 +223,7 @@ impl<'s> Step<'s> {
         Ok(Self { standing, changes, linked, written, set_ids })
     }
 
-    /// Names that are to be linked again, but do not have the content of the file.
+    /// Names to link again that do not have the content of the file.
     fn changed_links(&self, host: &Host<'_>) -> Result<HashSet<TreePath>, ApplyError> {
         let mut changed = HashSet::new();
         if self.linked.is_empty() {
