@@ -213,6 +213,25 @@ fn a_signal_after_the_command_ends_the_import_without_data_loss() {
 }
 
 #[test]
+fn a_run_killed_while_it_waits_for_the_import_can_be_recovered() {
+    let env = TestEnv::with_project();
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("work").hold("waits-for-import");
+    let words = ["--scratch", "disk", "--shell", "echo made > made; rm README.md"];
+    let mut running = Running::start(pauses.set(&mut env.command(&words)));
+    pauses.wait("waits-for-import", &mut running.child);
+    running.signal(Signal::KILL);
+    running.answer();
+    let recovered = env.avfs_result(&["recover"]);
+    let run = &recovered["runs"][0];
+    assert_eq!(run["action"], json!("captured"), "{recovered}");
+    let fork = run["fork"].as_str().unwrap();
+    assert_eq!(env.cat(fork, "made"), "made\n");
+    env.avfs(&["cat", fork, "README.md"]).expect(1);
+    env.assert_sound();
+}
+
+#[test]
 fn without_a_terminal_progress_is_printed_in_occasional_lines() {
     let env = TestEnv::with_project();
     let pauses = Pauses::new(&env.at(""));

@@ -357,8 +357,7 @@ impl ProxyRuntime<'_> {
                     tracing::debug!(%error, "cannot prepare the vault");
                 }
             };
-            let (launched, imported) =
-                self.launch(state, &plan, &run_base, wants_version(&run.request), &session, &mut meanwhile);
+            let (launched, imported) = self.launch(state, &plan, &run_base, &run, &session, &mut meanwhile);
             if let Some(look) = &look {
                 look.command_ended();
             }
@@ -397,7 +396,7 @@ impl ProxyRuntime<'_> {
         state: &mut State,
         plan: &LaunchPlan,
         run_base: &RunBase,
-        wants_version: bool,
+        run: &Run,
         session: &MountSession,
         meanwhile: &mut dyn FnMut(),
     ) -> (Result<Completion, LaunchError>, Option<avfs_vault::Result<Imported>>) {
@@ -408,7 +407,7 @@ impl ProxyRuntime<'_> {
             let mut ended = Some(ended);
             let mut started = || {
                 enter(state, State::Executing, session);
-                if let (RunBase::Live(dir), true) = (run_base, wants_version) {
+                if let (RunBase::Live(dir), true) = (run_base, wants_version(&run.request)) {
                     let thread = std::thread::Builder::new();
                     let ended = ended.take();
                     let thread = thread.spawn_scoped(scope, || {
@@ -421,13 +420,22 @@ impl ProxyRuntime<'_> {
                     import = Some((dir, thread.ok()));
                 }
             };
-            let launched = self.launcher.launch(plan, meanwhile, &mut started);
+            let mut launched = self.launcher.launch(plan, meanwhile, &mut started);
+            // From here on a recovery can finish the run if this process is killed during the import.
+            let mut note_end = || {
+                if let Ok(completion) = &mut launched {
+                    self.note_end(run, completion, session);
+                }
+            };
             let import = import.map(|(dir, thread)| match thread {
                 Some(thread) => {
-                    wait_for_import(site, &end);
+                    wait_for_import(site, &end, note_end);
                     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 }
-                None => stand_on_import(site, dir, session),
+                None => {
+                    note_end();
+                    stand_on_import(site, dir, session)
+                }
             });
             (launched, import)
         })

@@ -420,6 +420,17 @@ impl ProxyRuntime<'_> {
         }
     }
 
+    /// Records on disk that the command has ended, if its changes are there too. An error does not prevent the run.
+    pub(super) fn note_end(&self, run: &Run, completion: &mut Completion, session: &MountSession) {
+        if completion.memory.is_some() || !wants_version(&run.request) {
+            return;
+        }
+        scrub(&run.request.secrets(), completion);
+        if let Err(error) = self.outcome(run, completion, None).write(session, &run.id) {
+            tracing::warn!(%error, "cannot record the end of the command");
+        }
+    }
+
     fn outcome(
         &self,
         run: &Run,

@@ -345,14 +345,15 @@ pub(crate) fn import_options<'a>(site: &'a Site<'_>) -> ImportOptions<'a> {
 /// Interval between two checks of an import that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Waits for the import to finish after the command has ended. A signal stops the import: then the changes of
-/// the command are kept for a recovery.
-pub(crate) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
+/// Waits for the import to finish after the command has ended; calls `begins` first if that takes long. A signal stops
+/// the import: then the changes of the command are kept for a recovery.
+pub(crate) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>, begins: impl FnOnce()) {
     let has_ended = |patience| !matches!(end.recv_timeout(patience), Err(RecvTimeoutError::Timeout));
     // Usually the import is finished by now or very soon, so no progress is shown.
     if has_ended(LOOK_EVERY) {
         return;
     }
+    begins();
     site.meter.waited_for(|| {
         avfs_types::pause::point("waits-for-import");
         while !has_ended(LOOK_EVERY) {
