@@ -5,7 +5,7 @@ use std::path::Path;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
-use avfs_policy::{Asked, read};
+use avfs_policy::{Asked, OwnChoices, read};
 use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
@@ -41,6 +41,7 @@ fn reading(criterion: &mut Criterion) {
             openings: &[],
             terminal: Terminal::None,
             editor: false,
+            own: OwnChoices::NONE,
         };
         criterion.bench_function(name, |bencher| bencher.iter(|| read(black_box(&asked))));
     }

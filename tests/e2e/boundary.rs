@@ -259,7 +259,7 @@ fn always_adds_a_rule_to_the_users_policy() {
     assert_eq!(ran["decision"]["rule"], json!(format!("approved-{id}")));
     assert_eq!(ran["result"]["connections"][0]["host"], json!("example.org"), "{ran}");
     // A command that cannot be identified by its first words cannot be allowed permanently.
-    let doubtful = ask("$(cat README.md) x");
+    let doubtful = ask("git fetch; $(cat README.md) x");
     let answer = env.avfs(&["--json", "approvals", "approve", &doubtful, "--always"]).expect(1).envelope();
     assert_eq!(answer["error"]["code"], json!("approval.no_prefix"));
     assert_eq!(env.avfs_result(&["approvals", "show", &doubtful])["state"], json!("pending"));

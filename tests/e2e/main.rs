@@ -21,6 +21,7 @@ mod cache_reasons;
 mod confinement;
 mod contract;
 mod disk_use;
+mod doubts;
 mod env;
 mod evasions;
 mod everyday;

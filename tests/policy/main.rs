@@ -8,7 +8,7 @@ mod shells;
 
 use std::path::Path;
 
-use avfs_policy::{Asked, Category, Reading, read};
+use avfs_policy::{Asked, Category, OwnChoices, Reading, read};
 use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
@@ -33,6 +33,7 @@ fn reading(command: &CommandLine) -> Reading {
         openings: &[],
         terminal: Terminal::None,
         editor: false,
+        own: OwnChoices::NONE,
     })
 }
 
@@ -44,12 +45,10 @@ fn argv(words: &[&str]) -> Reading {
     reading(&CommandLine::Argv(words.iter().map(Into::into).collect()))
 }
 
-/// Whether `wide` is at least as strict a reading as `narrow`. A doubt always is: it is never allowed silently.
+/// Whether `wide` is at least as strict a reading as `narrow`. A doubt is at least mutating, never read-only.
 fn is_as_strict(wide: &Reading, narrow: &Reading) -> bool {
-    if !wide.doubts.is_empty() {
-        return true;
-    }
     let (wide_is, narrow_is) = (wide.categories(), narrow.categories());
     let keeps = |category: Category| category == Category::ReadOnly || wide_is.contains(category);
-    narrow.doubts.is_empty() && narrow_is.iter().all(keeps)
+    assert!(wide.doubts.is_empty() || !wide_is.contains(Category::ReadOnly), "{wide:?}");
+    (!wide.doubts.is_empty() || narrow.doubts.is_empty()) && narrow_is.iter().all(keeps)
 }

@@ -87,6 +87,34 @@ fn permanent_rule_includes_the_network() {
 }
 
 #[test]
+fn rule_gives_no_network_to_a_request_with_a_doubt() {
+    let url = format!("http://0.0.0.0:{}/", server());
+    let env = without_policy();
+    for doubt in ["", "doubt = 'allow'\n", "doubt = 'allow_with_checkpoint'\n"] {
+        env.policy(&format!(
+            "{doubt}[[rule]]\nprefix = ['curl']\nnet = 'host'\naction = 'allow_with_checkpoint'\n"
+        ));
+        // Control: without the doubt, the rule gives its network.
+        let fetch = format!("curl -s {url}");
+        assert_eq!(env.json(&[], &fetch)["result"]["stdout"], json!("reached\n"));
+        let later = format!("F='{fetch}'");
+        for line in [
+            format!("{fetch}; {later}; eval \"$F\""),
+            format!("{fetch}; ((ls)); $F"),
+            format!("{later}; $F"),
+            format!("curl --version; {later}; eval \"$F\""),
+        ] {
+            let refused = env.json(&[], &line);
+            assert!(!refused.to_string().contains("reached"), "{line}: {refused}");
+            assert_ne!(refused["enforcement"]["net"], json!("host"), "{line}: {refused}");
+            let networked = line.starts_with(&fetch);
+            let asks = refused["decision"]["rule"] == json!("builtin.networked");
+            assert_eq!(asks, networked, "{line}: {refused}");
+        }
+    }
+}
+
+#[test]
 fn rules_for_programs_that_run_arbitrary_code_are_refused() {
     let env = without_policy();
     for (line, prefix) in

@@ -5,6 +5,7 @@ use avfs_request::{NetMode, Terminal};
 
 use crate::category::{Categories, Category};
 use crate::decision::Action;
+use crate::profile;
 use crate::reading::{Asked, Judged, Screen};
 use crate::verdict::{Verdict, shown};
 
@@ -19,6 +20,9 @@ pub const NETWORKED: &str = "builtin.networked";
 
 /// The rule that denies commands that reach beyond the sandbox.
 pub const HOST_ESCAPE: &str = "builtin.host_escape_risk";
+
+/// What to do about a doubt.
+pub const WRITE_OUT: &str = "write the commands out literally, without shell expansions";
 
 /// The end of a hint; the rule may follow.
 const ALLOW_BY_RULE: &str = "allow it with a rule in ~/.config/avfs/policy.toml";
@@ -37,11 +41,11 @@ const EXPLAINED_FIRST: [Category; 6] = [
 /// rule of a file explains more than a default, and a default more than the defaults after it.
 #[must_use]
 pub fn explaining_rank(rule: &str) -> usize {
+    let of = |word: &str| EXPLAINED_FIRST.iter().position(|category| category.word() == word);
     match rule.strip_prefix("builtin.") {
-        Some(word) => {
-            let at = EXPLAINED_FIRST.iter().position(|category| category.word() == word);
-            1 + at.unwrap_or(EXPLAINED_FIRST.len())
-        }
+        // More than that the unknown command is mutating.
+        Some("doubt") => of(Category::Mutating.word()).map_or(0, |at| 2 * at + 1),
+        Some(word) => 2 + 2 * of(word).unwrap_or(EXPLAINED_FIRST.len()),
         None => 0,
     }
 }
@@ -63,19 +67,29 @@ pub fn categories_of(command: &Judged) -> Categories {
     if command.categories.is_empty() { Categories::of(Category::Mutating) } else { command.categories }
 }
 
-/// The verdict if it cannot be determined what will run.
+/// The verdict if it cannot be determined what will run. The sandbox confines it, so it asks only if the request gives
+/// it more than the default.
 #[must_use]
-pub fn doubt(doubts: &[String]) -> Verdict {
-    let reason = match doubts {
+pub fn doubt(asked: &Asked<'_>, doubts: &[String]) -> Verdict {
+    let why = why_in_doubt(doubts);
+    let rule = "builtin.doubt".to_owned();
+    match profile::option_to_drop(asked) {
+        None => Verdict { action: Action::AllowWithCheckpoint, rule, reason: why, hint: None },
+        Some(drop) => Verdict {
+            action: Action::RequireApproval,
+            rule,
+            reason: format!("{why}, and the request gives it more than the default"),
+            hint: Some(format!("{drop}, or {WRITE_OUT}")),
+        },
+    }
+}
+
+#[must_use]
+pub fn why_in_doubt(doubts: &[String]) -> String {
+    match doubts {
         [] => "it contains no command".to_owned(),
         [only] => only.clone(),
         [first, rest @ ..] => format!("{first} (and {} more doubts)", rest.len()),
-    };
-    Verdict {
-        action: Action::RequireApproval,
-        rule: "builtin.doubt".to_owned(),
-        reason,
-        hint: Some("write the commands out literally, without shell expansions".to_owned()),
     }
 }
 

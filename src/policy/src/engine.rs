@@ -8,7 +8,7 @@ use avfs_request::{Confinement, ExecutionTimeout, Limits, NestedUserns, NetMode}
 use crate::caps::{Cap, shorter};
 use crate::category::{Categories, Category};
 use crate::decision::{Action, ExecutionDecision, OnViolation};
-use crate::defaults::{self, HOST_ESCAPE};
+use crate::defaults::{self, HOST_ESCAPE, WRITE_OUT};
 use crate::explanation::{Explained, Explanation};
 use crate::layer::{Authority, Layer};
 use crate::offer::{self, Offer};
@@ -136,15 +136,13 @@ impl Policy {
     /// The decision about a parsed command, and how it was reached.
     #[must_use]
     pub fn judge(&self, asked: &Asked<'_>, reading: Reading) -> Explanation {
-        let in_doubt = (!reading.doubts.is_empty() || reading.commands.is_empty())
-            .then(|| self.judge_doubts(asked, &reading.doubts));
-        // If it is uncertain what will run, it cannot be classified as read-only.
-        let categories = match in_doubt {
-            Some(_) => reading.categories().without(Categories::of(Category::ReadOnly)),
-            None => reading.categories(),
-        };
-        let commands: Vec<Explained> =
+        let in_doubt = reading.is_doubtful().then(|| self.judge_doubts(asked, &reading.doubts));
+        let categories = reading.categories();
+        let mut commands: Vec<Explained> =
             reading.commands.into_iter().map(|command| self.judge_command(asked, command)).collect();
+        if in_doubt.is_some() {
+            commands.iter_mut().for_each(|explained| self.ask_without_net_of_rule(asked, explained));
+        }
         let profiles = self.profiles();
         let handed_over = profiles.handed_over(asked);
         let caps: Vec<(Tier, Cap)> = self
@@ -156,9 +154,10 @@ impl Policy {
         let broken = caps.iter().filter_map(|(_, cap)| cap.broken.as_ref());
         let strictest = said.chain(&handed_over).chain(broken).cloned().reduce(deciding);
         // Without a command there is a doubt, so there is always a verdict.
-        let strictest = profiles.answered(strictest.unwrap_or_else(|| defaults::doubt(&reading.doubts)));
-        let mut decision = self.decision(strictest, categories);
-        if decision.action <= Action::AllowWithCheckpoint {
+        let strictest = strictest.unwrap_or_else(|| defaults::doubt(asked, &reading.doubts));
+        let mut decision = self.decision(profiles.answered(strictest), categories);
+        // What runs in doubt could use the network for anything.
+        if decision.action <= Action::AllowWithCheckpoint && in_doubt.is_none() {
             decision.net = self.granted_net(asked, &commands);
         }
         let profiles = profiles.iter().collect();
@@ -169,8 +168,23 @@ impl Policy {
         let all = defaults::categories_of(&command);
         let baseline = defaults::baseline(asked, &command, all);
         // A command always has a category, so there is a verdict.
-        let baseline = baseline.unwrap_or_else(|| defaults::doubt(&[]));
+        let baseline = baseline.unwrap_or_else(|| defaults::doubt(asked, &[]));
         self.hear_layers(asked, command, baseline, may)
+    }
+
+    /// In a request with a doubt a rule gives no network, so a networked command that a rule allows with one asks as if
+    /// there were no rule.
+    fn ask_without_net_of_rule(&self, asked: &Asked<'_>, explained: &mut Explained) {
+        let networked = Categories::of(Category::Networked);
+        if *asked.net != NetMode::None
+            || !explained.command.categories.contains(Category::Networked)
+            || self.net_of_rule(asked, &explained.command).is_none()
+        {
+            return;
+        }
+        if let Some(asks) = defaults::baseline(asked, &explained.command, networked) {
+            explained.verdict = explained.verdict.clone().stricter(asks);
+        }
     }
 
     /// Only rules that apply to every command match one without words, and they may only tighten: no rule can be
@@ -178,16 +192,19 @@ impl Policy {
     fn judge_doubts(&self, asked: &Asked<'_>, doubts: &[String]) -> Explained {
         let nothing =
             Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new(), screen: None };
-        self.hear_layers(asked, nothing, self.doubt(doubts), |_, _| Authority::Tighten)
+        self.hear_layers(asked, nothing, self.doubt(asked, doubts), |_, _| Authority::Tighten)
     }
 
     /// The verdict on doubts according to the files. The same layers may loosen it as for commands.
-    fn doubt(&self, doubts: &[String]) -> Verdict {
-        let (mut stands, mut system) = (defaults::doubt(doubts), System::Silent);
+    fn doubt(&self, asked: &Asked<'_>, doubts: &[String]) -> Verdict {
+        let (mut stands, mut system) = (defaults::doubt(asked, doubts), System::Silent);
         for layer in &self.layers {
             let Some(wanted) = &layer.doubt else { continue };
             if wanted.value > stands.action || may(layer.tier, system) == Authority::Replace {
-                stands = Verdict { action: wanted.value, rule: format!("{}", wanted.place), ..stands };
+                let asks = wanted.value > Action::AllowWithCheckpoint;
+                let hint = asks.then(|| WRITE_OUT.to_owned());
+                let rule = format!("{}", wanted.place);
+                stands = Verdict { action: wanted.value, rule, reason: defaults::why_in_doubt(doubts), hint };
             }
             if layer.tier == Tier::System {
                 system = System::Spoke;

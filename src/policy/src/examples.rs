@@ -9,7 +9,7 @@ use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
 use crate::decision::Action;
-use crate::reading::{Asked, Reading};
+use crate::reading::{Asked, OwnChoices, Reading};
 use crate::rules::Rule;
 use crate::verdict::{Fit, RulePlace};
 
@@ -118,5 +118,6 @@ fn asked(command: &CommandLine) -> Asked<'_> {
         openings: &[],
         terminal: Terminal::None,
         editor: false,
+        own: OwnChoices::NONE,
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //! use std::path::Path;
 //!
-//! use avfs_policy::{Action, Asked, Category, Policy};
+//! use avfs_policy::{Action, Asked, Category, OwnChoices, Policy};
 //! use avfs_request::{ExecutionRequest, Terminal};
 //! use avfs_types::CommandLine;
 //!
@@ -30,6 +30,7 @@
 //!     openings: &[],
 //!     terminal: Terminal::None,
 //!     editor: false,
+//!     own: OwnChoices::NONE,
 //! };
 //! let decision = Policy::builtin().decide(&asked);
 //! assert_eq!(decision.action, Action::Allow);
@@ -73,7 +74,7 @@ pub use opening::{Opening, OpeningKind, Widening};
 pub use profile::Profiles;
 pub use read::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 pub use read::{EDITOR_VARIABLES, fills_screen, read, variables_of};
-pub use reading::{Asked, Finding, Judged, Reading, Screen, Word};
+pub use reading::{Asked, Finding, Judged, OwnChoices, Reading, Screen, Word};
 pub use rego::Script;
 pub use rules::{ArgPattern, Conditions, Pattern, Rule};
 pub use verdict::{Fit, Placed, RulePlace, Tier, Verdict};

@@ -70,32 +70,7 @@ impl Profiles {
     /// which commands may run, not with which privileges.
     #[must_use]
     pub fn handed_over(&self, asked: &Asked<'_>) -> Vec<Verdict> {
-        if !self.contains(PolicyProfile::Agent) {
-            return Vec::new();
-        }
-        let mut said = Vec::new();
-        if let Some(name) = asked.secrets.first() {
-            let reason = format!("the value of {name} would be passed to an agent");
-            said.push(ask("profile.agent.secrets", reason, format!("drop --secret {name} or --env {name}")));
-        }
-        if let Some(path) = asked.rw.first() {
-            let path = path.display();
-            let reason = format!("an agent would write to {path}, outside of the workspace");
-            said.push(ask("profile.agent.rw", reason, format!("drop --rw {path}")));
-        }
-        match asked.profile {
-            Profile::Strict => {}
-            Profile::Host => {
-                let reason = "an agent would see every file of the host that its user can read".to_owned();
-                said.push(ask("profile.agent.profile", reason, "drop --profile host".to_owned()));
-            }
-        }
-        if let Some(flag) = asked.confinement.opened_by() {
-            let reason = format!("more of the kernel would be exposed to an agent ({flag})");
-            said.push(ask("profile.agent.confinement", reason, format!("drop {flag}")));
-        }
-        said.extend(asked.openings.iter().map(Opening::for_an_agent));
-        said
+        if self.contains(PolicyProfile::Agent) { privileges(asked) } else { Vec::new() }
     }
 
     /// With the profile `ci`, nobody can be asked, so a required approval becomes a denial.
@@ -117,6 +92,44 @@ impl FromIterator<PolicyProfile> for Profiles {
     fn from_iter<I: IntoIterator<Item = PolicyProfile>>(profiles: I) -> Self {
         profiles.into_iter().fold(Self::default(), Self::with)
     }
+}
+
+/// The privileges that a request passes to any command, as the profile `agent` judges them.
+fn privileges(asked: &Asked<'_>) -> Vec<Verdict> {
+    let mut said = Vec::new();
+    if let Some(name) = asked.secrets.first() {
+        let reason = format!("the value of {name} would be passed to an agent");
+        said.push(ask("profile.agent.secrets", reason, format!("drop --secret {name} or --env {name}")));
+    }
+    if let Some(path) = asked.rw.first() {
+        let path = path.display();
+        let reason = format!("an agent would write to {path}, outside of the workspace");
+        said.push(ask("profile.agent.rw", reason, format!("drop --rw {path}")));
+    }
+    match asked.profile {
+        Profile::Strict => {}
+        Profile::Host => {
+            let reason = "an agent would see every file of the host that its user can read".to_owned();
+            said.push(ask("profile.agent.profile", reason, "drop --profile host".to_owned()));
+        }
+    }
+    if let Some(flag) = asked.confinement.opened_by() {
+        let reason = format!("more of the kernel would be exposed to an agent ({flag})");
+        said.push(ask("profile.agent.confinement", reason, format!("drop {flag}")));
+    }
+    said.extend(asked.openings.iter().map(Opening::for_an_agent));
+    said
+}
+
+/// The first option of a request that gives its command more than the default, as a hint to drop it. The settings do
+/// not count: their author trusts every command with them.
+pub fn option_to_drop(asked: &Asked<'_>) -> Option<String> {
+    if asked.own.net {
+        return Some(format!("drop --net {}", asked.net));
+    }
+    let own = Asked { profile: asked.own.profile, confinement: asked.own.confinement, ..*asked };
+    let given = privileges(&own).into_iter().find_map(|verdict| verdict.hint);
+    given.or_else(|| asked.own.variables.then(|| "drop --env NAME".to_owned()))
 }
 
 fn ask(rule: &str, reason: String, hint: String) -> Verdict {

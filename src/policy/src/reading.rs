@@ -40,6 +40,23 @@ pub struct Asked<'a> {
     pub terminal: Terminal,
     /// Whether a variable of the caller or a setting of git names an editor that may work without a terminal.
     pub editor: bool,
+    pub own: OwnChoices,
+}
+
+/// What the request itself asks for, without the settings.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnChoices {
+    /// Whether it asks for a network.
+    pub net: bool,
+    /// Whether it passes variables of the caller.
+    pub variables: bool,
+    pub profile: Profile,
+    pub confinement: Confinement,
+}
+
+impl OwnChoices {
+    pub const NONE: Self =
+        Self { net: false, variables: false, profile: Profile::Strict, confinement: Confinement::DEFAULT };
 }
 
 /// One word of a command as the shell would pass it to the program.
@@ -113,9 +130,16 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The categories of the whole command.
+    /// Whether it is uncertain what will run.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        !self.doubts.is_empty() || self.commands.is_empty()
+    }
+
+    /// The categories of the whole command. What runs in doubt is at least mutating.
     #[must_use]
     pub fn categories(&self) -> Categories {
-        Categories::together(self.commands.iter().map(|command| command.categories))
+        let doubt = self.is_doubtful().then_some(Categories::of(Category::Mutating));
+        Categories::together(self.commands.iter().map(|command| command.categories).chain(doubt))
     }
 }

@@ -141,7 +141,7 @@ mod tests {
     use crate::category::{Categories, Category};
     use crate::engine::Policy;
     use crate::layer::Layer;
-    use crate::reading::Reading;
+    use crate::reading::{OwnChoices, Reading};
     use crate::verdict::Tier;
 
     const SCRIPT: &str = r#"package avfs
@@ -199,6 +199,7 @@ decision := {"action": "allow"} if {
             openings: &[],
             terminal: Terminal::None,
             editor: false,
+            own: OwnChoices::NONE,
         };
         let layer = Layer { script: Some(script.clone()), ..Layer::new(tier) };
         let reading = Reading { commands: vec![command], ..Reading::default() };

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use avfs_hostfs::make;
 use avfs_policy::{
-    Action, Asked, Categories, Category, Explanation, Judged, Opening, PolicyError, Widening, Word, quoted,
+    Action, Asked, Categories, Category, Explanation, Judged, Opening, OwnChoices, PolicyError, Widening,
+    Word, quoted,
 };
 use avfs_request::request::NamedVault;
 use avfs_request::spec::{RunSpec, SpecError};
@@ -157,6 +158,8 @@ impl Remembered {
             openings: &openings(&request, workspace, place.workspace),
             terminal: Terminal::None,
             editor: false,
+            // A doubt cannot become a rule.
+            own: OwnChoices::NONE,
         };
         let texts = PolicyTexts::read(place.around, place.vault)?;
         let file = place.around.user_config().ok_or(RememberError::NoHome)?.with_file_name(POLICY_FILE);

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use avfs_hostfs::random;
 use avfs_policy::{
-    Action, Asked, EDITOR_VARIABLES, ExecutionDecision, Explanation, NO_TERMINAL, Opening, Policy, Widening,
-    fills_screen,
+    Action, Asked, EDITOR_VARIABLES, ExecutionDecision, Explanation, NO_TERMINAL, Opening, OwnChoices,
+    Policy, Widening, fills_screen,
 };
 use avfs_request::request::NamedVault;
-use avfs_request::{ApprovalMode, ExecutionRequest, Extra, ForkChoice, Named, NetMode};
+use avfs_request::{ApprovalMode, ExecutionRequest, Extra, ForkChoice, Named, NetMode, Profile};
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
 use avfs_types::redact;
@@ -276,6 +276,12 @@ fn put<T>(
         openings: &openings,
         terminal: request.terminal,
         editor: has_editor(request, places),
+        own: OwnChoices {
+            net: request.named.net && request.net != NetMode::None,
+            variables: request.named.variables,
+            profile: request.named.profile.unwrap_or(Profile::Strict),
+            confinement: request.named.confinement,
+        },
     };
     answer(policy, &asked)
 }
@@ -303,7 +309,8 @@ fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
             Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Cache { .. } => None,
         })
         .collect();
-    let Named { vault, ro, env_files, net: _, presets } = &request.named;
+    let Named { vault, ro, env_files, net: _, presets, variables: _, profile: _, confinement: _ } =
+        &request.named;
     let widening = Widening {
         vault: vault.clone(),
         ro,

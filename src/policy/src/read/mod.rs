@@ -18,7 +18,7 @@ use std::path::Path;
 use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
-use super::reading::{Asked, Reading, Word};
+use super::reading::{Asked, OwnChoices, Reading, Word};
 
 pub use assignments::EDITOR_VARIABLES;
 pub use findings::shown;
@@ -47,6 +47,7 @@ pub fn variables_of(command: &CommandLine) -> Vec<String> {
         openings: &[],
         terminal: Terminal::None,
         editor: false,
+        own: OwnChoices::NONE,
     };
     read(&asked).variables
 }

@@ -26,6 +26,7 @@ struct Request {
     secrets: Vec<&'static str>,
     variables: Vec<(&'static str, &'static str)>,
     openings: Vec<Opening>,
+    own: OwnChoices,
 }
 
 impl Request {
@@ -41,11 +42,13 @@ impl Request {
             secrets: Vec::new(),
             variables: Vec::new(),
             openings: Vec::new(),
+            own: OwnChoices::NONE,
         }
     }
 
     fn with_net() -> Self {
-        Self { net: NetMode::Host, ..Self::plain() }
+        let own = OwnChoices { net: true, ..OwnChoices::NONE };
+        Self { net: NetMode::Host, own, ..Self::plain() }
     }
 
     fn asked(&self) -> Asked<'_> {
@@ -67,6 +70,7 @@ impl Request {
             openings: &self.openings,
             terminal: Terminal::None,
             editor: false,
+            own: self.own,
         }
     }
 

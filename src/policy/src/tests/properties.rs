@@ -76,7 +76,8 @@ proptest! {
         let (before, after) = (request.decided(&without, reading()), request.decided(&with, reading()));
         prop_assert!(after.action >= before.action);
         if doubtful || texts.is_empty() {
-            prop_assert!(before.action >= Action::RequireApproval);
+            prop_assert!(before.action >= Action::AllowWithCheckpoint && before.net.is_none());
+            prop_assert!(before.categories.contains(Category::Mutating));
         }
         prop_assert_eq!(request.decided(&with, reading()), after);
     }

@@ -90,7 +90,8 @@ fn ci_denies_instead_of_asking() {
     {
         assert_eq!(Request::plain().decided(&ci, reading).action, action);
     }
-    assert_eq!(Request::plain().decided(&ci, in_doubt([])).action, Action::Deny);
+    assert_eq!(Request::with_net().decided(&ci, in_doubt([])).action, Action::Deny);
+    assert_eq!(Request::plain().decided(&ci, in_doubt([])).action, Action::AllowWithCheckpoint);
     let both = ci.with_profile(PolicyProfile::Agent);
     assert_eq!(Request::with_net().decided(&both, one("curl x", NETWORK)).action, Action::Deny);
 }
@@ -130,6 +131,50 @@ fn an_agent_needs_approval_for_every_opening() {
         assert_eq!(decision.rule, Some(format!("profile.agent.{}", opening.kind())));
         assert_eq!(agent.refuses(&opening).is_some(), refused, "{opening:?}");
         assert_eq!(Policy::builtin().refuses(&opening), None);
+    }
+}
+
+/// The requests that the profile `agent` asks about, with the option to drop.
+#[test]
+fn a_doubt_asks_only_if_the_request_itself_asks_for_more_than_the_default() {
+    let open = Confinement { seccomp: SeccompProfile::Off, ..Confinement::DEFAULT };
+    let none = OwnChoices::NONE;
+    let plain = Request::plain;
+    let net = "allow=a.org".parse::<NetMode>().unwrap();
+    let mut given = vec![
+        (Request { net, own: OwnChoices { net: true, ..none }, ..plain() }, "drop --net allow=a.org"),
+        (Request { own: OwnChoices { variables: true, ..none }, ..plain() }, "drop --env NAME"),
+        (Request { secrets: vec!["TOKEN"], ..plain() }, "drop --secret TOKEN or --env TOKEN"),
+        (Request { rw: vec![Path::new("/srv")], ..plain() }, "drop --rw /srv"),
+        (Request { own: OwnChoices { profile: Profile::Host, ..none }, ..plain() }, "drop --profile host"),
+        (Request { own: OwnChoices { confinement: open, ..none }, ..plain() }, "drop --seccomp off"),
+    ];
+    let openings = openings();
+    let hints: Vec<String> = openings.iter().map(Opening::hint).collect();
+    for (opening, hint) in openings.iter().zip(&hints) {
+        given.push((Request { openings: vec![opening.clone()], ..plain() }, hint));
+    }
+    for (request, drop) in &given {
+        let decision = request.decided(&Policy::builtin(), in_doubt([]));
+        let decided = (decision.action, decision.rule.as_deref());
+        assert_eq!(decided, (Action::RequireApproval, Some("builtin.doubt")), "{drop}");
+        let hint = format!("{drop}, or write the commands out literally, without shell expansions");
+        assert_eq!(decision.hint, Some(hint));
+        // A policy can allow it all the same.
+        let doubt = Some(Placed { value: Action::Allow, place: place(1) });
+        let allowing = policy([Layer { doubt, ..Layer::new(Tier::User) }]);
+        assert_eq!(request.decided(&allowing, in_doubt([])).action, Action::Allow, "{drop}");
+    }
+    // What comes from the settings is not a reason to ask.
+    for request in [
+        Request { net: NetMode::Host, ..plain() },
+        Request { profile: Profile::Host, ..plain() },
+        Request { confinement: open, ..plain() },
+        Request { variables: vec![("A", "b")], ..plain() },
+        plain(),
+    ] {
+        let decision = request.decided(&Policy::builtin(), in_doubt([]));
+        assert_eq!(decision.action, Action::AllowWithCheckpoint, "{request:?}");
     }
 }
 

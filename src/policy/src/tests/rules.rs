@@ -102,29 +102,61 @@ fn the_order_of_adding_layers_does_not_matter() {
 }
 
 #[test]
-fn a_doubt_can_be_denied_but_never_allowed() {
-    let plain = Request::plain();
+fn a_rule_can_tighten_a_doubt_but_not_loosen_it() {
+    let (plain, net) = (Request::plain(), Request::with_net());
     for tier in Tier::ALL {
         for action in Action::ALL {
             let policy = policy([layer(*tier, [rule(&[], *action)])]);
-            let decision = plain.decided(&policy, in_doubt([command("ls", READ)]));
-            assert_eq!(decision.action, Action::RequireApproval.max(*action), "{tier} {action}");
+            for (request, default) in [(&plain, Action::AllowWithCheckpoint), (&net, Action::RequireApproval)]
+            {
+                let decision = request.decided(&policy, in_doubt([command("ls", READ)]));
+                assert_eq!(decision.action, default.max(*action), "{tier} {action}");
+            }
         }
     }
-    let builtin = Policy::builtin();
-    let unsure = plain.decided(&builtin, in_doubt([command("ls", READ)]));
-    assert!(!unsure.categories.contains(Category::ReadOnly), "a doubt was classified as read-only");
-    let decision = plain.decided(&builtin, in_doubt([]));
-    assert_eq!(decision.rule.as_deref(), Some("builtin.doubt"));
-    assert_eq!(decision.reason, "the program is computed");
     // A rule about a program does not match a doubt.
     let denies_git = policy([layer(Tier::System, [rule(&["git"], Action::Deny)])]);
-    assert_eq!(plain.decided(&denies_git, in_doubt([])).action, Action::RequireApproval);
+    assert_eq!(plain.decided(&denies_git, in_doubt([])).action, Action::AllowWithCheckpoint);
+}
+
+#[test]
+fn a_doubt_is_mutating_and_the_known_commands_beside_it_are_judged() {
+    let (plain, builtin) = (Request::plain(), Policy::builtin());
+    let mutating = Categories::of(Category::Mutating);
     // An empty command is a doubt too.
-    assert_eq!(plain.decided(&builtin, reading([])).action, Action::RequireApproval);
-    // The known commands are still judged.
-    let denied = plain.decided(&builtin, in_doubt([command("sudo x", ESCAPE)]));
-    assert_eq!(denied.action, Action::Deny);
+    for doubtful in [|| in_doubt([]), || in_doubt([command("ls", READ)]), || reading([])] {
+        let decision = plain.decided(&builtin, doubtful());
+        let decided = (decision.action, decision.rule.as_deref(), decision.categories);
+        assert_eq!(decided, (Action::AllowWithCheckpoint, Some("builtin.doubt"), mutating));
+        assert_eq!((doubtful().categories(), decision.hint), (mutating, None));
+    }
+    assert_eq!(plain.decided(&builtin, in_doubt([])).reason, "the program is computed");
+    for (known, action) in [(ESCAPE, Action::Deny), (NETWORK, Action::RequireApproval)] {
+        assert_eq!(plain.decided(&builtin, in_doubt([command("x", known)])).action, action);
+    }
+}
+
+#[test]
+fn a_rule_gives_no_network_to_a_request_with_a_doubt() {
+    let mut fetches = rule(&["git", "fetch"], Action::AllowWithCheckpoint);
+    fetches.when.net = Some(NetMode::Host);
+    let allowing = |doubt: Option<Action>| Layer {
+        doubt: doubt.map(|value| Placed { value, place: place(3) }),
+        ..layer(Tier::User, [fetches.clone()])
+    };
+    let plain = Request::plain();
+    let fetch = || [command("git fetch", NETWORK)];
+    // Control: without the doubt the rule gives its network.
+    let sure = plain.decided(&policy([allowing(None)]), reading(fetch()));
+    assert_eq!((sure.action, sure.net), (Action::AllowWithCheckpoint, Some(NetMode::Host)));
+    for doubt in [None, Some(Action::Allow), Some(Action::AllowWithCheckpoint)] {
+        let decision = plain.decided(&policy([allowing(doubt)]), in_doubt(fetch()));
+        let decided = (decision.action, decision.rule.as_deref(), decision.net);
+        assert_eq!(decided, (Action::RequireApproval, Some("builtin.networked"), None), "{doubt:?}");
+    }
+    // A command that needs no network runs without the one of its rule.
+    let local = plain.decided(&policy([allowing(None)]), in_doubt([command("git fetch", WRITE)]));
+    assert_eq!((local.action, local.net), (Action::AllowWithCheckpoint, None));
 }
 
 #[test]
@@ -140,7 +172,7 @@ fn only_the_system_and_the_user_can_loosen_doubts() {
             assert_eq!((decision.action, decision.rule.as_deref()), (one, Some("/etc/avfs/policy.toml:3")));
         }
         let project = decided(vec![doubting(Tier::Vault, one)]);
-        assert_eq!(project.action, Action::RequireApproval.max(one));
+        assert_eq!(project.action, Action::AllowWithCheckpoint.max(one));
         for two in Action::ALL.iter().copied() {
             let both = decided(vec![doubting(Tier::System, one), doubting(Tier::User, two)]);
             assert_eq!(both.action, one.max(two), "{one} {two}");

@@ -46,6 +46,12 @@ pub struct Confinement {
     pub userns: NestedUserns,
 }
 
+impl Default for Confinement {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 impl Confinement {
     pub const DEFAULT: Self = Self {
         seccomp: SeccompProfile::Default,

@@ -103,7 +103,7 @@ pub struct ExecutionRequest {
     pub named: Named,
 }
 
-/// Host resources that the request itself names, without those that the settings add.
+/// What the request itself asks for, without what the settings add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// A vault other than the one that would be found.
@@ -114,6 +114,11 @@ pub struct Named {
     /// Whether the request itself sets the network, even to none.
     pub net: bool,
     pub presets: Vec<Preset>,
+    /// Whether an option `--env NAME` passes a variable of the caller.
+    pub variables: bool,
+    pub profile: Option<Profile>,
+    /// The confinement without the settings.
+    pub confinement: Confinement,
 }
 
 impl ExecutionRequest {
@@ -230,11 +235,7 @@ impl ExecutionRequest {
                 files: spec.files.map_or(set.0.files, |limit| limit.0),
                 file_size: spec.file_size.map_or(set.0.file_size, |limit| limit.0),
             },
-            confinement: Confinement {
-                seccomp: spec.seccomp.unwrap_or(set.1.seccomp),
-                landlock: spec.landlock.unwrap_or(set.1.landlock),
-                userns: if spec.allow_userns { NestedUserns::Allowed } else { set.1.userns },
-            },
+            confinement: resolve::confinement(spec, set.1),
             output: if spec.keep_output { OutputRetention::Kept } else { default.output },
             cache,
             inputs: resolve::inputs(spec, &outside.cwd)?,
@@ -251,6 +252,9 @@ impl ExecutionRequest {
                 env_files,
                 net: spec.net.is_some() || !spec.preset.is_empty(),
                 presets: spec.preset.clone(),
+                variables: resolve::names_variables(spec),
+                profile: spec.profile,
+                confinement: resolve::confinement(spec, Confinement::DEFAULT),
             },
             ..default
         })
@@ -314,8 +318,9 @@ impl ExecutionRequest {
             approval: _,
             approved: _,
             item: _,
-            // The mounts and variables are already included.
-            named: Named { vault, ro: _, env_files: _, net: _, presets: _ },
+            // The rest is already included.
+            named:
+                Named { vault, ro: _, env_files: _, net: _, presets: _, variables: _, profile: _, confinement: _ },
         } = self;
         let mut bytes = Vec::with_capacity(1024);
         let mut put = |field: &[u8]| put_bytes(&mut bytes, field);

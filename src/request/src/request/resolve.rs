@@ -13,6 +13,7 @@ use avfs_types::redact::{is_credential_name, is_credential_value};
 
 use crate::choices::{BackendChoice, BaseChoice, CacheMode, ForkChoice, HomeMode, Retention};
 use crate::config::{Config, Origin, is_variable};
+use crate::confinement::{Confinement, NestedUserns};
 use crate::environment::{EnvChoice, Environment};
 use crate::extra::{Extra, HostPath};
 use crate::limits::MEMORY_BYTES_MIN;
@@ -174,6 +175,20 @@ pub fn base(
         (None, None) => Ok(config.run_base.value),
         (None, Some(_)) => Ok(BaseChoice::Auto),
     }
+}
+
+/// The requested confinement, over that of the settings.
+pub fn confinement(spec: &RunSpec, set: Confinement) -> Confinement {
+    Confinement {
+        seccomp: spec.seccomp.unwrap_or(set.seccomp),
+        landlock: spec.landlock.unwrap_or(set.landlock),
+        userns: if spec.allow_userns { NestedUserns::Allowed } else { set.userns },
+    }
+}
+
+/// Whether an option `--env NAME`, without a value, passes a variable of the caller.
+pub fn names_variables(spec: &RunSpec) -> bool {
+    spec.env_words.iter().any(|word| !word.as_bytes().contains(&b'='))
 }
 
 /// Fails if the request keeps state for a fork that ends with the run.

@@ -8,7 +8,7 @@ use avfs_types::CommandLine;
 use super::{NAMES, Names, PROGRAMS, Program, SUBCOMMANDS, Verbs, When};
 use crate::category::Category;
 use crate::read::options::{Does, Opt, Takes};
-use crate::reading::{Asked, Reading};
+use crate::reading::{Asked, OwnChoices, Reading};
 
 fn read(command: &str) -> Reading {
     crate::read(&Asked {
@@ -29,6 +29,7 @@ fn read(command: &str) -> Reading {
         openings: &[],
         terminal: Terminal::None,
         editor: false,
+        own: OwnChoices::NONE,
     })
 }
 
