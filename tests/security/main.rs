@@ -37,6 +37,7 @@ mod docker_socket;
 mod environment;
 mod first_process;
 mod fork_bomb;
+mod forged_worktree;
 mod hardlink_to_vault;
 mod hidden_characters;
 mod home_and_keys;

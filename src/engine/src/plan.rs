@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use avfs_egress::with_proxy;
 use avfs_request::reproducible::{HOSTNAME, UMASK, with_clock};
 use avfs_request::{
-    CacheMode, ExecutionRequest, Extra, GitIdentity, HostPath, MergedOutput, Profile, Reproducible, Streams,
-    Writing,
+    CacheMode, ExecutionRequest, Extra, GitIdentity, MergedOutput, Profile, Reproducible, Streams, Writing,
 };
 use avfs_types::VAULT_DIR;
 use avfs_types::path::TreePath;
@@ -64,7 +63,7 @@ impl ProxyRuntime<'_> {
         if let Some(vault) = site.vault.path() {
             secret.extend(vault_files(vault, places));
         }
-        let extras = extras(run)?;
+        let extras = extras(run);
         let aliases = aliases(&shown_dirs(request.profile, &extras), &secret)
             .map_err(|source| WorkspaceRootError::Io { path: "/proc/self/mountinfo".into(), source })?;
         secret.extend(aliases);
@@ -187,13 +186,9 @@ impl ProxyRuntime<'_> {
 }
 
 /// Additions to the profile: the repository of a linked worktree, then the extras of the request.
-fn extras(run: &Run) -> Result<Vec<Extra>, WorkspaceRootError> {
-    let common = run.common_dir.as_ref().map(|path| {
-        let shown = HostPath::resolve(path.clone());
-        shown.map_err(|source| WorkspaceRootError::Io { path: path.clone(), source })
-    });
-    let common = common.transpose()?.map(Extra::ReadOnly);
-    Ok(common.into_iter().chain(run.request.extras.iter().cloned()).collect())
+fn extras(run: &Run) -> Vec<Extra> {
+    let common = run.common_dir.iter().flat_map(|common| common.shown(&run.request));
+    common.cloned().map(Extra::ReadOnly).chain(run.request.extras.iter().cloned()).collect()
 }
 
 /// The directory on the host that is the home of the command, if a fork keeps it.

@@ -32,7 +32,6 @@ use crate::conclude::VaultIdentity;
 use crate::error::ExecuteError;
 use crate::first_import::WarnAbove;
 use crate::fork_behind::LookBeside;
-use crate::git::repository;
 use crate::journal;
 use crate::launcher::{Completion, LaunchError, LaunchPlan, Launcher, Refused};
 use crate::mount_session::{MountSession, ScratchDir};
@@ -160,6 +159,7 @@ impl ProxyRuntime<'_> {
         }
         known.approval = run.approval.clone();
         self.cap(&mut run);
+        run.common_dir = places.common_dir();
         let recalled = match run.request.cache {
             CacheMode::Off => None,
             CacheMode::Read | CacheMode::Write => self.try_recall(state, &mut run, &places)?,
@@ -477,7 +477,6 @@ impl ProxyRuntime<'_> {
         // Only now: the fork that the run starts from may have expired, but is in use.
         workspaces.expire_forks(run);
         enter(state, State::Mounting, session);
-        run.common_dir = places.bound.as_deref().and_then(repository::common_dir);
         let scratch_place = self.scratch_place(&run.request)?;
         let plan = self.plan(run, places, &run_base, scratch, session, scratch_place)?;
         Ok((run_base, scratch_place, plan))

@@ -1,6 +1,5 @@
 //! The state of one run while it is executed, and its notes.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use avfs_policy::ExecutionDecision;
@@ -13,6 +12,7 @@ use avfs_vault::layers::HostBase;
 use avfs_vault::memo::MemoParts;
 use avfs_vault::run::AuditTexts;
 
+use crate::git::repository::CommonDir;
 use crate::result::{Note, Phases};
 use crate::result_cache::CacheUse;
 use crate::view::ShownAs;
@@ -48,7 +48,7 @@ pub struct Run {
     pub shown_as: ShownAs,
     pub phases: Phases,
     /// The repository's common directory, if the workspace is a linked worktree.
-    pub common_dir: Option<PathBuf>,
+    pub common_dir: Option<CommonDir>,
     /// Whether the files of the directory can be mapped in its sandbox.
     pub files: Files,
 }

@@ -4,12 +4,14 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+
+use crate::beneath;
 
 /// The identity of a file. The default matches no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,7 @@ impl FileId {
 pub struct HeldFile {
     id: FileId,
     is_dir: bool,
+    is_regular: bool,
     _open: Option<Arc<OwnedFd>>,
 }
 
@@ -44,9 +47,18 @@ impl HeldFile {
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let open = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
-        let is_dir = FileType::from_raw_mode(fstat(&open)?.st_mode) == FileType::Directory;
-        Ok(Self { id: FileId::of(&open)?, is_dir, _open: Some(Arc::new(open)) })
+        Self::of(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+    }
+
+    /// Opens a file beneath a directory without following any symlink; the last component may be one.
+    pub fn beneath(dir: BorrowedFd<'_>, path: &[u8]) -> io::Result<Self> {
+        Self::of(beneath::open(dir, path, OFlags::PATH)?)
+    }
+
+    fn of(open: OwnedFd) -> io::Result<Self> {
+        let kind = FileType::from_raw_mode(fstat(&open)?.st_mode);
+        let (is_dir, is_regular) = (kind == FileType::Directory, kind == FileType::RegularFile);
+        Ok(Self { id: FileId::of(&open)?, is_dir, is_regular, _open: Some(Arc::new(open)) })
     }
 
     #[must_use]
@@ -57,6 +69,11 @@ impl HeldFile {
     #[must_use]
     pub const fn is_dir(&self) -> bool {
         self.is_dir
+    }
+
+    #[must_use]
+    pub const fn is_regular(&self) -> bool {
+        self.is_regular
     }
 
     /// Whether a path refers to this file, without any symlink.

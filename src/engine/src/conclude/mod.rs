@@ -92,7 +92,7 @@ impl ProxyRuntime<'_> {
         let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
         self.note_room(&mut run, &ended);
         self.note_limits(&mut run, &ended.completion);
-        notes::note_worktree(&mut run, &ended.completion);
+        notes::note_worktree(&mut run, self.site.bound.as_deref(), &ended.completion);
         let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
             Err(error) => {

@@ -1,9 +1,12 @@
 //! Notes of a run about files and directories that behaved in another way than outside of the sandbox.
 
+use std::path::Path;
+
 use avfs_request::BaseChoice;
 use avfs_types::path::TreePath;
 use avfs_vault::capture::WrittenLinks;
 
+use crate::git::repository::{CommonDir, NotShown};
 use crate::launcher::{Completion, Exit};
 use crate::proxy::words_of;
 use crate::run::Run;
@@ -67,21 +70,27 @@ pub(super) fn note_links(run: &mut Run, written: &WrittenLinks) {
     }
 }
 
-/// Notes that git cannot commit in a linked worktree, whose repository is mounted read-only.
-pub(super) fn note_worktree(run: &mut Run, completion: &Completion) {
-    let Some(common) = &run.common_dir else { return };
+/// Notes that git cannot commit in a linked worktree, whose repository is mounted read-only or not at all.
+pub(super) fn note_worktree(run: &mut Run, bound: Option<&Path>, completion: &Completion) {
+    let Some(bound) = bound else { return };
     let may_have_failed = match completion.exit {
         // The status may be that of another command of the line.
         Exit::Code(0) => writes_with_git(words_of(&run.request.command)),
         Exit::Code(_) | Exit::Signal(_) => words_of(&run.request.command).any(|word| word == "git"),
     };
-    if run.decision.looks_only() || !may_have_failed {
+    if !may_have_failed {
         return;
     }
+    let state = match &run.common_dir {
+        Some(_) if run.decision.looks_only() => return,
+        Some(common) => format!("its repository {} is read-only in the sandbox", common.path.display()),
+        None => match CommonDir::of(bound).map_err(NotShown::reason) {
+            Ok(_) | Err(None) => return,
+            Err(Some(why)) => format!("its repository is not shown in the sandbox, because {why}"),
+        },
+    };
     let text = format!(
-        "the workspace is a linked worktree, and its repository {} is read-only in the sandbox: \
-         apply the changes and commit them outside, or work in a clone",
-        common.display()
+        "the workspace is a linked worktree, and {state}: apply the changes and commit them outside, or work in a clone"
     );
     run.note("git.linked_worktree", text);
 }

@@ -7,13 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::read_small;
+use super::config::{CONFIG_BYTES_MAX, Sources};
 use crate::view::GIT_CONFIG;
-
-/// A larger configuration is not read.
-const CONFIG_BYTES_MAX: u64 = 1 << 20;
-/// How deep `include.path` is followed, as in git.
-const INCLUDE_DEPTH_MAX: usize = 10;
 
 /// The author of commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +23,15 @@ impl GitIdentity {
     #[must_use]
     pub fn read(configs: &[PathBuf], home: Option<&Path>) -> Self {
         let mut identity = Self::default();
-        for config in configs {
-            identity.read_file(config, home, 0);
+        for entry in (Sources { home, may_read: &|_| true }).entries(configs) {
+            let field = match entry.key.as_str() {
+                _ if entry.section != "user" => continue,
+                "name" => &mut identity.name,
+                "email" => &mut identity.email,
+                _ => continue,
+            };
+            // A key without a value means true, which is not a name.
+            *field = entry.value.or(field.take());
         }
         identity
     }
@@ -65,25 +67,6 @@ impl GitIdentity {
             false => Ok(()),
         }
     }
-
-    fn read_file(&mut self, file: &Path, home: Option<&Path>, depth: usize) {
-        let Some(text) = read_small(file, CONFIG_BYTES_MAX) else { return };
-        for (section, key, value) in Entries::of(&text) {
-            match (section.as_str(), key.as_str()) {
-                ("user", "name") => self.name = Some(value),
-                ("user", "email") => self.email = Some(value),
-                ("include", "path") if depth < INCLUDE_DEPTH_MAX => {
-                    let included = match (value.strip_prefix("~/"), home) {
-                        (Some(below), Some(home)) => home.join(below),
-                        (Some(_), None) => continue,
-                        (None, _) => file.parent().unwrap_or(Path::new("/")).join(value),
-                    };
-                    self.read_file(&included, home, depth + 1);
-                }
-                _ => {}
-            }
-        }
-    }
 }
 
 /// Whether a configuration has the form of [`GitIdentity::as_config`]. Git itself does not quote a usual value.
@@ -111,99 +94,6 @@ fn quoted(value: &str) -> String {
     }
     text.push('"');
     text
-}
-
-/// The settings of a configuration file: section and key in lower case, and the value. Stops at a syntax error.
-struct Entries<'t> {
-    rest: std::iter::Peekable<std::str::Chars<'t>>,
-    section: String,
-}
-
-impl<'t> Entries<'t> {
-    fn of(text: &'t str) -> Self {
-        Self {
-            rest: text.strip_prefix('\u{feff}').unwrap_or(text).chars().peekable(),
-            section: String::new(),
-        }
-    }
-
-    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> String {
-        let mut taken = String::new();
-        while let Some(character) = self.rest.next_if(|character| wanted(*character)) {
-            taken.push(character);
-        }
-        taken
-    }
-
-    /// `[section]` or `[section "subsection"]`; a subsection makes it a different section.
-    fn header(&mut self) -> Option<()> {
-        self.section = self.take_while(|c| c.is_alphanumeric() || "-.".contains(c)).to_lowercase();
-        let rest = self.take_while(|c| c != ']' && c != '\n');
-        self.section.push_str(rest.trim_end());
-        (self.rest.next()? == ']').then_some(())
-    }
-
-    /// The rest of a line after `=`, with quotes, escapes and continued lines resolved.
-    fn value(&mut self) -> Option<String> {
-        self.take_while(|c| c == ' ' || c == '\t');
-        let (mut value, mut length, mut is_quoted) = (String::new(), 0, false);
-        loop {
-            match self.rest.next() {
-                None | Some('\n') if is_quoted => return None,
-                None | Some('\n') => break,
-                Some('"') => is_quoted = !is_quoted,
-                Some('\\') => match self.rest.next()? {
-                    '\n' => {}
-                    'n' => value.push('\n'),
-                    't' => value.push('\t'),
-                    'b' => value.push('\u{8}'),
-                    escaped @ ('"' | '\\') => value.push(escaped),
-                    _ => return None,
-                },
-                Some('#' | ';') if !is_quoted => {
-                    self.take_while(|c| c != '\n');
-                }
-                Some('\r') if self.rest.peek() == Some(&'\n') => {}
-                Some(character) => value.push(character),
-            }
-            if is_quoted || !value.ends_with([' ', '\t']) {
-                length = value.len();
-            }
-        }
-        value.truncate(length);
-        Some(value)
-    }
-}
-
-impl Iterator for Entries<'_> {
-    type Item = (String, String, String);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            self.take_while(char::is_whitespace);
-            match *self.rest.peek()? {
-                '#' | ';' => {
-                    self.take_while(|c| c != '\n');
-                }
-                '[' => {
-                    self.rest.next();
-                    self.header()?;
-                }
-                _ => {
-                    let key = self.take_while(|c| c.is_alphanumeric() || c == '-').to_lowercase();
-                    self.take_while(|c| c == ' ' || c == '\t');
-                    if key.is_empty() {
-                        return None;
-                    }
-                    // A key without a value means true, which is not a name.
-                    if self.rest.next_if_eq(&'=').is_some() {
-                        return Some((self.section.clone(), key, self.value()?));
-                    }
-                    self.take_while(|c| c != '\n');
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,16 @@
 //! Reads bounded amounts of files of the host and the workspace, and follows their references only as
 //! documented. Never starts git.
 
+pub mod config;
 pub mod identity;
 pub mod repository;
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
+
+use avfs_hostfs::beneath;
 
 /// The text of a small file; `None` if it does not exist, is larger than `bytes_max`, or is not UTF-8.
 fn read_small(path: &Path, bytes_max: u64) -> Option<String> {
@@ -21,4 +25,16 @@ fn read_small(path: &Path, bytes_max: u64) -> Option<String> {
         return None;
     }
     String::from_utf8(text).ok()
+}
+
+/// The same for a file beneath an open directory.
+fn read_small_beneath(dir: BorrowedFd<'_>, path: &[u8], bytes_max: u64) -> Option<String> {
+    let file = File::from(beneath::open(dir, path, beneath::READ).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut text).ok()?;
+    let is_small = u64::try_from(text.len()).ok()? <= bytes_max;
+    is_small.then(|| String::from_utf8(text).ok())?
 }

@@ -1,21 +1,43 @@
 //! Finds the directories that belong to one repository: its root, and the common directory of a linked worktree.
 //!
-//! A `.git` file in a workspace is untrusted: its target is accepted only if the target points back.
+//! A `.git` file in a workspace is untrusted: its target is accepted only if it is outside of the workspace and points
+//! back. Even then only git's own entries of it are shown.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use avfs_hostfs::beneath;
+use avfs_hostfs::held::HeldFile;
 use avfs_policy::fills_screen;
+use avfs_request::{ExecutionRequest, Extra, HostPath, Profile};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
-use super::read_small;
+use super::config::{CONFIG_BYTES_MAX, Entries};
+use super::{read_small, read_small_beneath};
 
 const GIT: &str = ".git";
+/// The directory of the entries of linked worktrees.
+const WORKTREES: &str = "worktrees";
+/// What git reads from a common directory for a linked worktree, besides the entry of the worktree.
+const SHOWN: [&str; 12] = [
+    "HEAD",
+    "config",
+    "packed-refs",
+    "objects",
+    "refs",
+    "logs",
+    "info",
+    "hooks",
+    "shallow",
+    "lfs",
+    "modules",
+    "reftable",
+];
 const SYSTEM_CONFIG: &str = "/etc/gitconfig";
 /// `.git` files and similar files contain one path.
 const POINTER_BYTES_MAX: u64 = 8 << 10;
-/// A larger configuration is not read.
-const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// The root of the repository that contains a directory; for a submodule, of the outermost repository.
 #[must_use]
@@ -48,26 +70,132 @@ fn pointer(root: &Path) -> Option<PathBuf> {
     root.join(target).canonicalize().ok()
 }
 
-/// The common directory of the repository of a linked worktree, if it belongs to the caller and lists exactly
-/// this worktree.
-#[must_use]
-pub fn common_dir(worktree: &Path) -> Option<PathBuf> {
-    let gitdir = pointer(worktree)?;
-    let worktrees = gitdir.parent().filter(|dir| dir.ends_with("worktrees"))?;
-    let common = worktrees.parent()?;
-    let back = read_small(&gitdir.join("gitdir"), POINTER_BYTES_MAX)?;
-    let points_back =
-        gitdir.join(back.trim()).canonicalize().ok()? == worktree.canonicalize().ok()?.join(GIT);
-    let is_own = common.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
-    let is_outside = !common.starts_with(worktree.canonicalize().ok()?);
-    (points_back && is_own && is_outside).then(|| common.to_owned())
+/// The common directory of the repository of a linked worktree, and what a command sees of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommonDir {
+    pub path: PathBuf,
+    /// Git's entries in it: directories and regular files.
+    entries: Vec<HostPath>,
+}
+
+/// Why the repository of a directory with a `.git` file is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotShown {
+    /// It has no `.git` file, or one that leads nowhere.
+    NoTarget,
+    /// The target is in the directory itself, as that of a submodule can be.
+    Inside,
+    NotListed,
+    OtherOwner,
+    NotNamed,
+}
+
+impl NotShown {
+    /// The end of a sentence about the repository of a linked worktree; `None` if the directory is no linked worktree.
+    #[must_use]
+    pub const fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::NoTarget | Self::Inside => None,
+            Self::NotListed => Some("it does not list this worktree"),
+            Self::OtherOwner => Some("it belongs to another user"),
+            Self::NotNamed => Some("it is not called .git and not bare (core.bare)"),
+        }
+    }
+}
+
+impl CommonDir {
+    /// The repository of a linked worktree, if it belongs to the caller, lists exactly this worktree, and has the form
+    /// that git gives it.
+    pub fn of(worktree: &Path) -> Result<Self, NotShown> {
+        let Linked { common, dir, entry } = Linked::find(worktree)?;
+        let entries = SHOWN.iter().map(Path::new).chain([entry.as_path()]).filter_map(|below| {
+            let path = common.join(below);
+            let file = HeldFile::beneath(dir.as_fd(), below.as_os_str().as_bytes()).ok()?;
+            // A symlink could lead to another directory, and a socket or a pipe to a process of the host.
+            let is_shown = file.is_dir() || file.is_regular();
+            is_shown.then(|| HostPath { real: path.clone(), path, file })
+        });
+        Ok(Self { entries: entries.collect(), path: common })
+    }
+
+    /// The entries that a command sees because of the worktree. Where the request shows or hides the path itself,
+    /// that decides.
+    pub fn shown<'c>(&'c self, request: &'c ExecutionRequest) -> impl Iterator<Item = &'c HostPath> {
+        let decides = |path: &Path| {
+            request.extras.iter().any(|extra| {
+                let covers = match extra {
+                    Extra::ReadOnly(_) | Extra::Hide(_) => path.starts_with(extra.path()),
+                    Extra::ReadWrite(_) | Extra::Tmpfs(_) | Extra::Cache { .. } => false,
+                };
+                covers || extra.path() == self.path || extra.path() == path
+            })
+        };
+        let is_visible = request.profile == Profile::Host;
+        self.entries.iter().filter(move |entry| !is_visible && !decides(&entry.path))
+    }
+}
+
+/// A linked worktree whose repository lists it.
+struct Linked {
+    common: PathBuf,
+    dir: OwnedFd,
+    /// The entry of the worktree in the common directory.
+    entry: PathBuf,
+}
+
+impl Linked {
+    fn find(worktree: &Path) -> Result<Self, NotShown> {
+        let gitdir = pointer(worktree).ok_or(NotShown::NoTarget)?;
+        let worktree = worktree.canonicalize().map_err(|_| NotShown::NoTarget)?;
+        // What is in the worktree can have been written by a command.
+        if gitdir.starts_with(&worktree) {
+            return Err(NotShown::Inside);
+        }
+        let name = gitdir.file_name().ok_or(NotShown::NoTarget)?;
+        let entry = Path::new(WORKTREES).join(name);
+        // A submodule has no such entry.
+        let common = gitdir.parent().filter(|dir| dir.ends_with(WORKTREES)).and_then(Path::parent);
+        let common = common.ok_or(NotShown::NoTarget)?.to_owned();
+        let flags = beneath::DIR | OFlags::CLOEXEC;
+        let dir = openat2(CWD, &common, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+            .map_err(|_| NotShown::NoTarget)?;
+        let leads_to = |file: &str, target: &Path| {
+            let file = entry.join(file);
+            let text = read_small_beneath(dir.as_fd(), file.as_os_str().as_bytes(), POINTER_BYTES_MAX);
+            let led = text.and_then(|text| gitdir.join(text.trim()).canonicalize().ok());
+            led.is_some_and(|led| led == target)
+        };
+        if !leads_to("gitdir", &worktree.join(GIT))
+            || !leads_to("commondir", &common)
+            || common.starts_with(&worktree)
+        {
+            return Err(NotShown::NotListed);
+        }
+        let owner = beneath::fstat(dir.as_fd()).map_err(|_| NotShown::OtherOwner)?.owner;
+        if owner != rustix::process::geteuid().as_raw() {
+            return Err(NotShown::OtherOwner);
+        }
+        if !common.ends_with(GIT) && !is_bare(&dir) {
+            return Err(NotShown::NotNamed);
+        }
+        Ok(Self { common, dir, entry })
+    }
+}
+
+/// Whether the settings of a repository say that it is bare. With settings for each worktree, git moves the setting.
+fn is_bare(dir: &OwnedFd) -> bool {
+    ["config", "config.worktree"].into_iter().any(|name| {
+        let text = read_small_beneath(dir.as_fd(), name.as_bytes(), CONFIG_BYTES_MAX).unwrap_or_default();
+        let bare = Entries::of(&text).filter(|entry| entry.is("core", "bare")).last();
+        bare.is_some_and(|entry| entry.truth() == Some(true))
+    })
 }
 
 /// True if the configuration of a repository may name an editor that works without a terminal, itself or in a file that
 /// it includes.
 #[must_use]
 pub fn sets_editor(root: &Path) -> bool {
-    let git = common_dir(root).unwrap_or_else(|| root.join(GIT));
+    let git = Linked::find(root).map_or_else(|_| root.join(GIT), |linked| linked.common);
     names_editor(&git.join("config"))
 }
 
@@ -134,34 +262,117 @@ mod tests {
         assert!(!sets_editor(Some("1")) && !sets_editor(Some("yes")));
     }
 
+    /// A worktree `tree` of the repository whose common directory is `common`.
+    fn linked(top: &Path, common: &str) -> (PathBuf, PathBuf) {
+        let (tree, common) = (top.join("tree"), top.join(common));
+        let entry = common.join("worktrees/tree");
+        create_dir_all(&tree).unwrap();
+        create_dir_all(&entry).unwrap();
+        create_dir_all(common.join("objects")).unwrap();
+        write(common.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        write(common.join("config"), "[core]\n\tbare = false\n").unwrap();
+        write(common.join("key"), "secret").unwrap();
+        write(entry.join("gitdir"), format!("{}\n", tree.join(GIT).display())).unwrap();
+        write(entry.join("commondir"), "../..\n").unwrap();
+        write(tree.join(GIT), format!("gitdir: {}\n", entry.display())).unwrap();
+        (tree, common)
+    }
+
+    fn shown(tree: &Path) -> Result<Vec<String>, NotShown> {
+        let request = ExecutionRequest::of(avfs_types::CommandLine::Shell("git log".into()));
+        let common = CommonDir::of(tree)?;
+        let below = |entry: &HostPath| entry.path.strip_prefix(&common.path).unwrap().display().to_string();
+        Ok(common.shown(&request).map(below).collect())
+    }
+
+    #[test]
+    fn only_entries_of_git_are_shown() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let (tree, common) = linked(&top, "repo/.git");
+        let expected = ["HEAD", "config", "objects", "worktrees/tree"].map(str::to_owned).to_vec();
+        assert_eq!(shown(&tree), Ok(expected.clone()));
+        // A symlink could lead elsewhere, and a pipe or socket to a process.
+        std::os::unix::fs::symlink(&top, common.join("info")).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(common.join("shallow")).unwrap();
+        assert_eq!(shown(&tree), Ok(expected));
+    }
+
+    #[test]
+    fn request_decides_about_paths_that_it_names() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let (tree, path) = linked(&top, "repo/.git");
+        let common = CommonDir::of(&tree).unwrap();
+        let host = |path: &Path| HostPath::resolve(path.to_owned()).unwrap();
+        let count = |extra: Extra| {
+            let mut request = ExecutionRequest::of(avfs_types::CommandLine::Shell("git log".into()));
+            request.extras = vec![extra];
+            common.shown(&request).count()
+        };
+        assert_eq!(count(Extra::ReadOnly(host(&top))), 0);
+        assert_eq!(count(Extra::Hide(top.join("repo"))), 0);
+        assert_eq!(count(Extra::ReadWrite(host(&path))), 0);
+        assert_eq!(count(Extra::Hide(path.join("config"))), 3);
+        // Settings and hooks stay read-only in a directory that is shown for other reasons.
+        assert_eq!(count(Extra::ReadWrite(host(&top))), 4);
+        let mut request = ExecutionRequest::of(avfs_types::CommandLine::Shell("git log".into()));
+        request.profile = Profile::Host;
+        assert_eq!(common.shown(&request).count(), 0);
+    }
+
     #[test]
     fn worktree_must_be_listed_by_its_repository() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path().canonicalize().unwrap();
-        let (tree, common) = (top.join("tree"), top.join("repo/.git"));
+        let (tree, common) = linked(&top, "repo/.git");
         let entry = common.join("worktrees/tree");
-        create_dir_all(&tree).unwrap();
-        create_dir_all(&entry).unwrap();
+        let of = || CommonDir::of(&tree).map(|common| common.path);
         let point = |to: &Path| write(tree.join(GIT), format!("gitdir: {}\n", to.display())).unwrap();
-        point(&entry);
-        assert_eq!(common_dir(&tree), None, "nothing points back");
-        write(entry.join("gitdir"), format!("{}\n", top.join("elsewhere/.git").display())).unwrap();
-        assert_eq!(common_dir(&tree), None, "it points to another worktree");
-        write(entry.join("gitdir"), format!("{}\n", tree.join(GIT).display())).unwrap();
-        assert_eq!(common_dir(&tree), Some(common.clone()));
+        assert_eq!(of(), Ok(common.clone()));
+        for (file, wrong, right) in [
+            ("gitdir", top.join("elsewhere/.git"), tree.join(GIT)),
+            ("commondir", top.clone(), PathBuf::from("../..")),
+        ] {
+            std::fs::remove_file(entry.join(file)).unwrap();
+            assert_eq!(of(), Err(NotShown::NotListed), "no {file}");
+            write(entry.join(file), wrong.to_str().unwrap()).unwrap();
+            assert_eq!(of(), Err(NotShown::NotListed), "wrong {file}");
+            write(entry.join(file), right.to_str().unwrap()).unwrap();
+            assert_eq!(of(), Ok(common.clone()));
+        }
         // A workspace cannot gain access to another directory by pointing to it.
-        create_dir_all(top.join("secret/worktrees")).unwrap();
-        point(&top.join("secret/worktrees"));
-        assert_eq!(common_dir(&tree), None);
-        // Nor by adding its own entry that names another common directory.
-        let own = tree.join("evil/worktrees/tree");
+        create_dir_all(top.join("secret/worktrees/tree")).unwrap();
+        point(&top.join("secret/worktrees/tree"));
+        assert_eq!(of(), Err(NotShown::NotListed));
+        // Nor by an entry in the worktree, or by being the entry.
+        let own = tree.join("evil/.git/worktrees/tree");
         create_dir_all(&own).unwrap();
         write(own.join("gitdir"), format!("{}\n", tree.join(GIT).display())).unwrap();
-        write(own.join("commondir"), top.join("secret").to_str().unwrap()).unwrap();
+        write(own.join("commondir"), "../..\n").unwrap();
         point(&own);
-        assert_eq!(common_dir(&tree), None);
-        // A symlink to a directory of another user, or no pointer at all.
+        assert_eq!(of(), Err(NotShown::Inside));
+        let within = top.join("other/.git/worktrees/x");
+        create_dir_all(&within).unwrap();
+        write(within.join(GIT), "gitdir: .\n").unwrap();
+        write(within.join("gitdir"), format!("{}\n", within.join(GIT).display())).unwrap();
+        write(within.join("commondir"), "../..\n").unwrap();
+        assert_eq!(CommonDir::of(&within), Err(NotShown::Inside));
         std::fs::remove_file(tree.join(GIT)).unwrap();
-        assert_eq!(common_dir(&tree), None);
+        assert_eq!(of(), Err(NotShown::NoTarget));
+    }
+
+    #[test]
+    fn common_directory_is_named_git_or_bare() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let (tree, common) = linked(&top, "work");
+        assert_eq!(shown(&tree), Err(NotShown::NotNamed));
+        for (name, text) in [("config", "[core]\n\tbare\n"), ("config.worktree", "[core]\nbare = yes\n")] {
+            write(common.join(name), text).unwrap();
+            assert!(shown(&tree).is_ok_and(|names| !names.contains(&"key".to_owned())), "{text}");
+            write(common.join(name), "[core]\nbare = true\nbare = false\n").unwrap();
+            assert_eq!(shown(&tree), Err(NotShown::NotNamed), "the last value counts");
+        }
     }
 }

@@ -9,6 +9,7 @@ use avfs_hostfs::{beneath, overlay, xattr};
 use avfs_request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice, Retention};
 use avfs_types::diagnose::Diagnose;
 
+use crate::git::repository::CommonDir;
 use crate::launcher::UpperRoot;
 
 /// The path in the sandbox of a workspace that is not bound to a directory.
@@ -92,6 +93,11 @@ impl Places {
 }
 
 impl Places {
+    /// The repository that a command sees because the bound directory is a linked worktree.
+    pub fn common_dir(&self) -> Option<CommonDir> {
+        CommonDir::of(self.bound.as_deref()?).ok()
+    }
+
     /// The working directory relative to the root of the workspace; `.` for the root itself.
     pub fn cwd_below(&self) -> PathBuf {
         let below = self.cwd.strip_prefix(&self.workspace).unwrap_or(&self.cwd);
