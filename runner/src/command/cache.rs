@@ -1,6 +1,6 @@
 //! Remembered results: prints their output, and answers `avfs cache explain`.
 
-use avfs_engine::{Executed, Outcome, Output, why_not_remembered};
+use avfs_engine::{Executed, Outcome, Output};
 use avfs_present::error_body;
 use avfs_request::spec::SCHEMA_VERSION;
 use avfs_request::{ExecutionRequest, Streams};
@@ -44,7 +44,8 @@ pub fn explain_cache(args: &Args) -> u8 {
     let explained = Invocation::ask(args, &mut asked).and_then(|(invocation, request)| {
         // The question is about the result, not about where this answer goes.
         let request = ExecutionRequest { streams: Streams::Captured { bytes_max: usize::MAX }, ..request };
-        Ok(avfs_present::cache_explained_of_look(&invocation.look(&request)?, &why_not_remembered(&request)))
+        let not_remembered = invocation.why_not_remembered(&request);
+        Ok(avfs_present::cache_explained_of_look(&invocation.look(&request)?, &not_remembered))
     });
     let (explained, error) = match explained {
         Ok(explained) => (Some(explained), None),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
     CacheKeeper, CacheOwners, ExecuteError, Executed, ForkDirs, LocateError, Located, Look, Machine,
-    MemoSite, NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings,
+    MemoSite, NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, Reason, RememberFor, Site, Surroundings,
     UNBOUND_PATH, VaultSource, WarnAbove, bound_dir, cache_line, look, make_first_vault, stat_cache_path,
+    why_not_remembered,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask, owner};
@@ -229,6 +230,11 @@ impl Invocation {
     pub fn look(&self, request: &ExecutionRequest) -> Result<Look, RunError> {
         let (meter, policy) = (Meter::default(), policy(&self.around, self.vault.path())?);
         Ok(look(&self.site(&meter), &policy, request).map_err(ExecuteError::from)?)
+    }
+
+    /// Why the result of a request would not be cached, as far as known before a run.
+    pub fn why_not_remembered(&self, request: &ExecutionRequest) -> Vec<Reason> {
+        why_not_remembered(request, self.bound.as_deref())
     }
 
     fn site<'a>(&'a self, meter: &'a Meter) -> Site<'a> {

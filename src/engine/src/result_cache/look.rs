@@ -49,11 +49,11 @@ pub struct CachedResult {
 /// Looks up the cached result of a request. A request that the policy does not allow without an approval
 /// has none.
 pub fn look(site: &Site<'_>, policy: &Policy, request: &ExecutionRequest) -> Result<Look, MemoError> {
-    let refused = reason::of_request(request);
+    let places = Places::find(request, site.bound.clone(), &site.cwd)?;
+    let refused = reason::of_request(request, places.common_dir().as_ref());
     if !refused.is_empty() {
         return Ok(Look::Miss(refused));
     }
-    let places = Places::find(request, site.bound.clone(), &site.cwd)?;
     let decision = decide(policy, request, &places, site.home.as_deref());
     match decision.action {
         Action::Allow | Action::AllowWithCheckpoint => {}

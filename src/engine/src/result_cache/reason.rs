@@ -9,6 +9,7 @@ use avfs_vault::capture::{LeftOut, LeftOutReason};
 use avfs_vault::memo::{Lost, MemoParts};
 
 use super::key;
+use crate::git::repository::CommonDir;
 use crate::launcher::{Completion, Exit};
 use crate::output::Output;
 use crate::run::Run;
@@ -27,10 +28,19 @@ impl Reason {
 }
 
 /// Why the result of a request can never be cached: it depends on more than its key, or has effects beyond
-/// its changes.
-pub fn of_request(request: &ExecutionRequest) -> Vec<Reason> {
+/// its changes. `common` is the repository of a linked worktree, which the command sees without naming it.
+pub fn of_request(request: &ExecutionRequest, common: Option<&CommonDir>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let pure = request.purity == Purity::Declared;
+    if let Some(common) = common.filter(|_| !pure)
+        && common.shown(request).any(|entry| !is_declared(&entry.path, request))
+    {
+        let path = common.path.display();
+        let text = format!(
+            "it may read {path}, the repository of this linked worktree; declare it: --input {path}, or --pure"
+        );
+        reasons.push(Reason::new("host.ro", text));
+    }
     if request.net != NetMode::None && !pure {
         let text = format!(
             "it may use the network (--net {}); if that does not affect the result: --pure",
@@ -89,8 +99,8 @@ pub fn of_asking(request: &ExecutionRequest) -> Vec<Reason> {
 
 /// All reasons known before a run why its result will not be cached.
 #[must_use]
-pub fn why_not_remembered(request: &ExecutionRequest) -> Vec<Reason> {
-    let mut reasons = of_request(request);
+pub fn why_not_remembered(request: &ExecutionRequest, bound: Option<&Path>) -> Vec<Reason> {
+    let mut reasons = of_request(request, bound.and_then(|bound| CommonDir::of(bound).ok()).as_ref());
     reasons.extend(of_asking(request));
     reasons
 }
@@ -222,7 +232,7 @@ mod tests {
     fn codes(change: impl Fn(&mut ExecutionRequest)) -> Vec<&'static str> {
         let mut request = request();
         change(&mut request);
-        of_request(&request).into_iter().map(|reason| reason.code).collect()
+        of_request(&request, None).into_iter().map(|reason| reason.code).collect()
     }
 
     fn host_path(path: &str) -> HostPath {

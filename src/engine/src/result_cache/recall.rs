@@ -48,7 +48,7 @@ impl ProxyRuntime<'_> {
         places: &Places,
     ) -> Step<Option<ExecutionResult>> {
         let mut cache = CacheUse::new(run.request.cache);
-        let refused = reason::of_request(&run.request);
+        let refused = reason::of_request(&run.request, run.common_dir.as_ref());
         if !refused.is_empty() {
             if run.request.cache == CacheMode::Write {
                 cache.not_remembered.clone_from(&refused);
