@@ -34,6 +34,7 @@ mod git;
 mod hard_links;
 mod host_base;
 mod host_changed;
+mod inherited;
 mod injected;
 mod kernel_facts;
 mod kills;

@@ -35,8 +35,10 @@ pub mod read_only_check;
 mod repository;
 
 pub use apply::Filter;
-pub use apply::{Applied, ApplyOptions, EarlierApply, Standing, Subject, apply, changes_to_apply, unapply};
-pub use apply::{ApplyError, Choice, Conflict};
+pub use apply::{
+    Applied, ApplyError, ApplyOptions, Choice, Conflict, EarlierApply, Inherited, InheritedRemedy, Standing,
+    Subject, apply, changes_to_apply, inherited_changes, unapply,
+};
 pub use change_report::{ChangeReport, ChangeSummaryService};
 pub use change_summary::{
     ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, each_line, is_binary, lines,

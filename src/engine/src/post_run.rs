@@ -259,6 +259,9 @@ impl ProxyRuntime<'_> {
             meter: self.site.meter,
         };
         let applied = apply(self.site.vault, &subject, dir, &options).map_err(not_applied)?;
+        for of in &applied.inherited {
+            run.note("apply.inherited", of.text());
+        }
         for dir in &applied.kept_dirs {
             run.note(
                 "apply.kept_dir",

@@ -50,7 +50,7 @@ pub use replay::difference;
 pub use result::{change_report, connection, note_text, phases, result, runs_on_host, stream};
 pub use results::{diff_tree_line, edited, file_stat, fork_use, import, left_out, trouble};
 pub use runs::{
-    applied, apply, apply_refused, base_kind_of_run, conflicts, denial, discard, in_effect, path_texts, redo,
-    run_shown, undo, unsettled_run,
+    applied, apply, apply_refused, base_kind_of_run, conflicts, denial, discard, in_effect, inherited,
+    path_texts, redo, run_shown, undo, unsettled_run,
 };
 pub use work_item::inspection;

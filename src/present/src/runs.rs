@@ -1,6 +1,6 @@
 //! Runs as wire types: shown, undone, applied.
 
-use avfs_changes::{Applied, Conflict, RunsOnHost, Subject};
+use avfs_changes::{Applied, Conflict, Inherited, RunsOnHost, Subject};
 use avfs_engine::UnfinishedRun;
 use avfs_engine::journal::journal_value;
 use avfs_request::{BaseChoice, Explanation};
@@ -12,8 +12,8 @@ use avfs_vault::discard::Discarded;
 use avfs_vault::undo::{Redone, Undone};
 use avfs_wire::RunObject;
 use avfs_wire::{
-    Apply, ApplyConflict, ChangeObject, ChangeTotals, DenialObject, Discard, LongList, PathText, Redo,
-    RunsShow, Undo, UnsettledRun,
+    Apply, ApplyConflict, ChangeObject, ChangeTotals, DenialObject, Discard, InheritedChanges, LongList,
+    PathText, Redo, RunsShow, Undo, UnsettledRun,
 };
 
 #[must_use]
@@ -100,6 +100,7 @@ pub fn apply(subject: &Subject, dir: &std::path::Path, dry_run: bool, runs_on_ho
         set_ids_stripped: Vec::new(),
         conflicts: Vec::new(),
         runs_on_host: runs_on_host.iter().map(crate::runs_on_host).collect(),
+        inherited: Vec::new(),
     }
 }
 
@@ -112,19 +113,33 @@ pub fn applied(
 ) -> Apply {
     let (kept_dirs, set_ids_stripped) = (path_texts(&applied.kept_dirs), path_texts(&applied.stripped));
     let (already, left_out) = (applied.already, applied.left_out);
-    Apply { changes, change_counts, already, left_out, kept_dirs, set_ids_stripped, ..whole }
+    let inherited = inherited(&applied.inherited);
+    Apply { changes, change_counts, already, left_out, kept_dirs, set_ids_stripped, inherited, ..whole }
 }
 
 #[must_use]
-pub fn apply_refused(whole: Apply, refused: &[Conflict]) -> Apply {
-    Apply { conflicts: conflicts(refused), ..whole }
+pub fn apply_refused(whole: Apply, refused: &[Conflict], lacking: &[Inherited]) -> Apply {
+    Apply { conflicts: conflicts(refused), inherited: inherited(lacking), ..whole }
+}
+
+#[must_use]
+pub fn inherited(all: &[Inherited]) -> Vec<InheritedChanges> {
+    let listed = all.iter().map(|of| InheritedChanges {
+        fork: of.fork.as_ref().map(ToString::to_string),
+        version_before: of.before.to_hex(),
+        version_after: of.after.to_hex(),
+        runs: of.runs.iter().map(ToString::to_string).collect(),
+        changes: of.changes,
+        message: of.text(),
+    });
+    listed.collect()
 }
 
 #[must_use]
 pub fn conflicts(all: &[Conflict]) -> Vec<ApplyConflict> {
     let listed = all.iter().map(|conflict| ApplyConflict {
         path: PathText::of(&conflict.path),
-        reason: conflict.reason.to_owned(),
+        reason: conflict.reason.clone().into_owned(),
     });
     listed.collect()
 }

@@ -80,8 +80,8 @@ pub use results::{
     VaultListed, VaultTrust,
 };
 pub use runs::{
-    Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RecoverUnreadable,
-    Redo, RunOutput, RunShown, RunsList, RunsShow, Sync, Unapply, Undo, UnsettledRun,
+    Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, InheritedChanges, Recover, RecoverOne,
+    RecoverUnreadable, Redo, RunOutput, RunShown, RunsList, RunsShow, Sync, Unapply, Undo, UnsettledRun,
 };
 #[cfg(feature = "schema")]
 pub use schema::{KINDS, Kind, document};

@@ -7,6 +7,7 @@ use avfs_types::path::TreePath;
 
 use crate::entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject};
 use crate::records::{CheckpointObject, ForkObject, RunObject, VersionObject};
+use crate::runs::InheritedChanges;
 use crate::text::{LongList, PathText, text_or_base64};
 
 /// The result of `avfs init`.
@@ -423,6 +424,8 @@ pub struct Diff {
     pub shortened: u64,
     /// Paths with changes that a git patch cannot express; comments in `patch` describe them.
     pub beyond_git: u64,
+    /// Of a fork or run: changes that it was made on top of, and that the bound directory lacks.
+    pub inherited: Vec<InheritedChanges>,
 }
 
 /// One name in the tree of changes.
@@ -477,4 +480,6 @@ pub struct Status {
     pub change_counts: ChangeTotals,
     /// Paths that could not be read completely.
     pub troubles: Vec<TroubleObject>,
+    /// Changes that the fork was made on top of, and that the directory lacks.
+    pub inherited: Vec<InheritedChanges>,
 }

@@ -279,6 +279,27 @@ pub struct Apply {
     pub conflicts: Vec<ApplyConflict>,
     /// Changes that tools on the host execute or read automatically.
     pub runs_on_host: Vec<RunsOnHostObject>,
+    /// Changes that the fork or run was made on top of, and that the directory lacks. They are not part of `changes`.
+    /// With conflicts: those that cause some of them.
+    pub inherited: Vec<InheritedChanges>,
+}
+
+/// Changes of one fork that another fork, or a later run, was made on top of.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct InheritedChanges {
+    /// The fork that they are from; null if it is unknown.
+    pub fork: Option<String>,
+    /// The version before them.
+    pub version_before: String,
+    /// The version with all of them.
+    pub version_after: String,
+    /// The runs that made them, oldest first; empty if something else made some of them.
+    pub runs: Vec<String>,
+    /// How many of them the directory lacks; with conflicts, how many conflicts they cause.
+    pub changes: u64,
+    /// The changes and what to apply for them, in words.
+    pub message: String,
 }
 
 /// The changes reverted in the bound directory, or to be reverted (`dry_run`); or the conflicts, with

@@ -1,5 +1,6 @@
 //! Errors that prevent changes from being applied.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 
@@ -10,13 +11,14 @@ use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
 use avfs_vault::changes::Changes;
 
+use super::inherited::Inherited;
 use crate::repository::BlockedRepository;
 
 /// A path whose state on the host is not the one the changes expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub path: TreePath,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 /// What an unapply of several applies had reverted before it met a conflict.
@@ -38,7 +40,7 @@ impl Display for Reverted {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    #[error("conflict with newer changes in {}; nothing was written: {}", dir.display(), list(conflicts))]
+    #[error("{}; nothing was written: {}", conflict_in(dir, conflicts, inherited), list(conflicts))]
     Conflict {
         dir: PathBuf,
         conflicts: Vec<Conflict>,
@@ -46,6 +48,8 @@ pub enum ApplyError {
         version: VersionId,
         /// The repository that the conflicts block.
         repository: Option<BlockedRepository>,
+        /// The changes that the directory lacks and that cause conflicts. Their numbers count the conflicts.
+        inherited: Vec<Inherited>,
     },
     #[error("{} changed since the apply; {reverted}: {}", dir.display(), list(conflicts))]
     ChangedSince { dir: PathBuf, conflicts: Vec<Conflict>, reverted: Reverted },
@@ -85,6 +89,14 @@ pub enum ApplyError {
     Vault(#[from] VaultError),
 }
 
+fn conflict_in(dir: &Path, conflicts: &[Conflict], inherited: &[Inherited]) -> String {
+    let caused: u64 = inherited.iter().map(|of| of.changes).sum();
+    match caused >= conflicts.len() as u64 {
+        true => format!("{} lacks the changes that these are based on", dir.display()),
+        false => format!("conflict with newer changes in {}", dir.display()),
+    }
+}
+
 fn list(conflicts: &[Conflict]) -> String {
     let texts: Vec<String> =
         conflicts.iter().map(|conflict| format!("{} ({})", conflict.path, conflict.reason)).collect();
@@ -101,7 +113,10 @@ impl ApplyError {
     ) -> Self {
         let paths: Vec<&TreePath> = conflicts.iter().map(|conflict| &conflict.path).collect();
         match BlockedRepository::find(&paths, changes) {
-            Ok(repository) => Self::Conflict { dir: dir.to_owned(), conflicts, version, repository },
+            Ok(repository) => {
+                let (dir, inherited) = (dir.to_owned(), Vec::new());
+                Self::Conflict { dir, conflicts, version, repository, inherited }
+            }
             Err(error) => error.into(),
         }
     }

@@ -8,6 +8,7 @@
 
 mod error;
 mod host;
+mod inherited;
 mod moved;
 mod net;
 mod path_digests;
@@ -44,6 +45,7 @@ use avfs_vault::{Vault, VaultError, require_version};
 use path_digests::PathDigests;
 
 pub use error::{ApplyError, Conflict};
+pub use inherited::{Inherited, InheritedRemedy};
 pub use select::{Choice, Filter};
 pub use unapply::{Standing, unapply};
 
@@ -59,6 +61,10 @@ pub struct Subject {
     pub after: VersionRecord,
     /// Period in which a change on the host may have entered `before` although the command did not start from it.
     doubt: Option<RangeInclusive<Timestamp>>,
+    /// The version that the fork or run started from, if it can have changes that the directory lacks.
+    start: Option<VersionId>,
+    /// The fork that `start` was taken from.
+    source: Option<ForkName>,
 }
 
 /// A live directory is imported while the command runs on it. A change that another process makes in the
@@ -93,6 +99,7 @@ impl Subject {
         };
         let (before, after) = (kept(before)?, kept(run.version_after.unwrap_or(before))?);
         let doubt = doubt(run, &before);
+        let start = Some(before.id);
         Ok(Self {
             fork: run.fork.clone(),
             runs: vec![run.id.clone()],
@@ -100,6 +107,8 @@ impl Subject {
             before,
             after,
             doubt,
+            start,
+            source: Some(run.fork.clone()),
         })
     }
 
@@ -140,6 +149,7 @@ impl Subject {
         {
             base = after;
         }
+        let mut start = Some(fork.base).filter(|_| *name != ForkName::main());
         // After a sync, the changes are relative to the version that the sync merged.
         if let LastSync::Found { version, merged } = last_sync(reader, &fork, usize::MAX)? {
             let is_newer = match (own.get(&version), own.get(&base)) {
@@ -148,12 +158,14 @@ impl Subject {
                 (None, Some(_)) => false,
             };
             base = if is_newer { merged } else { base };
+            // The sync made the changes before it a part of the changes to apply.
+            start = None;
         }
         let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
         let doubt = made.last().and_then(|(oldest, _)| doubt(oldest, &before));
         let runs = made.into_iter().filter(|(_, after)| in_effect.contains(after));
         let runs = runs.map(|(run, _)| run.id).collect();
-        Ok(Self { fork: fork.name, runs, undone, before, after, doubt })
+        Ok(Self { fork: fork.name, runs, undone, before, after, doubt, start, source: fork.parent })
     }
 }
 
@@ -199,6 +211,8 @@ pub struct Applied {
     pub left_out: u64,
     /// Directories that should be removed, but contain files that are not versioned.
     pub kept_dirs: Vec<TreePath>,
+    /// Changes that the directory lacks, although the applied ones were made on top of them.
+    pub inherited: Vec<Inherited>,
 }
 
 /// Writes changes to `dir` and marks the runs that made them as applied, unless this is a trial.
@@ -222,7 +236,9 @@ pub fn apply(
     wanted.extend(paths(&changes))?;
     let earlier = made_from(&*vault.read()?, subject)?;
     let (version, doubt) = (subject.after.id, subject.doubt.as_ref());
-    let plan = plan::make(&host, &pages, (&changes, &wanted), version, doubt, &earlier)?;
+    let plan = plan::make(&host, &pages, (&changes, &wanted), version, doubt, &earlier)
+        .map_err(|error| explained(error, vault, subject, &host, &pages))?;
+    let inherited = inherited::missing(vault, subject, &host, &pages, &|path| options.filter.accepts(path))?;
     let mut stripped = Vec::new();
     for change in &changes {
         let change = change?;
@@ -233,7 +249,7 @@ pub fn apply(
     let (already, mut kept_dirs) = (plan.already, Vec::new());
     // Without changes nothing is recorded: unapply would revert the empty apply and not the one before it.
     if options.trial == Trial::DryRun || changes.is_empty() {
-        return Ok(Applied { already, stripped, left_out, changes, kept_dirs });
+        return Ok(Applied { already, stripped, left_out, changes, kept_dirs, inherited });
     }
     let parts = if left_out == 0 { Parts::all(subject) } else { Parts::of(vault, subject, options.filter)? };
     let now = vault.now();
@@ -254,7 +270,36 @@ pub fn apply(
     let undone = if left_out == 0 { subject.undone.as_slice() } else { &[] };
     let detail = format!("paths={} left_out={left_out}", changes.len());
     vault.end_application(&record, (&parts.whole, undone), &detail)?;
-    Ok(Applied { already, stripped, left_out, changes, kept_dirs })
+    Ok(Applied { already, stripped, left_out, changes, kept_dirs, inherited })
+}
+
+/// The error of a plan, with the inherited changes that cause conflicts.
+fn explained(
+    error: ApplyError,
+    vault: &Vault,
+    subject: &Subject,
+    host: &host::Host<'_>,
+    pages: &FreshPages<'_>,
+) -> ApplyError {
+    let ApplyError::Conflict { dir, mut conflicts, version, repository, .. } = error else { return error };
+    match inherited::explain(vault, subject, host, pages, &mut conflicts) {
+        Ok(inherited) => ApplyError::Conflict { dir, conflicts, version, repository, inherited },
+        Err(error) => error,
+    }
+}
+
+/// The changes to wanted paths that a fork or run was made on top of, and that the directory lacks.
+pub fn inherited_changes(
+    vault: &Vault,
+    subject: &Subject,
+    dir: &Path,
+    wanted: &dyn Fn(&TreePath) -> bool,
+    meter: &Meter,
+) -> Result<Vec<Inherited>, ApplyError> {
+    let set_ids = SetIds::Stripped;
+    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
+    let host = host::Host::open(dir, &out)?;
+    inherited::missing(vault, subject, &host, &FreshPages::new(vault), wanted)
 }
 
 /// The runs whose changes an apply writes.

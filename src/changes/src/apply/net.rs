@@ -76,7 +76,7 @@ impl Net {
             }
             if has_content_of(&whole.after, &change.before) {
                 let reason = "its mode or attributes were changed between the applies";
-                self.conflicts.push(Conflict { path: path.clone(), reason });
+                self.conflicts.push(Conflict { path: path.clone(), reason: reason.into() });
             } else if let Some(superseded) = self.superseded.get_mut(place) {
                 superseded.insert(path.clone());
             }

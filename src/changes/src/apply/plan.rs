@@ -112,7 +112,7 @@ pub fn make<'c>(
             Step::Conflict(DIR_GONE) if change.path.ancestors().any(|above| reported.contains(&above)) => {}
             Step::Conflict(reason) => {
                 reported.insert(change.path.clone());
-                conflicts.push(Conflict { path: change.path.clone(), reason });
+                conflicts.push(Conflict { path: change.path.clone(), reason: reason.into() });
             }
             Step::Already => {
                 maker.already += 1;

@@ -161,7 +161,7 @@ impl Plan<'_> {
             let is_new = |name: &TreePath| !asked.contains(name);
             if !host.is_still(path, before)? || gives_way && host.names_beneath(path)?.iter().any(is_new) {
                 let reason = "it changed during the apply";
-                conflicts.push(Conflict { path: path.clone(), reason });
+                conflicts.push(Conflict { path: path.clone(), reason: reason.into() });
             }
         }
         if conflicts.is_empty() {

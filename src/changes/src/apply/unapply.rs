@@ -376,6 +376,8 @@ fn linked_with(forward: &Changes, written: &PathDigests) -> Result<HashSet<TreeP
 
 /// Reports a conflict as a change since the apply.
 fn since(error: ApplyError, reverted: Reverted) -> ApplyError {
-    let ApplyError::Conflict { dir, conflicts, version: _, repository: _ } = error else { return error };
+    let ApplyError::Conflict { dir, conflicts, version: _, repository: _, inherited: _ } = error else {
+        return error;
+    };
     ApplyError::ChangedSince { dir, conflicts, reverted }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use avfs_changes::{ApplyError, BlockedRepository, RepositoryChange};
+use avfs_changes::{ApplyError, BlockedRepository, Inherited, InheritedRemedy, RepositoryChange};
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::VersionId;
 
@@ -27,7 +27,28 @@ pub fn merge_commits(avfs: &Avfs, dir: &Path, version: &VersionId, repository: &
     )
 }
 
+/// How to write changes together with the changes that they were made on top of.
+fn apply_inherited(avfs: &Avfs, of: &Inherited, version: &VersionId) -> String {
+    match &of.remedy {
+        InheritedRemedy::Fork(fork) => format!("apply {fork} first: {avfs} apply {fork}"),
+        InheritedRemedy::ForkInstead(fork) => format!("apply the whole fork instead: {avfs} apply {fork}"),
+        InheritedRemedy::Runs(runs) => {
+            let commands: Vec<String> = runs.iter().map(|run| format!("{avfs} apply run:{run}")).collect();
+            format!("apply the earlier changes first: {}", commands.join(" && "))
+        }
+        InheritedRemedy::Neither => format!(
+            "write all of them together: {avfs} fork create NAME --from {} && {avfs} restore {} --fork NAME && \
+             {avfs} apply NAME",
+            of.before.short(),
+            version.short()
+        ),
+    }
+}
+
 hint!(ApplyError, |error, avfs| Some(match error {
+    Self::Conflict { version, inherited, .. } if !inherited.is_empty() => {
+        inherited.first().map(|first| apply_inherited(avfs, first, version))?
+    }
     Self::Conflict { dir, version, repository: Some(repository), .. } => match repository.change {
         RepositoryChange::Commits | RepositoryChange::NestedCommits => {
             merge_commits(avfs, dir, version, repository)

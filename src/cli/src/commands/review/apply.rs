@@ -6,7 +6,8 @@ use std::path::Path;
 use clap::Args;
 
 use avfs_changes::{
-    Applied, ApplyError, ApplyOptions, ChangeSummary, Filter, Subject, apply, called_out, changes_to_apply,
+    Applied, ApplyError, ApplyOptions, ChangeSummary, Filter, Inherited, Subject, apply, called_out,
+    changes_to_apply,
 };
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::require_bound_dir;
@@ -32,7 +33,8 @@ use crate::view::plural;
 ///
 /// First compares every path with the version that the changes are based on. If a path has changed in the
 /// directory since (a conflict), nothing is written and all such paths are listed. Unversioned files are never
-/// touched.
+/// touched. Changes that the fork or run was made on top of are not written: a note names those that the directory
+/// lacks.
 /// Applying again completes an interrupted apply. Paths that host tools execute automatically, such as git
 /// hooks and shell start-up files, are listed first. Setuid and setgid bits are stripped, and the files are
 /// listed.
@@ -98,9 +100,10 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
 /// With JSON, lists each conflicting path.
 fn refuse(ctx: &CommandContext, result: Apply, error: ApplyError) -> Outcome {
     match (&error, ctx.ui.format) {
-        (ApplyError::Conflict { conflicts, .. }, Format::Json) => {
+        (ApplyError::Conflict { conflicts, inherited, .. }, Format::Json) => {
             let why = error_body(&error, &ctx.ui.avfs);
-            ctx.ui.answer_no(&avfs_present::apply_refused(result, conflicts), &why, |_| Ok(()))
+            let result = avfs_present::apply_refused(result, conflicts, inherited);
+            ctx.ui.answer_no(&result, &why, |_| Ok(()))
         }
         (_, Format::Json | Format::Human) => Err(error.into()),
     }
@@ -111,7 +114,15 @@ fn answer(ctx: &CommandContext, args: &ApplyArgs, dir: &Path, result: Apply, app
     let changes = avfs_present::change_list(&summary);
     let counts = avfs_present::change_totals(&summary.counts);
     let result = avfs_present::applied(result, &applied, changes, counts);
+    note_inherited(ctx, &applied.inherited);
     ctx.ui.answer(&result, |out| show(ctx, out, args, dir, &summary, &applied))
+}
+
+/// Names the changes that the directory lacks and that an apply does not write.
+pub fn note_inherited(ctx: &CommandContext, all: &[Inherited]) {
+    for of in all {
+        ctx.ui.note(format_args!("note: {}", of.text()));
+    }
 }
 
 /// Appends changes to a list, except those of a modification time only.

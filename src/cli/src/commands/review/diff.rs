@@ -3,28 +3,32 @@
 use clap::{ArgGroup, Args};
 
 use avfs_changes::{
-    CHANGES_SHOWN_MAX, ChangeSummary, PatchLeftOff, PatchLimits, PatchUse, Shown, StatView, TreeView,
-    patch_view, stat_view, tree_view,
+    ApplyError, CHANGES_SHOWN_MAX, ChangeSummary, Inherited, PatchLeftOff, PatchLimits, PatchUse, Shown,
+    StatView, Subject, TreeView, inherited_changes, patch_view, stat_view, tree_view,
 };
+use avfs_engine::bound_dir;
 use avfs_present::error_body;
 use avfs_types::Size;
-use avfs_types::ids::RunPrefix;
+use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{Reader, VersionRecord};
+use avfs_vault::discard::ChangesOf;
 use avfs_vault::page::DirRef;
 use avfs_vault::run::find_run;
 use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::roots_to_compare;
-use avfs_vault::{VaultError, require_version, tree};
+use avfs_vault::{Vault, VaultError, require_version, tree};
 use avfs_wire::{Diff, ErrorBody};
 
+use crate::commands::apply::note_inherited;
 use crate::commands::patch;
 use crate::commands::runs::last_change;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path, within};
+use crate::progress::Progress;
 use crate::ui::{Failure, Format, Out, Outcome};
 use crate::view::plural;
 
@@ -107,6 +111,10 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let summary = ChangeSummary::compare(&vault, pages, (&roots[0], &roots[1]), &paths, shown)?;
     let json = ctx.ui.format == Format::Json;
     let view = View::of(reader, &summary, args)?;
+    let inherited = match args.after {
+        None => inherited(&vault, reader, &first, &paths)?,
+        Some(_) => Vec::new(),
+    };
     let mut result = Diff {
         before: before.id.to_hex(),
         after: after.id.to_hex(),
@@ -118,7 +126,9 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
         left_off: 0,
         shortened: 0,
         beyond_git: 0,
+        inherited: avfs_present::inherited(&inherited),
     };
+    note_inherited(ctx, &inherited);
     let mut missing = PatchLeftOff::default();
     match &view {
         View::Summary | View::Names => {}
@@ -168,6 +178,44 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     } else {
         ctx.ui.answer(&result, human)
     }
+}
+
+/// Changes that the fork or run was made on top of, and that the bound directory lacks. Earlier runs of the same fork
+/// do not count: the diff of one run is a part of its fork.
+fn inherited(
+    vault: &Vault,
+    reader: &dyn Reader,
+    one: &Reference,
+    paths: &[TreePath],
+) -> Result<Vec<Inherited>, Failure> {
+    let Some(dir) = bound_dir(vault)?.filter(|dir| dir.is_dir()) else { return Ok(Vec::new()) };
+    let subject = match (one.fork_name(), RunPrefix::parse(one.text())) {
+        (Some(name), _) if reader.fork(&name)?.is_some() => {
+            let is_unchanged = reader.fork(&name)?.is_some_and(|fork| fork.head == fork.base);
+            if is_unchanged || name == ForkName::main() {
+                return Ok(Vec::new());
+            }
+            Subject::of(vault, &ChangesOf::Fork(name))
+        }
+        (_, Ok(prefix)) => match find_run(reader, &prefix)? {
+            Some(run) if run.version_after.is_some() => Subject::of_run(reader, &run),
+            Some(_) | None => return Ok(Vec::new()),
+        },
+        (_, Err(_)) => return Ok(Vec::new()),
+    };
+    // A run that was discarded, or whose start has expired, can still be compared.
+    let Ok(subject) = subject else { return Ok(Vec::new()) };
+    let is_wanted = |path: &TreePath| {
+        paths.is_empty() || paths.contains(path) || path.ancestors().any(|above| paths.contains(&above))
+    };
+    let progress = Progress::interruptible("comparing")?;
+    let mut all = match inherited_changes(vault, &subject, &dir, &is_wanted, &progress.meter) {
+        // The directory cannot be read: the versions can still be compared.
+        Err(ApplyError::Dir { .. }) => return Ok(Vec::new()),
+        found => found?,
+    };
+    all.retain(|of| of.fork.as_ref() != Some(&subject.fork));
+    Ok(all)
 }
 
 /// The two versions to compare.

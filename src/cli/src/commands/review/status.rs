@@ -2,16 +2,19 @@
 
 use clap::Args;
 
-use avfs_changes::ChangeSummary;
+use avfs_changes::{ChangeSummary, Subject, inherited_changes};
 use avfs_engine::require_bound_dir;
+use avfs_types::ids::ForkName;
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind};
+use avfs_vault::discard::ChangesOf;
 use avfs_vault::import::{ImportOptions, OnTrouble};
 use avfs_vault::require_version;
 use avfs_vault::version::root_of;
 use avfs_wire::Status;
 
 use crate::cli::OnFork;
+use crate::commands::apply::note_inherited;
 use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::progress::Progress;
@@ -51,6 +54,13 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     let reader = vault.read()?;
     let reader = &*reader;
     let head = require_version(reader, &fork.head)?;
+    let inherited = if fork.name == ForkName::main() {
+        Vec::new()
+    } else {
+        let progress = Progress::interruptible("comparing")?;
+        let subject = Subject::of(&vault, &ChangesOf::Fork(fork.name.clone()))?;
+        inherited_changes(&vault, &subject, &dir, &|_| true, &progress.meter)?
+    };
     let pages = new.over(&reader);
     let is_shown = |change: &Change| change.kind != ChangeKind::Time && !change.is_stripped();
     let roots = (&root_of(&head)?, &root);
@@ -64,7 +74,9 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
         changes: avfs_present::change_list(&summary),
         change_counts: avfs_present::change_totals(&summary.counts),
         troubles: scanned.troubles.iter().map(avfs_present::trouble).collect(),
+        inherited: avfs_present::inherited(&inherited),
     };
+    note_inherited(ctx, &inherited);
     ctx.ui.answer(&result, |out| {
         let (name, id) = (out.paint(Tone::Name, &fork.name), out.paint(Tone::Id, head.id.short()));
         out.line(format_args!("{} against fork {name} at version {id}", dir.display()))?;
