@@ -180,12 +180,20 @@ fn program(entry: &mut Table) -> Result<String> {
         Some(_) => return Err("screen must be a table".into()),
         None => "None".to_owned(),
     };
+    let always = text(entry, "always")?;
+    let always: String = split(&always, ',')
+        .iter()
+        .filter(|words| !words.is_empty())
+        .map(|words| format!("{words:?},"))
+        .collect();
+    let (always_names, directs) = (text(entry, "always_names")?, text(entry, "directs")?);
     let (any_option, options_first) = (flag(entry, "any_option")?, flag(entry, "options_first")?);
     let closed = flag(entry, "closed")?;
     Ok(format!(
         "Program {{ options: &[{options}], any_option: {any_option}, closed: {closed}, \
          options_first: {options_first}, rules: &[{rules}], does: &[{does_all}], operands: Operands::{operands}, \
-         verbs: {verbs}, runs: Runs::{runs}, code: {code}, screen: {screen} }}"
+         verbs: {verbs}, runs: Runs::{runs}, code: {code}, screen: {screen}, always: &[{always}], \
+         always_names: {always_names:?}, directs: {directs:?} }}"
     ))
 }
 

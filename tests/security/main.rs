@@ -66,6 +66,7 @@ mod mounts;
 mod nested_userns;
 mod own_state;
 mod own_terminal_input;
+mod permanent_approval;
 mod personality;
 mod planted_vault;
 mod proxy_death;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use avfs_hostfs::make;
 use avfs_policy::{
-    Action, Asked, Categories, Category, Explanation, Judged, Opening, OwnChoices, PolicyError, Widening,
-    Word, quoted,
+    Action, Asked, Categories, Category, Explanation, Judged, NoRule, Opening, OwnChoices, PolicyError,
+    Widening, Word, always, quoted,
 };
 use avfs_request::request::NamedVault;
 use avfs_request::spec::{RunSpec, SpecError};
@@ -25,9 +25,6 @@ use avfs_vault::backend::ApprovalRecord;
 use crate::discover::file_text::{FileText, FileUse, UnreadableFile};
 use crate::locate::Surroundings;
 use crate::policy_files::{POLICY_FILE, PolicyTexts};
-
-/// Maximum words of a rule for which the user gave no prefix: a program and its subcommand.
-const WORDS_BY_ITSELF: usize = 2;
 
 /// The rules to write for an approval.
 pub struct Remembered {
@@ -50,6 +47,8 @@ struct Begun {
 pub enum RememberError {
     #[error("cannot derive a rule for approval {id} from its first words: {why}")]
     NoPrefix { id: ApprovalId, why: String },
+    #[error("cannot derive a rule for approval {id} from its first words: {why}")]
+    NoRule { id: ApprovalId, why: NoRule },
     #[error("no command of approval {id} begins with {prefix:?}")]
     OtherPrefix { id: ApprovalId, prefix: String },
     #[error("a rule in your policy would not allow it: {reason}")]
@@ -84,7 +83,7 @@ pub enum RememberError {
 impl Diagnose for RememberError {
     fn code(&self) -> &'static str {
         match self {
-            Self::NoPrefix { .. } => "approval.no_prefix",
+            Self::NoPrefix { .. } | Self::NoRule { .. } => "approval.no_prefix",
             Self::OtherPrefix { .. } => "approval.other_prefix",
             Self::StillAsked { .. } => "approval.still_asked",
             Self::Changed { .. } => "policy.changed",
@@ -214,6 +213,7 @@ fn prefixes(
     spelled: Option<&str>,
 ) -> Result<Vec<Begun>, RememberError> {
     let no = |why: &str| RememberError::NoPrefix { id: id.clone(), why: why.to_owned() };
+    let no_rule = |why| RememberError::NoRule { id: id.clone(), why };
     if let Some(doubt) = explanation.doubts.first() {
         return Err(no(doubt));
     }
@@ -232,59 +232,19 @@ fn prefixes(
         let words: Vec<String> = spelled.split_whitespace().map(str::to_owned).collect();
         let meant = asked.iter().find(|command| !words.is_empty() && begins_with(command, &words));
         let other = || RememberError::OtherPrefix { id: id.clone(), prefix: spelled.to_owned() };
-        let categories = asked_about(meant.ok_or_else(other)?);
-        if is_bare_interpreter(&words) {
-            return Err(no(RUNS_ANYTHING));
-        }
-        return Ok(vec![Begun { words, categories }]);
+        let meant = meant.ok_or_else(other)?;
+        let words = always(&meant.words, Some(words.len())).map_err(no_rule)?;
+        return Ok(vec![Begun { words, categories: asked_about(meant) }]);
     }
     let mut all: Vec<Begun> = Vec::new();
     for command in asked {
-        let words = first_words(command);
-        if words.is_empty() {
-            return Err(no("its program is unknown"));
-        }
-        if is_bare_interpreter(&words) {
-            return Err(no(RUNS_ANYTHING));
-        }
+        let words = always(&command.words, None).map_err(no_rule)?;
         let begun = Begun { words, categories: asked_about(command) };
         if !all.contains(&begun) {
             all.push(begun);
         }
     }
     Ok(all)
-}
-
-/// Programs that run arbitrary commands or code: a rule with only their name would allow everything.
-const INTERPRETERS: &[&str] = &[
-    "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "python", "pypy", "perl", "ruby", "node",
-    "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "Rscript", "awk", "gawk", "mawk", "sed",
-    "make", "gmake", "ninja", "just", "rake", "env", "xargs", "find", "nice", "nohup", "timeout", "time",
-    "stdbuf", "setsid", "strace", "parallel", "watch", "npx", "uvx", "pipx", "ssh", "sudo", "doas", "eval",
-    "exec", "command", "source", ".",
-];
-/// Subcommands that make a program an interpreter.
-const RUNNERS: &[(&str, &str)] = &[
-    ("uv", "run"),
-    ("npm", "exec"),
-    ("pnpm", "exec"),
-    ("pnpm", "dlx"),
-    ("yarn", "dlx"),
-    ("poetry", "run"),
-    ("pipenv", "run"),
-    ("bundle", "exec"),
-    ("docker", "run"),
-];
-const RUNS_ANYTHING: &str = "its program runs arbitrary code, so a rule by its name would allow everything";
-
-fn is_bare_interpreter(words: &[String]) -> bool {
-    let [program, rest @ ..] = words else { return false };
-    let name = program.rsplit('/').next().unwrap_or_default();
-    // python3.12 counts as python.
-    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let is_interpreter = INTERPRETERS.contains(&name) || INTERPRETERS.contains(&plain);
-    let is_runner = matches!(rest, [verb] if RUNNERS.contains(&(plain, verb.as_str())));
-    is_runner || (is_interpreter && rest.iter().all(|word| word.starts_with('-')))
 }
 
 /// The category that needs approval: an approval of network access does not extend to other effects of such a
@@ -296,16 +256,6 @@ fn asked_about(command: &Judged) -> Categories {
 fn begins_with(command: &Judged, words: &[String]) -> bool {
     let known: Vec<Option<&str>> = command.words.iter().map(Word::known).collect();
     words.len() <= known.len() && words.iter().zip(known).all(|(word, known)| known == Some(word))
-}
-
-/// The program, and the following word if it is a subcommand.
-fn first_words(command: &Judged) -> Vec<String> {
-    let verb = |word: &str| {
-        word.starts_with(|c: char| c.is_ascii_lowercase())
-            && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-    };
-    let known = command.words.iter().map_while(Word::known).take(WORDS_BY_ITSELF).enumerate();
-    known.take_while(|(at, word)| *at == 0 || verb(word)).map(|(_, word)| word.to_owned()).collect()
 }
 
 /// The text of the file without the rules of an earlier answer to the same approval. Such a rule ends at an empty line
@@ -450,17 +400,5 @@ mod tests {
             let more = format!("{first}\n[caps]\nnet = 'none'\n");
             assert_eq!(without_rules(&more, &id), format!("{stripped}[caps]\nnet = 'none'\n"));
         }
-    }
-
-    #[test]
-    fn prefix_is_the_program_and_its_subcommand() {
-        let words = |line: &[&str]| {
-            let words = line.iter().map(|word| Word::Known((*word).to_owned())).collect();
-            first_words(&Judged { words, categories: Categories::NONE, findings: Vec::new(), screen: None })
-        };
-        assert_eq!(words(&["npm", "install", "left-pad"]), ["npm", "install"]);
-        assert_eq!(words(&["curl", "https://example.org"]), ["curl"]);
-        assert_eq!(words(&["git", "-C", "x", "fetch"]), ["git"]);
-        assert_eq!(words(&[]), [""; 0]);
     }
 }

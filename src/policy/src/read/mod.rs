@@ -23,7 +23,7 @@ use super::reading::{Asked, OwnChoices, Reading, Word};
 pub use assignments::EDITOR_VARIABLES;
 pub use findings::shown;
 pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
-pub use programs::fills_screen;
+pub use programs::{NoRule, always, fills_screen};
 
 /// The variables whose values the command's shell texts use, except those that the texts set themselves.
 #[must_use]

@@ -1,11 +1,13 @@
 //! Hints for locating a vault, for runs, their approvals and their recovery.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use avfs_engine::{
     CacheCareError, ExecuteError, LaunchError, LocateError, MemoError, RecoverError, RememberError,
     SessionError, TrustError, UnreadableFile, Unsafe, WorkspaceError, WorkspaceRootError,
 };
+use avfs_policy::NoRule;
 use avfs_types::diagnose::{Diagnose, shell_word};
 use avfs_vault::VaultError;
 
@@ -127,10 +129,31 @@ hint!(MemoError, |error, avfs| match error {
     Self::Vault(error) => error.hint(avfs),
 });
 
+/// What to do if no rule can stand for a command.
+fn no_rule(why: &NoRule) -> Option<String> {
+    let prefix = |words: &[String]| {
+        let is_plain = words.iter().all(|word| !word.contains(char::is_whitespace));
+        is_plain.then(|| format!("add --prefix {}", shell_word(OsStr::new(&words.join(" ")))))
+    };
+    match why {
+        NoRule::Path { .. } => Some("run the program by its name".to_owned()),
+        NoRule::OptionFirst { option, directory: Some(directory), words } => {
+            let cwd = format!("run it with --cwd {} instead of {option}", shell_word(OsStr::new(directory)));
+            Some(prefix(words).map_or(cwd.clone(), |prefix| format!("{cwd}, {prefix}")))
+        }
+        NoRule::OptionFirst { directory: None, words, .. } | NoRule::Short { words } => prefix(words),
+        NoRule::Computed | NoRule::Unlisted { .. } | NoRule::Directs { .. } => None,
+    }
+}
+
 hint!(RememberError, |error, avfs| {
     let once = |id| format!("approve it once with: {avfs} approvals approve {id}");
     match error {
         Self::NoPrefix { id, .. } => Some(once(id)),
+        Self::NoRule { id, why } => Some(match no_rule(why) {
+            Some(instead) => format!("{instead}, or {}", once(id)),
+            None => once(id),
+        }),
         Self::OtherPrefix { .. } => Some("give words that one of its commands begins with".into()),
         Self::StillAsked { id, instead: Some(instead), .. } => Some(format!("{instead}, or {}", once(id))),
         Self::StillAsked { .. } => Some(format!("see the rule with: {avfs} policy explain -- COMMAND")),

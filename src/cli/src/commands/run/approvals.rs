@@ -113,7 +113,7 @@ struct ApproveArgs {
     /// From now on, allow commands of this workspace that begin with the same words
     #[arg(long)]
     always: bool,
-    /// Allow commands that begin with these words [default: the program and the word after it]
+    /// Allow commands that begin with these words [default: the program and its subcommand]
     #[arg(long, value_name = "WORDS", requires = "always")]
     prefix: Option<String>,
 }

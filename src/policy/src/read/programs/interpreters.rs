@@ -23,6 +23,11 @@ pub fn python(program: &'static Program, call: &Call<'_>, found: &mut Findings, 
         && let [name, rest @ ..] = call.args.get(at + 1..).unwrap_or_default()
     {
         if lists(PROGRAMS, name.shown()) {
+            // With `-I` and `-P` the working directory is not searched.
+            let options = call.args.iter().take(at + 1).map(Word::shown);
+            if !options.into_iter().any(|option| option.contains(['I', 'P'])) {
+                found.mutates(format!("`{} -m` runs a module of the working directory first", call.name));
+            }
             return reader.inner(call.args.get(at + 1..).unwrap_or_default(), call.input);
         }
         let files = rest.iter().filter(|word| !word.shown().starts_with('-')).count();

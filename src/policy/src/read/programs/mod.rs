@@ -2,6 +2,7 @@
 //!
 //! The build script generates the tables, so that nothing is parsed when a command is judged.
 
+mod always;
 mod builtins;
 mod files;
 mod git;
@@ -25,6 +26,7 @@ use super::options::{Does, Opt, Order, Takes};
 use super::reader::Reader;
 use crate::reading::Word;
 
+pub use always::{NoRule, always};
 pub use judge::judge;
 
 /// Judges a program whose arguments need more than a table.
@@ -47,6 +49,12 @@ pub struct Program {
     runs: Runs,
     code: Option<Code>,
     screen: Option<Screen>,
+    /// Subcommands that a permanent approval may stand for.
+    always: &'static [&'static str],
+    /// Programs that one may stand for by their name alone.
+    always_names: &'static str,
+    /// Options that name a program or a configuration.
+    directs: &'static str,
 }
 
 /// A program that draws on the whole terminal and waits for keys.
