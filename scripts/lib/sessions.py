@@ -41,9 +41,18 @@ def programs():
     return max(found, key=lambda place: (place / "avfs-run").stat().st_mtime)
 
 
+def scratch():
+    """A new directory in the cache directory of the user. Not in /tmp, which every command of a run can write."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache").resolve()
+    if any(cache.is_relative_to(place) for place in ("/tmp", "/var/tmp", "/dev/shm")):
+        raise SystemExit(f"set XDG_CACHE_HOME to a directory that is not a temporary one: {cache}")
+    cache.mkdir(parents=True, exist_ok=True)
+    return pathlib.Path(tempfile.mkdtemp(prefix="avfs-session-", dir=cache))
+
+
 def run(commands):
     """Runs the command lines in one shell. Returns a list of (exit status, output)."""
-    base = pathlib.Path(tempfile.mkdtemp(prefix="avfs-session-"))
+    base = scratch()
     try:
         home, demo, out = base / "home", base / "demo", base / "out"
         for place in (home, demo, out):

@@ -28,7 +28,7 @@ const EFFECTS: [(&str, &str); 13] = [
 ];
 
 /// Keys of a rule that are conditions; the value is a list of words, a number or `true`.
-const CONDITIONS: [(&str, &str); 39] = [
+const CONDITIONS: [(&str, &str); 40] = [
     ("name", "Name"),
     ("any", "Any"),
     ("without", "Without"),
@@ -49,6 +49,7 @@ const CONDITIONS: [(&str, &str); 39] = [
     ("set", "Set"),
     ("lacks", "Lacks"),
     ("local_paths", "LocalPaths"),
+    ("wheels", "Wheels"),
     ("loopback", "Loopback"),
     ("loopback_first", "LoopbackFirst"),
     ("loopback_default", "LoopbackDefault"),
@@ -62,7 +63,7 @@ const CONDITIONS: [(&str, &str); 39] = [
     ("hidden", "Hidden"),
     ("asks", "Asks"),
     ("no_userns", "NoUserns"),
-    ("home_dropped", "HomeDropped"),
+    ("foreign_home", "ForeignHome"),
     ("args_min", "ArgsMin"),
     ("args_max", "ArgsMax"),
     ("operands_min", "OperandsMin"),

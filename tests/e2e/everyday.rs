@@ -111,9 +111,14 @@ fn a_command_may_write_where_the_run_provides_a_directory() {
         "git config --global user.name x",
         "rm ~/f",
     ] {
-        assert_eq!(action(&kept, line), "allow_with_checkpoint", "{line}");
-        assert_eq!(action(&[], line), "deny", "{line}");
-        assert_eq!(action(&["--fork", "task"], line), "deny", "{line}");
+        for options in [&kept[..], &[], &["--fork", "task"]] {
+            assert_eq!(action(options, line), "allow_with_checkpoint", "{line}");
+        }
+        // Control: the home of the host.
+        assert_eq!(action(&["--profile", "host"], line), "deny", "{line}");
+    }
+    for line in ["rm -rf ~/.cache", "mkdir -p ~/.local/bin; echo tool > ~/.local/bin/tool"] {
+        assert_eq!(action(&[], line), "allow_with_checkpoint", "{line}");
     }
     for line in ["echo x > ~/../f", "echo x > ~other/f", "echo x > $HOMES/f", "git config --system a.b c"] {
         assert_eq!(action(&kept, line), "deny", "{line}");
@@ -121,10 +126,12 @@ fn a_command_may_write_where_the_run_provides_a_directory() {
     assert_eq!(action(&["--tmpfs", "/srv/t"], "echo x > /srv/t/f"), "allow_with_checkpoint");
     assert_eq!(action(&["--tmpfs", "/srv/t"], "echo x > /srv/f"), "deny");
     assert_eq!(action(&["--preset", "rust"], "touch ~/.cargo/registry/f"), "allow_with_checkpoint");
-    assert_eq!(action(&["--preset", "rust"], "touch ~/.cargo/f"), "deny");
+    assert_eq!(action(&["--preset", "rust"], "rm -rf ~/.cargo"), "deny");
+    assert_eq!(action(&[], "rm -rf ~/.cargo"), "allow_with_checkpoint");
     std::fs::create_dir_all(env.at("config/avfs")).unwrap();
     std::fs::write(env.at("config/avfs/avfs.toml"), "cache.dirs = ['~/.tool']\n").unwrap();
     assert_eq!(action(&[], "touch ~/.tool/f"), "allow_with_checkpoint");
+    assert_eq!(action(&[], "rm -rf ~"), "deny");
     assert_eq!(action(&["--allow-userns"], "unshare -Ur --map-auto id"), "allow_with_checkpoint");
     for line in [
         "unshare -m id",
@@ -167,7 +174,7 @@ fn a_command_of_several_lines_is_listed_without_an_open_quote() {
 fn a_denied_write_names_places_where_writing_works() {
     let env = plain();
     let hint = |line: &str| {
-        let words = ["-q", "--shell", line];
+        let words = ["-q", "--profile", "host", "--shell", line];
         env.answer(env.command(&words).env("HOME", "/home/avfs-test")).expect(122).stderr
     };
     let home = "hint: write to the workspace or to /tmp, or keep the files of the home with --fork NAME --home \

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should fail immediately")]
 
 mod corpus;
+mod home;
 mod limits;
 mod properties;
 mod shells;

@@ -17,8 +17,8 @@ pub struct Call<'c> {
     pub redirected: bool,
     /// Whether it may create user namespaces.
     pub userns: NestedUserns,
-    /// What it writes to the home stays there after the run.
-    pub keeps_home: bool,
+    /// Its home is a directory of the run.
+    pub has_own_home: bool,
 }
 
 /// The standard input of a command.

@@ -288,6 +288,9 @@ pub fn writes(what: &str, word: &Word, found: &mut Findings, reader: &Reader<'_>
         PathLocation::Inside | PathLocation::Unknown => {
             found.mutates(format!("{what} writes `{}`", shown(word.shown())))
         }
+        PathLocation::Home => {
+            found.mutates(format!("{what} writes `{}` in the private home", shown(word.shown())));
+        }
         PathLocation::Stream => {}
         PathLocation::Network => found.networks(format!("`{}` opens a connection", shown(word.shown()))),
         PathLocation::Outside => {

@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use avfs_request::Profile;
+
 use super::super::reading::{Asked, Word};
 
 /// The location of a path.
@@ -11,6 +13,8 @@ use super::super::reading::{Asked, Word};
 pub enum PathLocation {
     /// In the workspace or in scratch directories, where writing is expected.
     Inside,
+    /// In the private home, which is removed with the run.
+    Home,
     /// `/dev/null`, the command's own streams.
     Stream,
     /// `/dev/tcp/…`, for which bash opens a connection.
@@ -41,12 +45,14 @@ pub struct PathLocator<'a> {
     pub home: Option<String>,
     /// The working directory of the command being judged, on top of those of the enclosing texts. `None` if unknown.
     cwds: Vec<Option<String>>,
+    /// A variable names another home.
+    moved_home: bool,
 }
 
 impl<'a> PathLocator<'a> {
     pub fn new(asked: &'a Asked<'a>) -> Self {
         let home = asked.home.and_then(Path::to_str).map(str::to_owned);
-        Self { asked, home, cwds: vec![asked.cwd.to_str().map(str::to_owned)] }
+        Self { asked, home, cwds: vec![asked.cwd.to_str().map(str::to_owned)], moved_home: false }
     }
 
     pub fn enter(&mut self) {
@@ -108,15 +114,40 @@ impl<'a> PathLocator<'a> {
         let path = Path::new(&path);
         if path.starts_with(self.asked.workspace) || ours.any(|directory| path.starts_with(directory)) {
             PathLocation::Inside
+        } else if self.private_home().is_some_and(|home| path.starts_with(home))
+            && !self.is_above_others(path)
+        {
+            PathLocation::Home
         } else {
             PathLocation::Outside
         }
     }
 
-    /// Whether the run provides the home, so that its files are not removed with the run.
-    pub fn keeps_home(&self) -> bool {
+    /// From here on, the home is another directory.
+    pub fn move_home(&mut self) {
+        self.moved_home = true;
+    }
+
+    /// The home, if it is an empty directory that is made for the run.
+    fn private_home(&self) -> Option<&Path> {
+        let is_made = self.asked.profile == Profile::Strict && !self.moved_home;
+        let home = self.home.as_deref().map(Path::new).filter(|_| is_made)?;
+        let is_apart =
+            home.is_absolute() && home != Path::new("/") && !home.starts_with(self.asked.workspace);
+        is_apart.then_some(home)
+    }
+
+    /// Whether a directory contains the workspace, or another one that outlives the run.
+    fn is_above_others(&self, path: &Path) -> bool {
+        let given = self.asked.rw.iter().chain(self.asked.provided).copied();
+        given.chain([self.asked.workspace]).any(|directory| directory.starts_with(path))
+    }
+
+    /// Whether the home is one of the run: private, or kept by the fork.
+    pub fn has_own_home(&self) -> bool {
         let home = self.home.as_deref().map(Path::new);
-        home.is_some_and(|home| self.asked.provided.iter().any(|directory| home.starts_with(directory)))
+        let is_kept = |home: &Path| self.asked.provided.iter().any(|directory| home.starts_with(directory));
+        self.private_home().is_some() || home.is_some_and(is_kept)
     }
 
     /// Where a command can write instead of to a path outside.
@@ -138,7 +169,7 @@ impl<'a> PathLocator<'a> {
             return PathLocation::Inside;
         }
         if let Some(below) = below_home(written) {
-            let home = self.home.as_deref().filter(|_| self.keeps_home());
+            let home = self.home.as_deref().filter(|_| self.has_own_home());
             return match (home, below) {
                 (Some(home), Below::Path(rest)) => self.of_written(&format!("{home}/{rest}")),
                 (Some(_) | None, Below::Path(_) | Below::Unclear) => PathLocation::Outside,

@@ -63,6 +63,9 @@ impl<'a> Reader<'a> {
 
     /// Records an assignment to a variable.
     pub fn assign(&mut self, name: &str) {
+        if name == "HOME" {
+            self.paths.move_home();
+        }
         if self.assigned.len() < COMMANDS_MAX && !self.assigned.iter().any(|known| known == name) {
             self.assigned.push(name.to_owned());
         }
@@ -309,8 +312,8 @@ impl<'a> Reader<'a> {
     }
 
     fn call<'c>(&self, name: &'c str, args: &'c [Word], input: Input<'c>) -> Call<'c> {
-        let (userns, keeps_home) = (self.userns, self.paths.keeps_home());
-        Call { name, args, input, redirected: self.redirected, userns, keeps_home }
+        let (userns, has_own_home) = (self.userns, self.paths.has_own_home());
+        Call { name, args, input, redirected: self.redirected, userns, has_own_home }
     }
 
     /// `.venv/bin/pip` does what `pip` does. But a script of the workspace that is named `mount` is not the program

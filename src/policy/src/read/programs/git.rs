@@ -34,7 +34,9 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, rea
             }
             ("exec-path", Some(_)) => found.mutates("`git --exec-path` makes git run other programs"),
             ("C" | "work-tree", Some(directory)) => reader.paths.change(directory.known()),
-            ("git-dir", Some(directory)) if reader.paths.of(directory) == PathLocation::Outside => {
+            ("git-dir", Some(directory))
+                if matches!(reader.paths.of(directory), PathLocation::Outside | PathLocation::Home) =>
+            {
                 // It has the settings of another repository.
                 found.mutates("`git --git-dir` uses the settings of another repository");
             }

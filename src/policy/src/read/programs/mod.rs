@@ -113,6 +113,8 @@ enum When {
     Lacks(&'static str),
     /// There are operands, and each is a path; so is each value of `-e`.
     LocalPaths,
+    /// Every operand is a file of a package, and every option is in the table.
+    Wheels,
     /// Every operand is an address of this machine, and no option or variable can redirect the connection.
     Loopback,
     /// As `Loopback` for the first operand alone.
@@ -139,8 +141,8 @@ enum When {
     Asks,
     /// The command may not create user namespaces.
     NoUserns,
-    /// Files of the home are removed with the run.
-    HomeDropped,
+    /// The home is not one of the run.
+    ForeignHome,
     ArgsMin(usize),
     ArgsMax(usize),
     OperandsMin(usize),
@@ -254,7 +256,7 @@ pub fn fills_screen(editor: &str) -> bool {
         input: Input::Inherited,
         redirected: false,
         userns: NestedUserns::Refused,
-        keeps_home: false,
+        has_own_home: false,
     };
     find(name).and_then(|program| program.screen.as_ref()).is_some_and(|screen| !screen.is_batch(&call))
 }

@@ -60,6 +60,12 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
                 && !parsed.operands.is_empty()
                 && parsed.operands.iter().all(|word| loopback::is_loopback(word))
         }
+        When::Wheels => {
+            names_listed(program, call, parsed)
+                && !parsed.operands.is_empty()
+                && parsed.operands.iter().all(|word| is_wheel(word))
+                && call.args.iter().all(|word| word.known().is_some() || is_wheel(word))
+        }
         When::LoopbackFirst => {
             is_certain(program, call, parsed)
                 && parsed.operands.first().is_some_and(|host| is_this_machine(host))
@@ -83,7 +89,7 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
         When::Hidden => call.args.iter().any(|word| word.known().is_none() && may_be_option(word)),
         When::Asks => call.may_ask(),
         When::NoUserns => call.userns == NestedUserns::Refused,
-        When::HomeDropped => !call.keeps_home,
+        When::ForeignHome => !call.has_own_home,
         When::ArgsMin(count) => call.args.len() >= count,
         When::ArgsMax(count) => call.args.len() <= count,
         When::OperandsMin(count) => parsed.operands.len() >= count,
@@ -110,8 +116,21 @@ fn is_certain(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
     !call.redirected && is_listed(program, call, parsed)
 }
 
+/// The file of a package, or a pattern of such files.
+fn is_wheel(word: &Word) -> bool {
+    let text = word.shown();
+    text.ends_with(".whl") && !text.contains([':', '$', '`']) && !text.starts_with(['*', '?', '['])
+}
+
 /// True if the table has every option by its full name, and no word can expand to several or to an option.
 fn is_listed(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
+    let certain =
+        |word: &Word| !options::may_split(word) || loopback::is_bracketed(word) || loopback::is_query(word);
+    names_listed(program, call, parsed) && call.args.iter().all(certain)
+}
+
+/// True if the table has every option by its full name, and no unknown word is one.
+fn names_listed(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
     let is_known = |name: &str| program.options.iter().any(|option| lists(option.0, name));
     let long = call.args.iter().map(Word::shown).take_while(|word| *word != "--");
     let mut long = long.filter_map(|word| word.strip_prefix("--"));
@@ -119,9 +138,6 @@ fn is_listed(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
         && parsed.given.iter().all(|given| is_known(given.name))
         // An abbreviation may mean another option to the program.
         && long.all(|word| is_known(word.split('=').next().unwrap_or_default()))
-        && !call.args.iter().any(|word| {
-            options::may_split(word) && !loopback::is_bracketed(word) && !loopback::is_query(word)
-        })
 }
 
 /// Whether apt takes a word after a flag for its value; it reads a number at the beginning of a word.
