@@ -260,8 +260,9 @@ fn every_verb_accepts_a_run_by_id_and_by_age() {
     }
     env.refused(&["apply", "last~7"], 1, "run.not_found");
     env.refused(&["diff", "last~7"], 1, "ref.unknown");
-    // A fork of that name takes precedence.
-    env.ok(&["fork", "create", "last", "--from", "main"]);
+    // A fork of that name, which an older release could create, takes precedence.
+    env.ok(&["fork", "create", "old", "--from", "main"]);
+    support::sql(&env.vault_file()).execute("UPDATE fork SET name = 'last' WHERE name = 'old'", []).unwrap();
     env.refused(&["cat", "last", "new.txt"], 1, "path.not_found");
     env.ok(&["discard", "run:last~1"]);
     assert!(env.run(&["diff"]).stderr.contains(run_id(1).as_str()));

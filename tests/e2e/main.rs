@@ -28,6 +28,7 @@ mod everyday;
 mod exact_files;
 mod faults;
 mod fork_behind;
+mod fork_names;
 mod forks;
 mod generated;
 mod git;

@@ -7,8 +7,8 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
     CacheKeeper, CacheOwners, ExecuteError, Executed, ForkDirs, LocateError, Located, Look, Machine,
     MemoSite, NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, Reason, RememberFor, Site, Surroundings,
-    UNBOUND_PATH, VaultSource, WarnAbove, bound_dir, cache_line, look, make_first_vault, stat_cache_path,
-    why_not_remembered,
+    UNBOUND_PATH, VaultSource, WarnAbove, bound_dir, cache_line, check_request, look, make_first_vault,
+    stat_cache_path, why_not_remembered,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask, owner};
@@ -104,6 +104,10 @@ impl Invocation {
         let mut request = args.request(&outside, &settings.0)?;
         *asked = Some(Asked::of(&request, None));
         request.check(arguments_bytes_max()).map_err(ExecuteError::Request)?;
+        check_request(&request, vault.bound()?.as_deref()).map_err(ExecuteError::WorkspaceRoot)?;
+        if let (VaultAt::Nowhere(_), ForkChoice::Persistent { name, .. }) = (&vault, &request.fork) {
+            name.check_new().map_err(VaultError::from)?;
+        }
         let invocation = Self::at(vault, settings, args, around)?;
         invocation.complete(&mut request)?;
         *asked = Some(Asked::of(&request, invocation.vault.path()));
@@ -119,6 +123,12 @@ impl Invocation {
 
     /// Adds the parts of the request that depend on the vault.
     fn complete(&self, request: &mut ExecutionRequest) -> Result<(), RunError> {
+        if let ForkChoice::Persistent { name, .. } = &request.fork
+            && let Err(error) = name.check_new()
+            && self.vault.read()?.fork(name).map_err(VaultError::from)?.is_none()
+        {
+            return Err(VaultError::from(error).into());
+        }
         let workspace = request.at.as_deref().or(self.bound.as_deref());
         let is_kept = request.home == HomeMode::Persistent || request.tmp == TmpMode::Kept;
         if is_kept || !request.cache_dirs.is_empty() || !request.presets.is_empty() {

@@ -91,6 +91,6 @@ pub use workspace::binding::{
     WorkspaceError, bound_dir, cache_line, make_first_vault, make_vault, reference_counts_path,
     require_bound_dir, stat_cache_path,
 };
-pub use workspace::workspace_root::{UNBOUND_PATH, WorkspaceRootError};
+pub use workspace::workspace_root::{UNBOUND_PATH, WorkspaceRootError, check_fork, check_request};
 pub use workspace::workspace_service::{IMPORT_LARGE, WorkspaceService};
 use workspace::{fork_behind, host_look, workspace_root, workspace_service};

@@ -45,7 +45,7 @@ use crate::scratch_size::Scratch;
 use crate::session_record::SessionRecord;
 use crate::state::ProxyExecutionState as State;
 use crate::view::{ShownAs, hidden_nowhere};
-use crate::workspace_root::{Files, Places};
+use crate::workspace_root::{Files, Places, check_request};
 use crate::workspace_service::{RunBase, WorkspaceService, stand_on_import, wait_for_import};
 
 /// The note about a vault that was replaced by an older copy. On stderr it is printed when the vault is opened.
@@ -136,6 +136,7 @@ impl ProxyRuntime<'_> {
         let mut state = State::Validating;
         let begun = Instant::now();
         request.check(self.site.arguments_bytes_max)?;
+        check_request(request, self.site.bound.as_deref())?;
         let places = Places::find(request, self.site.bound.clone(), &self.site.cwd)?;
         state.become_next(State::Resolving);
         let id = RunId::from_random(random::bytes().map_err(VaultError::Input)?);

@@ -10,7 +10,7 @@ use crate::locate::Surroundings;
 use crate::permission::decide;
 use crate::result::{Backend, BaseUsed, Enforcement};
 use crate::scratch_size::ScratchSpace;
-use crate::workspace_root::{Beneath, Files, Places, WorkspaceRootError};
+use crate::workspace_root::{Beneath, Files, Places, WorkspaceRootError, check_request};
 
 /// The places and settings of a run that was not executed.
 #[derive(Clone, Debug)]
@@ -32,6 +32,7 @@ impl Rehearsal {
         around: &Surroundings,
         cache_dir: &Path,
     ) -> Result<Self, WorkspaceRootError> {
+        check_request(request, bound.as_deref())?;
         let places = Places::find(request, bound, &around.cwd)?;
         let decision = decide(policy, request, &places, around.home.as_deref());
         // Only an import knows whether files cannot be mapped.

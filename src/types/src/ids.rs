@@ -67,6 +67,14 @@ pub enum NameError {
         /// The first 40 characters of the name.
         name: String,
     },
+    /// The name of a new fork that reads as something else.
+    #[error("a new fork cannot be named {name:?}: {reading}")]
+    Misleading {
+        /// The name.
+        name: String,
+        /// What it reads as.
+        reading: &'static str,
+    },
 }
 
 impl crate::diagnose::Diagnose for NameError {
@@ -179,6 +187,22 @@ impl ForkName {
     #[must_use]
     pub fn main() -> Self {
         Self("main".to_owned())
+    }
+
+    /// Fails for a name that no new fork can have, because it would hide a run or a version, or read as one. Forks with
+    /// such a name that exist already can be used.
+    pub fn check_new(&self) -> Result<(), NameError> {
+        let name = self.as_str();
+        let is_hex = name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let reading = match (name, name.len()) {
+            ("last", _) => "last is the newest run",
+            ("run", _) => "run: is the start of the name of a run",
+            ("HEAD", _) => "HEAD belongs to git",
+            (_, RUN_ID_HEX_DIGITS) if is_hex => "it has the form of the id of a run",
+            (_, length) if is_hex && length == 2 * DIGEST_BYTES => "it has the form of the id of a version",
+            (_, _) => return Ok(()),
+        };
+        Err(NameError::Misleading { name: name.to_owned(), reading })
     }
 
     /// The fork created for one run.
@@ -540,6 +564,19 @@ mod tests {
         assert!(matches!(ForkName::parse(&"x".repeat(300)), Err(NameError::TooLong { length: 300, .. })));
         for good in ["main", "fix-1", "v2.0", "0", &"x".repeat(100)] {
             assert_eq!(ForkName::parse(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn a_new_fork_has_no_name_that_reads_as_a_run_or_a_version() {
+        let check = |name: &str| ForkName::parse(name).unwrap().check_new();
+        for bad in ["last", "run", "HEAD", "0123456789", "ABCDEFabcd", &"a1".repeat(32)] {
+            assert!(matches!(check(bad), Err(NameError::Misleading { .. })), "{bad:?} was accepted");
+        }
+        for good in
+            ["last-1", "runs", "head", "cafe", "012345678", "0123456789a", "012345678g", "a/0123456789"]
+        {
+            assert_eq!(check(good), Ok(()), "{good:?}");
         }
     }
 

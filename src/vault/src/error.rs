@@ -2,8 +2,8 @@
 
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{
-    ApprovalId, ApprovalPrefix, BatchPrefix, CheckpointName, ForkName, RecordingName, RunId, RunPrefix,
-    VersionId,
+    ApprovalId, ApprovalPrefix, BatchPrefix, CheckpointName, ForkName, NameError, RecordingName, RunId,
+    RunPrefix, VersionId,
 };
 use avfs_types::path::{PathError, TreePath};
 use avfs_types::reference::BadReference;
@@ -80,6 +80,9 @@ pub enum VaultError {
     /// Invalid syntax of a reference.
     #[error(transparent)]
     BadRef(#[from] BadReference),
+    /// A name that a new fork cannot have.
+    #[error(transparent)]
+    BadName(#[from] NameError),
     /// A reference such as `main~9` has more steps than the fork has versions.
     #[error("{reference:?} goes back past the first version")]
     BeforeFirst {
@@ -446,6 +449,7 @@ impl Diagnose for VaultError {
             Self::UnknownRef { .. } => "ref.unknown",
             Self::AmbiguousRef { .. } => "ref.ambiguous",
             Self::BadRef(error) => error.code(),
+            Self::BadName(error) => error.code(),
             Self::BeforeFirst { .. } => "ref.before_first",
             Self::Pruned { .. } => "version.pruned",
             Self::Partial { .. } => "version.partial",

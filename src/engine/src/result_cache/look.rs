@@ -13,7 +13,7 @@ use super::reason::Reason;
 use super::{MemoError, reason};
 use crate::permission::decide;
 use crate::proxy::{Site, capped};
-use crate::workspace_root::Places;
+use crate::workspace_root::{Places, check_request};
 use crate::workspace_service::WorkspaceService;
 
 /// Maximum results of a command to search for the most similar one.
@@ -49,6 +49,7 @@ pub struct CachedResult {
 /// Looks up the cached result of a request. A request that the policy does not allow without an approval
 /// has none.
 pub fn look(site: &Site<'_>, policy: &Policy, request: &ExecutionRequest) -> Result<Look, MemoError> {
+    check_request(request, site.bound.as_deref())?;
     let places = Places::find(request, site.bound.clone(), &site.cwd)?;
     let refused = reason::of_request(request, places.common_dir().as_ref());
     if !refused.is_empty() {

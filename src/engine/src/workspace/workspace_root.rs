@@ -8,6 +8,7 @@ use avfs_hostfs::stat::HostStat;
 use avfs_hostfs::{beneath, overlay, xattr};
 use avfs_request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice, Retention};
 use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::ForkName;
 
 use crate::git::repository::CommonDir;
 use crate::launcher::UpperRoot;
@@ -27,6 +28,8 @@ pub enum WorkspaceRootError {
     NothingLive,
     #[error("--apply has no directory to write to: the vault is not bound to one")]
     NoApplyDir,
+    #[error("a run cannot work on the fork main of a directory: main has the states of the directory itself")]
+    Main,
     #[error("cannot access {}", path.display())]
     Io {
         path: PathBuf,
@@ -42,8 +45,26 @@ impl Diagnose for WorkspaceRootError {
             Self::CwdOutside { .. } => "request.cwd_outside",
             Self::NotLive { .. } | Self::NothingLive => "request.no_live_base",
             Self::NoApplyDir => "vault.unbound",
+            Self::Main => "request.main",
             Self::Io { .. } => "workspace.io",
         }
+    }
+}
+
+/// Fails if a run would work on the main fork of a directory. Imports of the directory go there, so the run would not
+/// see the directory before the first import, and the next import would revert its changes.
+pub fn check_fork(fork: &ForkName, bound: Option<&Path>) -> Result<(), WorkspaceRootError> {
+    match bound.is_some() && *fork == ForkName::main() {
+        true => Err(WorkspaceRootError::Main),
+        false => Ok(()),
+    }
+}
+
+/// Fails for a request on a fork that no run can work on.
+pub fn check_request(request: &ExecutionRequest, bound: Option<&Path>) -> Result<(), WorkspaceRootError> {
+    match &request.fork {
+        ForkChoice::Persistent { name, .. } => check_fork(name, bound),
+        ForkChoice::Ephemeral { .. } => Ok(()),
     }
 }
 

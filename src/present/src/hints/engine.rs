@@ -100,14 +100,20 @@ hint!(ExecuteError, |error, avfs| {
 
 hint!(LaunchError, |error, _| error.remedy.clone());
 
-hint!(WorkspaceRootError, |error, avfs| match error {
+hint!(WorkspaceRootError, |error, avfs| {
+    match error {
     Self::BadPlace { .. } => Some("choose a path such as /srv/project".into()),
     Self::CwdOutside { .. } => Some("name a directory of the workspace: --cwd src".into()),
     Self::NotLive { .. } | Self::NothingLive => Some("omit --base live".into()),
+    Self::Main => Some(
+        "omit --fork (or AVFS_FORK) to start from the directory, or start a fork from main: --fork NAME --from main"
+            .into(),
+    ),
     Self::NoApplyDir => {
         Some(format!("omit --apply, and write the result to a directory with: {avfs} export last DIR"))
     }
     Self::Io { .. } => None,
+}
 });
 
 hint!(SessionError, |error, _| match error {

@@ -57,7 +57,8 @@ hint!(NameError, |error, avfs| Some(match error {
     | Self::TooLong { .. }
     | Self::BadCharacter { .. }
     | Self::BadSlash { .. }
-    | Self::BadStart { .. } => {
+    | Self::BadStart { .. }
+    | Self::Misleading { .. } => {
         "choose a name such as fix-1 or release_2.0".into()
     }
 }));

@@ -86,6 +86,7 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::Capture(error) => return error.hint(avfs),
     Self::Export(error) => return error.hint(avfs),
     Self::BadRef(error) => return error.hint(avfs),
+    Self::BadName(error) => return error.hint(avfs),
     Self::InFile { .. } => format!(
         "repair from a directory that has the content with: {avfs} fsck --heal DIR; export the rest with: \
                  {avfs} export --keep-going"

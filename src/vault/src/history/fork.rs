@@ -19,7 +19,8 @@ pub enum Deletion {
 }
 
 impl Vault {
-    /// Creates a fork at the version that `from` resolves to: one row, regardless of the size of the tree.
+    /// Creates a fork at the version that `from` resolves to: one row, regardless of the size of the tree. Fails for a
+    /// name that [no new fork](ForkName::check_new) can have.
     pub fn create_fork(&self, name: &ForkName, from: &Reference, life: Life) -> Result<ForkRecord> {
         self.create_fork_with(Durability::Synced, name, from, life)
     }
@@ -40,6 +41,7 @@ impl Vault {
             if transaction.view().fork(name)?.is_some() {
                 return Err(VaultError::ForkExists { name: name.clone() });
             }
+            name.check_new()?;
             let (version, parent) = crate::version::resolve(transaction.view(), from)?;
             root_of(&version)?;
             let fork = ForkRecord {
@@ -89,6 +91,7 @@ impl Vault {
             if transaction.view().fork(name)?.is_some() {
                 return Err(VaultError::ForkExists { name: name.clone() });
             }
+            name.check_new()?;
             let runs = own_runs(transaction.view(), &old)?;
             let checkpoints = transaction.view().checkpoints_of_fork(fork)?;
             // This also deletes its checkpoints.

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use avfs_engine::{IMPORT_LARGE, bound_dir};
+use avfs_engine::{IMPORT_LARGE, bound_dir, check_fork};
 use avfs_hostfs::random;
 use avfs_lists::batch::{Manner, OnFailure};
 use avfs_lists::list::ListFile;
 use avfs_types::ids::{BatchId, BatchPrefix, ForkName, VersionId};
 use avfs_types::reference::Reference;
-use avfs_vault::Vault;
 use avfs_vault::backend::{BatchRecord, RunRecord};
+use avfs_vault::{Vault, VaultError};
 use avfs_wire::NoteObject;
 
 use super::BatchArgs;
@@ -96,6 +96,7 @@ impl Plan {
             Manner::FanOut | Manner::Needs => None,
         };
         check(args, manner)?;
+        check_chain(vault, fork.as_ref())?;
         let mut notes = Vec::new();
         let base = base(ctx, args, vault, fork.as_ref(), &mut notes)?;
         let kept = BatchOptions {
@@ -152,6 +153,7 @@ impl Plan {
             return Err(BatchError::OtherMode { id, mode: manner.word() }.into());
         }
         check(args, manner)?;
+        check_chain(vault, fork.as_ref())?;
         let (on_failure, _hold) = (on_failure(args), Hold::take(ctx, &id)?);
         // The previous process may have completed the batch in the meantime.
         let record = vault.batch(&BatchPrefix::from(&id))?;
@@ -193,6 +195,16 @@ fn check(args: &BatchArgs, manner: Manner) -> Result<(), Failure> {
         Manner::Chain | Manner::Needs if args.discard => Err(BatchError::DiscardInSequence.into()),
         Manner::Chain => Ok(()),
         Manner::FanOut | Manner::Needs => Ok(args.options.check_without_fork()?),
+    }
+}
+
+/// Rejects a fork that a chain cannot work on, or not create.
+fn check_chain(vault: &Vault, fork: Option<&ForkName>) -> Result<(), Failure> {
+    let Some(fork) = fork else { return Ok(()) };
+    check_fork(fork, bound_dir(vault)?.as_deref())?;
+    match vault.fork(fork) {
+        Err(VaultError::NoFork { .. }) => Ok(fork.check_new().map_err(VaultError::from)?),
+        known => Ok(known.map(drop)?),
     }
 }
 

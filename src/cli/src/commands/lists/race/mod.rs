@@ -99,10 +99,11 @@ pub struct RaceArgs {
 pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     args.options.check_without_fork()?;
     let vault = ctx.open_vault()?;
-    if let Some(name) = &args.fork
-        && vault.read()?.fork(name).map_err(VaultError::from)?.is_some()
-    {
-        return Err(VaultError::ForkExists { name: name.clone() }.into());
+    if let Some(name) = &args.fork {
+        if vault.read()?.fork(name).map_err(VaultError::from)?.is_some() {
+            return Err(VaultError::ForkExists { name: name.clone() }.into());
+        }
+        name.check_new().map_err(VaultError::from)?;
     }
     let requests = entries::requests(args)?;
     let base = base(ctx, &vault, args)?;
