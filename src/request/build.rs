@@ -29,6 +29,12 @@ fn main() -> Result<()> {
         list(&mut ci, "variables")?
     )?;
     empty(&ci)?;
+    writeln!(
+        out,
+        "/// The programs of each entry, and the variables that they read.\n\
+         static READERS: &[(&[&str], &[&str])] = &[{}];",
+        readers("presets/reads.toml").map_err(|error| format!("presets/reads.toml: {error}"))?
+    )?;
     std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("presets.rs"), out)?;
     Ok(())
 }
@@ -47,6 +53,20 @@ fn preset(file: &str) -> Result<String> {
         "PresetData {{ caches: &{caches:?}, hosts: &{hosts:?}, pass: &{pass:?}, set: &{set:?}, \
          set_with_list: &{set_with_list:?} }}"
     ))
+}
+
+fn readers(file: &str) -> Result<String> {
+    let mut data = read(file)?;
+    let Some(Value::Array(entries)) = data.remove("reader") else { return Err("no [[reader]]".into()) };
+    empty(&data)?;
+    let mut out = String::new();
+    for entry in entries {
+        let Value::Table(mut entry) = entry else { return Err("reader: not a table".into()) };
+        let (programs, variables) = (list(&mut entry, "programs")?, list(&mut entry, "variables")?);
+        empty(&entry)?;
+        write!(out, "(&{programs:?}, &{variables:?}), ")?;
+    }
+    Ok(out)
 }
 
 fn list(data: &mut Table, key: &str) -> Result<Vec<String>> {

@@ -54,6 +54,66 @@ fn a_withheld_variable_that_the_command_line_uses_is_named() {
     assert!(seen.contains("pass it with --env DATABASE") && !seen.contains("db-7"), "{seen}");
 }
 
+/// The notes of a run with variables outside that python and npm read.
+fn unread(env: &TestEnv, words: &[&str]) -> Vec<String> {
+    let mut command = env.command(&[&["--json"], words].concat());
+    command.env("PYTHONPATH", "hush").env("PYTHONUTF8", "1").env("NODE_ENV", "test");
+    let answer = env.answer(&mut command).expect(0);
+    assert!(!answer.text().contains("hush"), "{answer:?}");
+    let envelope = answer.envelope();
+    let notes = envelope["result"]["notes"].as_array().unwrap().iter();
+    let of_code = notes.filter(|note| note["code"] == json!("env.withheld"));
+    of_code.map(|note| note["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_withheld_variable_that_a_program_reads_is_named_once_for_each_fork() {
+    let env = TestEnv::with_project();
+    let reads = |program: &str, name: &str| {
+        format!("{program} reads {name}, which is set on the host but not passed; pass it with --env {name}")
+    };
+    let both = [reads("python3", "PYTHONPATH"), reads("python3", "PYTHONUTF8")];
+    for words in [
+        &["--", "ls"][..],
+        &["--env", "PYTHON*", "--", "python3", "-c", "pass"],
+        &["--shell", "export PYTHONPATH=a; PYTHONUTF8=0 python3 -c pass"],
+        &["--", "env", "PYTHONPATH=a", "PYTHONUTF8=0", "python3", "-c", "pass"],
+    ] {
+        assert_eq!(unread(&env, words), [""; 0], "{words:?}");
+    }
+    assert_eq!(unread(&env, &["--", "python3", "-c", "pass"]), both);
+    assert_eq!(unread(&env, &["--", "python3", "-c", "pass"]), [""; 0]);
+    for fork in ["one", "two"] {
+        let on_fork = |line: &str| unread(&env, &["--fork", fork, "--shell", line]);
+        assert_eq!(on_fork("true && timeout 9 python3 -c pass"), both, "{fork}");
+        assert_eq!(on_fork("python3 -c pass"), [""; 0], "{fork}");
+        // Only what is new.
+        let npm = "printf '#!/bin/sh\n' > npm; chmod +x npm; ./npm; python3 -c pass";
+        assert_eq!(on_fork(npm), [reads("npm", "NODE_ENV")], "{fork}");
+    }
+    // A new fork of the same name.
+    env.avfs(&["fork", "delete", "one"]).expect(0);
+    assert_eq!(unread(&env, &["--fork", "one", "--", "python3", "-c", "pass"]), both);
+    // A text that uses the variable names it each time, and once.
+    for _ in 0..2 {
+        let text = unread(&env, &["--fork", "two", "--shell", "echo $NODE_ENV; python3 -c pass"]);
+        assert_eq!(
+            text,
+            ["NODE_ENV is set on the host but not passed to the command; pass it with --env NODE_ENV"]
+        );
+    }
+}
+
+#[test]
+fn a_refused_run_uses_up_no_note_about_a_variable() {
+    let env = TestEnv::with_project();
+    env.policy("[[rule]]\naction = 'deny'\nprefix = ['python3']\n");
+    let mut denied = env.command(&["--", "python3", "-c", "pass"]);
+    env.answer(denied.env("PYTHONPATH", "hush")).expect(122);
+    env.policy("[[rule]]\naction = 'allow_with_checkpoint'\n");
+    assert_eq!(unread(&env, &["--", "python3", "-c", "pass"]).len(), 2);
+}
+
 #[test]
 fn a_pattern_passes_all_variables_with_the_prefix_except_credentials() {
     let env = TestEnv::with_project();

@@ -39,6 +39,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod view;
+mod withheld;
 mod workspace;
 
 pub use cache_care::{CacheCareError, CacheKeeper, CacheOwners, CacheUsage, Orphans, Part, Swept};

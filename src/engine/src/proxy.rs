@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use avfs_hostfs::random;
-use avfs_policy::{ExecutionDecision, OnViolation, Policy, variables_of};
+use avfs_policy::{ExecutionDecision, OnViolation, Policy};
 use avfs_request::reproducible::clock_held;
 use avfs_request::{
     BackendChoice, BaseChoice, CacheMode, ClockHeld, Degradation, ExecutionRequest, FixedClock, ForkChoice,
@@ -18,7 +18,6 @@ use avfs_types::clock::FileTime;
 use avfs_types::command_line::shown_word;
 use avfs_types::ids::{ApprovalId, ForkName, RunId, to_hex};
 use avfs_types::path::TreePath;
-use avfs_types::redact::is_credential_name;
 use avfs_types::{CommandLine, KeepCount, redact};
 use avfs_vault::backend::{ApprovalRecord, RunRecord, RunState};
 use avfs_vault::import::Imported;
@@ -45,6 +44,7 @@ use crate::scratch_size::Scratch;
 use crate::session_record::SessionRecord;
 use crate::state::ProxyExecutionState as State;
 use crate::view::{ShownAs, hidden_nowhere};
+use crate::withheld;
 use crate::workspace_root::{Files, Places, check_request};
 use crate::workspace_service::{RunBase, WorkspaceService, stand_on_import, wait_for_import};
 
@@ -52,9 +52,6 @@ use crate::workspace_service::{RunBase, WorkspaceService, stand_on_import, wait_
 pub const OLDER_COPY: &str = "vault.older_copy";
 /// Minimum grace period, however short the allowed time: programs need time to shut down.
 const GRACE_KEPT: Duration = Duration::from_secs(5);
-
-/// Maximum withheld variables listed in notes.
-const WITHHELD_LISTED_MAX: usize = 8;
 
 /// The context of the engine, as determined by the edge.
 pub struct Site<'a> {
@@ -226,13 +223,7 @@ impl ProxyRuntime<'_> {
         for path in hidden_nowhere(request, places) {
             run.note("hide.missing", format!("--hide {}: the path does not exist", path.display()));
         }
-        for name in withheld_variables(request).into_iter().take(WITHHELD_LISTED_MAX) {
-            let option = if is_credential_name(&name) { "--secret" } else { "--env" };
-            let text = format!(
-                "{name} is set on the host but not passed to the command; pass it with {option} {name}"
-            );
-            run.note("env.withheld", text);
-        }
+        withheld::note_in_text(&mut run);
         // Without libfaketime, programs see the time of the host, which is later than that of any file.
         if request.clock == Some(FixedClock::DEFAULT)
             && clock_held(request) == Some(ClockHeld::Programs)
@@ -633,16 +624,6 @@ pub(super) struct Ended<'g> {
     /// True if that import found a file that changed after the launch.
     pub scan_met_change: bool,
     pub identity: VaultIdentity,
-}
-
-/// Variables of the caller that the shell text of the command uses but the command does not get.
-fn withheld_variables(request: &ExecutionRequest) -> Vec<String> {
-    // The common case: no shell text with a variable.
-    if !request.environment.has_withheld() {
-        return Vec::new();
-    }
-    let used = variables_of(&request.command);
-    used.into_iter().filter(|name| request.environment.is_withheld(name)).collect()
 }
 
 /// The words of a command, or of a shell command line.

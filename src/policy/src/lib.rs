@@ -73,7 +73,7 @@ pub use offer::quoted;
 pub use opening::{Opening, OpeningKind, Widening};
 pub use profile::Profiles;
 pub use read::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
-pub use read::{EDITOR_VARIABLES, NoRule, always, fills_screen, read, variables_of};
+pub use read::{EDITOR_VARIABLES, EnvironmentUse, NoRule, always, environment_use, fills_screen, read};
 pub use reading::{Asked, Finding, Judged, OwnChoices, Reading, Screen, Word};
 pub use rego::Script;
 pub use rules::{ArgPattern, Conditions, Pattern, Rule};

@@ -127,6 +127,8 @@ pub struct Reading {
     pub doubts: Vec<String>,
     /// Variables whose values its shell texts use, except those that the texts set themselves.
     pub variables: Vec<String>,
+    /// Variables that it sets.
+    pub assigned: Vec<String>,
 }
 
 impl Reading {

@@ -92,7 +92,7 @@ pub struct Environment {
     pub missing: Vec<OsString>,
     /// Missing patterns (`NAME*`) that match only variables that look like credentials, with one of these variables.
     pub only_credentials: Vec<(OsString, OsString)>,
-    /// Variables of the caller that are not passed; recorded only for a command whose text may use variables.
+    /// Variables of the caller that are not passed; recorded only if the command may use one of them.
     withheld: Vec<OsString>,
 }
 

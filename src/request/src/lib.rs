@@ -44,7 +44,7 @@ pub use environment::{EnvChoice, Environment};
 pub use extra::{Extra, HostPath, Profile};
 pub use limits::{CpuLimit, Cpus, EnforcedLimit, LimitKind, Limits, MEMORY_BYTES_MIN, Mechanism};
 pub use net::{AllowList, AllowRule, HostRule, NetError, NetMode, is_beneath, is_within};
-pub use preset::{CI_VARIABLES, Preset, PresetData, with_hosts};
+pub use preset::{CI_VARIABLES, Preset, PresetData, is_read, variables_read_by, with_hosts};
 pub use reproducible::{ClockHeld, EPOCH_VARIABLE, FixedClock, Reproducible, seed};
 pub use request::{ExecutionRequest, Named, Outside, RequestError, ResolveError, Terminal};
 pub use secret::{SECRET_BYTES_MAX, SECRETS_DIR, SecretError, SecretFile, SecretWord};

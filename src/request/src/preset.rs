@@ -68,6 +68,20 @@ pub fn with_hosts(net: NetMode, presets: &[Preset]) -> NetMode {
     AllowList::parse(&listed).map_or(net, NetMode::Allow)
 }
 
+/// The variables that a program reads, as far as known. A version at the end of its name does not count: `python3.12`.
+#[must_use]
+pub fn variables_read_by(program: &str) -> Vec<&'static str> {
+    let without_version = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let is_meant = |known: &&str| *known == program || *known == without_version;
+    let entries = READERS.iter().filter(|(programs, _)| programs.iter().any(is_meant));
+    entries.flat_map(|(_, variables)| *variables).copied().collect()
+}
+
+/// True if a known program reads a variable.
+pub fn is_read(name: &str) -> bool {
+    READERS.iter().any(|(_, variables)| variables.contains(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use avfs_types::redact::is_credential_name;
@@ -99,6 +113,26 @@ mod tests {
             assert!(is_variable(name) && !is_credential_name(name), "{name}");
         }
         assert!(CI_VARIABLES.contains(&"GITHUB_SHA") && !CI_VARIABLES.contains(&"CI_REPOSITORY_URL"));
+    }
+
+    #[test]
+    fn programs_read_the_variables_of_their_preset() {
+        for (preset, program) in Preset::ALL.iter().zip(["node", "python", "cargo", "go", "java"]) {
+            let read = variables_read_by(program);
+            assert!(preset.data().pass.iter().all(|name| read.contains(name)), "{preset}: {read:?}");
+        }
+        for (programs, variables) in READERS {
+            assert!(programs.iter().all(|name| !name.is_empty() && !name.contains('/')), "{programs:?}");
+            for name in *variables {
+                let is_passed = crate::Environment::is_usual(name);
+                assert!(is_variable(name) && !is_credential_name(name) && !is_passed, "{name}");
+                assert!(is_read(name));
+            }
+        }
+        for program in ["python3", "python3.12", "pip3"] {
+            assert!(variables_read_by(program).contains(&"PYTHONPATH"), "{program}");
+        }
+        assert_eq!(variables_read_by("ls"), [""; 0]);
     }
 
     #[test]

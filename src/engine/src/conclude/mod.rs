@@ -43,6 +43,7 @@ use crate::recover::leftover;
 use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
 use crate::session_record::SessionOutcome;
+use crate::withheld;
 use crate::workspace_service::{IMPORT_LARGE, RunBase};
 
 pub(crate) use notes::note_foreign_files;
@@ -93,6 +94,7 @@ impl ProxyRuntime<'_> {
         self.note_room(&mut run, &ended);
         self.note_limits(&mut run, &ended.completion);
         notes::note_worktree(&mut run, self.site.bound.as_deref(), &ended.completion);
+        withheld::note_of_programs(self.site, &mut run);
         let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
             Err(error) => {

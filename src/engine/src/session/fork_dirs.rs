@@ -1,5 +1,5 @@
-//! What a fork keeps between its runs in the cache, per vault and fork: a home, a /tmp, and how far the bound directory
-//! was compared.
+//! What a fork keeps between its runs in the cache, per vault and fork: a home, a /tmp, how far the bound directory was
+//! compared, and which notes were given.
 //!
 //! They are separate from the directories of `cache.dirs`, inaccessible to other users, and removed with the fork.
 
@@ -12,6 +12,8 @@ use avfs_hostfs::make;
 use avfs_hostfs::remove::remove_tree;
 use avfs_types::ids::{ForkName, to_hex};
 use avfs_vault::import::LookPlace;
+
+use super::noted::NOTED;
 
 /// The name of the directory in the cache directory.
 const PLACE: &str = "forks";
@@ -53,11 +55,11 @@ impl ForkDirs {
             }
             found = below;
         }
-        found.retain(|dir| !dir.ends_with(LOOKED));
+        found.retain(|dir| !dir.ends_with(LOOKED) && !dir.ends_with(NOTED));
         Ok(found)
     }
 
-    fn of(&self, fork: &ForkName) -> PathBuf {
+    pub(super) fn of(&self, fork: &ForkName) -> PathBuf {
         self.dir.join(name_of(fork))
     }
 

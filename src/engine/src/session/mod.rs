@@ -2,6 +2,7 @@
 
 pub mod fork_dirs;
 pub mod mount_session;
+mod noted;
 pub mod orphans;
 pub mod recover;
 pub mod scratch_size;

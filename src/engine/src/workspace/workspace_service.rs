@@ -17,6 +17,7 @@ use avfs_vault::version::full_root_of;
 use crate::cache_care::CacheOwners;
 use crate::conclude::note_foreign_files;
 use crate::first_import::{DISCARD, LIVE, TOUCHED, first_look};
+use crate::fork_dirs::ForkDirs;
 use crate::mount_session::MountSession;
 use crate::proxy::{Site, wants_version};
 use crate::run::Run;
@@ -300,6 +301,7 @@ impl WorkspaceService<'_> {
         };
         let head = self.head(name)?;
         if made {
+            ForkDirs::new(&site.cache_dir, &site.vault_id).forget_notes(name);
             // Makes a mistyped name visible.
             let version = || format!("version {}", head.id.short());
             let begins = if of_dir { "the current state of the directory".to_owned() } else { version() };

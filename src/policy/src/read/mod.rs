@@ -18,16 +18,27 @@ use std::path::Path;
 use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
-use super::reading::{Asked, OwnChoices, Reading, Word};
+use super::reading::{Asked, Judged, OwnChoices, Reading, Word};
 
 pub use assignments::EDITOR_VARIABLES;
 pub use findings::shown;
 pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 pub use programs::{NoRule, always, fills_screen};
 
-/// The variables whose values the command's shell texts use, except those that the texts set themselves.
+/// What a command may read of its environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EnvironmentUse {
+    /// The variables whose values its shell texts use, except those that the texts set themselves.
+    pub variables: Vec<String>,
+    /// The variables that it sets.
+    pub assigned: Vec<String>,
+    /// The names of the programs that it starts, without their directories.
+    pub programs: Vec<String>,
+}
+
+/// What a command may read of its environment.
 #[must_use]
-pub fn variables_of(command: &CommandLine) -> Vec<String> {
+pub fn environment_use(command: &CommandLine) -> EnvironmentUse {
     let nowhere = Path::new("/");
     let asked = Asked {
         command,
@@ -49,7 +60,9 @@ pub fn variables_of(command: &CommandLine) -> Vec<String> {
         editor: false,
         own: OwnChoices::NONE,
     };
-    read(&asked).variables
+    let Reading { commands, variables, assigned, doubts: _ } = read(&asked);
+    let name = |command: &Judged| Some(command.words.first()?.known()?.rsplit('/').next()?.to_owned());
+    EnvironmentUse { variables, assigned, programs: commands.iter().filter_map(name).collect() }
 }
 
 /// Judges every simple command of a request.

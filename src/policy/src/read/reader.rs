@@ -49,6 +49,7 @@ impl<'a> Reader<'a> {
     pub fn finish(mut self) -> Reading {
         let assigned = std::mem::take(&mut self.assigned);
         self.reading.variables.retain(|name| !assigned.contains(name));
+        self.reading.assigned = assigned;
         if self.reading.commands.is_empty() && self.reading.doubts.is_empty() {
             let (categories, findings) = Findings::default().finish(":");
             self.reading.commands.push(Judged {

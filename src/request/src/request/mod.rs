@@ -32,7 +32,7 @@ use crate::environment::Environment;
 use crate::extra::{Extra, Profile};
 use crate::limits::Limits;
 use crate::net::NetMode;
-use crate::preset::Preset;
+use crate::preset::{Preset, is_read};
 use crate::reproducible::{FixedClock, Reproducible};
 use crate::secret::SecretFile;
 use crate::spec::{CommandText, RequestObject, RunSpec, brought};
@@ -182,8 +182,11 @@ impl ExecutionRequest {
         let around = resolve::Around { outside, config, net: &net, cache };
         let (mut environment, env_files) = resolve::environment(spec, &around)?;
         let secret_files = environment.take_secret_files();
-        if resolve::may_use_variables(&default.command) {
-            environment.withhold(outside.environment.iter().map(|(name, _)| name));
+        let names = || outside.environment.iter().map(|(name, _)| name);
+        if resolve::may_use_variables(&default.command)
+            || names().any(|name| name.to_str().is_some_and(is_read))
+        {
+            environment.withhold(names());
         }
         let memory = spec.memory.map_or(set.0.memory, |limit| limit.0);
         resolve::check_memory(memory)?;
