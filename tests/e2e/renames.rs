@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use crate::env::TestEnv;
+use crate::env::{Running, TestEnv};
 use crate::oracle::{Ends, Trial, WAYS, mixed};
+use crate::support::pause::Pauses;
 use crate::support::snapshot;
 
 /// Calls rename(2) directly, without the copy that mv(1) falls back to.
@@ -215,4 +216,99 @@ print([it for it in failed if it[0][0] == 'd' or it[1] != errno.ENOENT])";
         assert!([format!("a{number}"), format!("b{number}")].contains(name), "{name}");
         assert_eq!(std::fs::read(export.join("e").join(name).join("in/f")).unwrap(), b"x", "{name}");
     }
+}
+
+/// Renames, and reports an error by its name.
+const TRIED: &str = "
+import errno, os
+def tried(*names, **fds):
+    try: os.rename(*names, **fds)
+    except OSError as error: print(errno.errorcode[error.errno])
+    else: print('done')
+";
+
+#[test]
+fn paths_are_resolved_as_by_the_kernel() {
+    let env = TestEnv::new();
+    for dir in ["a", "b", "c", "e", "sub/d"] {
+        env.put(&format!("{dir}/f"), dir.as_bytes());
+    }
+    let symlink = |to: &std::path::Path, name: &str| {
+        std::os::unix::fs::symlink(to, env.project().join(name)).unwrap();
+    };
+    symlink(&env.project().join("sub"), "absolute");
+    symlink("sub/../sub".as_ref(), "relative");
+    let script = format!(
+        "{TRIED}
+here = os.getcwd()
+tried('relative/d/', 'absolute/moved')
+tried(here + '/../' + os.path.basename(here) + '/a', 'absolute/../a2')
+sub = os.open('sub', os.O_RDONLY)
+tried('../b', 'b', src_dir_fd=sub, dst_dir_fd=sub)
+os.chdir('sub')
+tried('../c', 'c')
+tried('./moved/../../e', '/' + here + '//sub/e')
+tried('absolute', 'x')
+print(sorted(os.listdir('.')), open('moved/f').read(), open('e/f').read())"
+    );
+    let answer = env.run(&["--json", "--", "python3", "-c", &script]).expect(0).envelope();
+    let done = "done\n".repeat(5) + "ENOENT\n['b', 'c', 'e', 'moved'] sub/d e\n";
+    assert_eq!(answer["result"]["stdout"], json!(done), "{answer}");
+    assert!(!answer["result"]["notes"].to_string().contains("rename.refused"), "{answer}");
+}
+
+#[test]
+fn a_directory_with_an_unknown_path_is_refused_with_a_note() {
+    let env = TestEnv::new();
+    env.put("d/f", b"");
+    let magic = format!("{TRIED}tried(f'/proc/{{os.getpid()}}/cwd/d', 'e')");
+    let own = format!("{TRIED}tried('/proc/self/cwd/d', 'e')");
+    // A working directory whose path is longer than PATH_MAX.
+    let name = "n".repeat(250);
+    let make =
+        format!("import os\nfor _ in range(20): os.mkdir('{name}'); os.chdir('{name}')\nos.mkdir('d')");
+    env.run(&["--fork", "work", "--", "python3", "-c", &make]).expect(0);
+    let deep = format!("{TRIED}for _ in range(20): os.chdir('{name}')\ntried('d', 'e')");
+    for script in [magic, own, deep] {
+        let answer =
+            env.run(&["--json", "--fork", "work", "--", "python3", "-c", &script]).expect(0).envelope();
+        assert_eq!(answer["result"]["stdout"], json!("EXDEV\n"), "{answer}");
+        assert!(answer["result"]["notes"].to_string().contains("rename.refused"), "{answer}");
+    }
+}
+
+#[test]
+fn the_deadline_does_not_wait_for_a_path() {
+    let env = TestEnv::new();
+    env.put("d/f", b"");
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("rename");
+    let line = format!("echo begun; {RENAME} d e; echo renamed");
+    let words = ["--json", "--timeout", "1s", "--grace", "0s", "--shell", &line];
+    let answer = Running::start(pauses.set(&mut env.command(&words))).answer().envelope();
+    assert!(pauses.is_held("rename"));
+    assert_eq!(answer["result"]["timed_out"], json!(true), "{answer}");
+    assert_eq!(answer["result"]["stdout"], json!("begun\n"), "{answer}");
+}
+
+#[test]
+fn the_end_waits_for_a_running_helper() {
+    let env = TestEnv::new();
+    env.put("d/one", b"1");
+    env.put("d/sub/two", b"2");
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("rename-helper");
+    let line = format!("{RENAME} d e");
+    let words = ["--json", "--fork", "work", "--timeout", "1s", "--grace", "0s", "--shell", &line];
+    let mut running = Running::start(pauses.set(&mut env.command(&words)));
+    pauses.wait("rename-helper", &mut running.child);
+    crate::env::wait_for("the end of the command", || {
+        assert!(!running.has_ended(), "it did not wait for the helper");
+        pauses.reached().iter().any(|point| point == "rename-awaited")
+    });
+    pauses.release("rename-helper");
+    let answer = running.answer().envelope();
+    assert_eq!(answer["result"]["timed_out"], json!(true), "{answer}");
+    assert_eq!(answer["result"]["change_counts"]["total"], json!(0), "{answer}");
+    assert_eq!(env.cat("work", "d/one") + &env.cat("work", "d/sub/two"), "12");
 }

@@ -74,6 +74,7 @@ mod ptrace_init;
 mod rare_calls;
 mod rare_sockets;
 mod release_agent;
+mod renamed_link;
 mod self_exe;
 mod set_ids_on_host;
 mod setuid_in_cache;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, XattrFlags,
     fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fstat, futimens, mkdirat, openat, renameat,
-    renameat_with, stat, statat, unlinkat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -25,7 +25,8 @@ use rustix::thread::{
 use avfs_hostfs::random;
 
 /// The first argument of the helper. Its standard streams are the user namespace, the mount namespace, and the
-/// directory that the path is relative to.
+/// directory that has the one to move. It gets no path: a lookup on the way could wait for ever, and a helper is always
+/// waited for.
 pub const WORD: &str = "--avfs-move-directory";
 /// The maximum size of the names of directories that are held at a time.
 const NAMES_BYTES_MAX: usize = 64 << 20;
@@ -38,12 +39,12 @@ type Result<T> = rustix::io::Result<T>;
 
 /// Executes the helper with the arguments after [`WORD`]; returns the exit code.
 pub fn run(words: &[OsString]) -> u8 {
-    let [workspace, path] = words else { return 2 };
+    let [name] = words else { return 2 };
     // Another process removed or renamed it: nothing to move is left.
-    u8::from(!matches!(enter_and_move(workspace.as_ref(), path), Ok(()) | Err(Errno::NOENT)))
+    u8::from(!matches!(enter_and_move(name), Ok(()) | Err(Errno::NOENT)))
 }
 
-fn enter_and_move(workspace: &Path, path: &OsStr) -> Result<()> {
+fn enter_and_move(name: &OsStr) -> Result<()> {
     // It must not continue in a sandbox that is no longer supervised.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     move_into_link_name_space(rustix::stdio::stdin(), Some(LinkNameSpaceType::User))?;
@@ -59,28 +60,11 @@ fn enter_and_move(workspace: &Path, path: &OsStr) -> Result<()> {
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
     )?;
     rustix::process::umask(Mode::empty());
-    let path = trimmed(path.as_bytes());
-    let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
-        Some(0) => (&b"/"[..], &path[1..]),
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&b"."[..], path),
-    };
-    if name.is_empty() || name == b"." || name == b".." {
-        return Err(Errno::INVAL);
-    }
-    let parent = openat(rustix::stdio::stderr(), OsStr::from_bytes(above), DIRECTORY, Mode::empty())?;
-    if fstat(&parent)?.st_dev != stat(workspace)?.st_dev {
-        return Err(Errno::XDEV);
-    }
-    make_movable(&parent, OsStr::from_bytes(name))
+    let parent = openat(rustix::stdio::stderr(), ".", DIRECTORY, Mode::empty())?;
+    make_movable(&parent, name)
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
-fn trimmed(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-    &path[..end]
-}
 
 fn open_dir(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {
     openat(parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
