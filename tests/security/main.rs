@@ -55,6 +55,7 @@ mod keyring;
 mod kill_everybody;
 mod kill_group;
 mod lab;
+mod leases;
 mod leftover_processes;
 mod live_socket;
 mod mapped_addresses;

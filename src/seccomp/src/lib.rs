@@ -289,6 +289,17 @@ pub const REFUSALS: &[Refusal] = &[
         why: "pushes input into a terminal, or loads a line discipline for it",
     },
     Refusal {
+        name: "leases",
+        calls: &["fcntl"],
+        // F_SETLEASE, F_NOTIFY; F_SETDELEG, a lease since Linux 6.19.
+        when: When::OneOf { argument: 1, values: &[1024, 1026, 1040] },
+        which: "F_SETLEASE, F_SETDELEG, F_NOTIFY",
+        answer: Answer::NotPermitted,
+        reported: Reported::Yes,
+        nesting: Nesting::Unneeded,
+        why: "a program of the host that opens a leased file waits, 45 seconds by default",
+    },
+    Refusal {
         name: "socket families",
         calls: &["socket", "socketpair"],
         when: When::NoneOf { argument: 0, values: &[AF_UNIX, AF_INET, AF_INET6, AF_NETLINK] },
