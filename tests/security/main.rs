@@ -74,6 +74,7 @@ mod proxy_death;
 mod ptrace_init;
 mod rare_calls;
 mod rare_sockets;
+mod redirected_writes;
 mod release_agent;
 mod renamed_link;
 mod self_exe;

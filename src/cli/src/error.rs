@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use avfs_changes::{BlockedRepository, RepositoryChange};
 use avfs_engine::LocateError;
+use avfs_hostfs::place::PlaceError;
 use avfs_present::{Avfs, hint, merge_commits};
 use avfs_types::diagnose::{Diagnose, shell_word};
 use avfs_types::ids::{ForkName, RunId, VersionId};
@@ -93,6 +94,12 @@ pub enum EdgeError {
         #[source]
         source: std::io::Error,
     },
+    #[error("cannot write through {}: it is a symbolic link", link.display())]
+    Symlink {
+        link: PathBuf,
+        /// The path of the file without symlinks.
+        real: PathBuf,
+    },
 }
 
 /// How the conflicts of a sync can be decided.
@@ -155,6 +162,14 @@ impl EdgeError {
         let path = path.to_owned();
         move |source| Self::Host { operation, path, source }
     }
+
+    /// The error of finding the place of a file.
+    pub fn place(operation: &'static str) -> impl FnOnce(PlaceError) -> Self {
+        move |error| match error {
+            PlaceError::Link { link, real } => Self::Symlink { link, real },
+            PlaceError::Io { path, source } => Self::Host { operation, path, source },
+        }
+    }
 }
 
 /// Whether the hint of an error names the version.
@@ -211,6 +226,7 @@ impl Diagnose for EdgeError {
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
             Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => "host.disk_full",
             Self::Host { .. } => "host.io",
+            Self::Symlink { .. } => "host.symlink",
         }
     }
 }
@@ -318,6 +334,9 @@ hint!(EdgeError, |error, avfs| {
             if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) =>
         {
             "a file exists where a directory is needed: choose another place"
+        }
+        Self::Symlink { real, .. } => {
+            return Some(format!("name the real path: {}", shell_word(real.as_os_str())));
         }
         Self::Threads(_) => "end some processes, or raise the limit on them (ulimit -u); then try again",
         Self::Host { .. } | Self::Output(_) | Self::Unanswered(_) | Self::Random(_) | Self::Signals(_) => {

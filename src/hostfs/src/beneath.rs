@@ -140,6 +140,19 @@ pub fn some_names(dir: BorrowedFd<'_>, from: u64) -> io::Result<(Vec<Listed>, Op
     Ok((names, next))
 }
 
+/// True for a directory without entries.
+pub fn is_empty(dir: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut place = Some(0);
+    while let Some(from) = place {
+        let (some, next) = some_names(dir, from)?;
+        if !some.is_empty() {
+            return Ok(false);
+        }
+        place = next;
+    }
+    Ok(true)
+}
+
 /// Adds the names that one call to the kernel returns. The position after them; `None` at the end.
 fn read_names(listing: &mut RawDir<'_, BorrowedFd<'_>>, names: &mut Vec<Listed>) -> io::Result<Option<u64>> {
     let mut next = None;

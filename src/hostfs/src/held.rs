@@ -2,14 +2,15 @@
 //!
 //! Its path may refer to another file by then. While the first file is open, no other file gets its inode number.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
+use rustix::io::Errno;
 
 use crate::beneath;
 
@@ -23,13 +24,37 @@ pub struct FileId {
 impl FileId {
     /// Allocates nothing, so a cloned process may call this.
     pub fn of(file: impl AsFd) -> rustix::io::Result<Self> {
-        let stat = fstat(file)?;
-        #[allow(
-            clippy::unnecessary_cast,
-            clippy::allow_attributes,
-            reason = "field widths differ between targets"
-        )]
-        Ok(Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 })
+        Ok(Self::of_stat(&fstat(file)?))
+    }
+
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::allow_attributes,
+        reason = "field widths differ between targets"
+    )]
+    const fn of_stat(stat: &Stat) -> Self {
+        Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
+    }
+
+    /// Whether `name` in `dir` is this file, and not a symlink to it. Another file can have its inode number if it is
+    /// not open and was removed.
+    pub fn is_at(self, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+        match statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Self::of_stat(&stat) == self),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Fails if `name` in `dir` is not this file.
+    pub fn require_at(self, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+        match self.is_at(dir, name)? {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "{} was moved or replaced by another process",
+                OsStr::from_bytes(name).display()
+            ))),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Host operations of avfs, mostly on the file system: by file descriptor, and beneath a directory.
 //!
 //! This crate knows nothing of vaults. It never follows a symlink that another user may have planted, except in
-//! complete paths given by the caller: those of vaults and of their locks.
+//! complete paths given by the caller: those of vaults and of their locks, and those that are only read.
 //!
 //! ```
 //! use std::os::fd::AsFd;
@@ -29,9 +29,11 @@ pub mod lock;
 pub mod machine;
 pub mod make;
 pub mod mask;
+pub mod new_file;
 pub mod overlay;
 pub mod owner;
 pub mod ownership;
+pub mod place;
 pub mod random;
 pub mod remove;
 pub mod size_limit;

@@ -1,15 +1,18 @@
 //! File locks with a timeout: granted in the order requested, released by the kernel when the holder dies.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Gid, Mode as FileMode, OFlags, Uid, flock};
 use rustix::io::Errno;
 
+use crate::beneath;
 use crate::owner::create_like;
 use crate::threads::shielded;
 
@@ -99,6 +102,18 @@ impl FileLock {
         Ok(rustix::io::fcntl_setfd(&self.held, rustix::io::FdFlags::empty())?)
     }
 
+    /// Like [`Self::acquire_for`], for a lock file in an open directory, which is what it guards. No symlink is followed.
+    pub fn acquire_in(
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        mode: Mode,
+        patience: Duration,
+    ) -> Result<Self, LockError> {
+        let path = || PathBuf::from(OsStr::from_bytes(name));
+        let file = open_in(dir, name).map_err(|source| LockError::Open { path: path(), source })?;
+        Self::take(file, mode, patience)
+    }
+
     /// Locks a directory, or any existing file, if the lock is free. Also returns `None` if the file was removed in
     /// the meantime.
     pub fn try_existing(path: &Path, mode: Mode) -> std::io::Result<Option<Self>> {
@@ -106,16 +121,20 @@ impl FileLock {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             other => OwnedFd::from(other?),
         };
+        let lock = Self::try_open(held, mode)?;
+        Ok(lock.filter(|lock| lock.is_at(path).unwrap_or(false)))
+    }
+
+    /// Locks an open directory or file if the lock is free.
+    pub fn try_open(held: OwnedFd, mode: Mode) -> std::io::Result<Option<Self>> {
         let operation = match mode {
             Mode::Shared => FlockOperation::NonBlockingLockShared,
             Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
         };
         match flock(&held, operation) {
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            other => other?,
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            other => Ok(other.map(|()| Some(Self { held }))?),
         }
-        let lock = Self { held };
-        Ok(lock.is_at(path).unwrap_or(false).then_some(lock))
     }
 
     /// Takes the lock if it is free.
@@ -212,6 +231,30 @@ enum New<'a> {
 
 fn opened(path: &Path, new: New<'_>) -> Result<OwnedFd, LockError> {
     open(path, new).map_err(|source| LockError::Open { path: path.to_owned(), source })
+}
+
+fn open_in(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY;
+    for _ in 0..OPEN_TRIES_MAX {
+        match beneath::open(dir, name, flags) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        let like = rustix::fs::fstat(dir)?;
+        let mode = FileMode::from_raw_mode(like.st_mode & 0o777);
+        match beneath::create(dir, name, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => {
+                let made = other?;
+                let user = rustix::process::geteuid().is_root().then(|| Uid::from_raw(like.st_uid));
+                // Without this permission, the file has fewer users than intended, never more.
+                let _ = rustix::fs::fchown(&made, user, Some(Gid::from_raw(like.st_gid)));
+                return Ok(made);
+            }
+        }
+    }
+    // A socket, which cannot be opened.
+    Err(Errno::NXIO.into())
 }
 
 fn open(path: &Path, new: New<'_>) -> io::Result<OwnedFd> {

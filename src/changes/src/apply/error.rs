@@ -71,6 +71,12 @@ pub enum ApplyError {
     OtherFileSystem { path: TreePath },
     #[error("invalid pattern {pattern:?}: {detail}")]
     BadPattern { pattern: String, detail: String },
+    #[error("{} is a symbolic link; nothing is written through it", link.display())]
+    Symlink {
+        link: PathBuf,
+        /// The directory without symlinks.
+        real: PathBuf,
+    },
     #[error("cannot {operation} {}", path.display())]
     Dir {
         operation: &'static str,
@@ -144,6 +150,7 @@ impl Diagnose for ApplyError {
             Self::Owner { .. } => "apply.owner",
             Self::OtherFileSystem { .. } => "apply.other_file_system",
             Self::BadPattern { .. } => "apply.bad_pattern",
+            Self::Symlink { .. } => "apply.symlink",
             Self::Dir { source, .. } => match Cause::of(source) {
                 Cause::NotFound | Cause::NotADirectory => "apply.no_directory",
                 Cause::NoPermission => "apply.no_permission",

@@ -16,6 +16,7 @@ use rustix::fs::{Access, AtFlags};
 use avfs_hostfs::beneath::{DIR, READ};
 use avfs_hostfs::cause::Cause;
 use avfs_hostfs::ownership::{Caller, Inheritance, Ownership, Unkept};
+use avfs_hostfs::place::{Place, PlaceError};
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_hostfs::xattr::Xattrs;
 use avfs_hostfs::{beneath, xattr};
@@ -75,7 +76,10 @@ impl Look {
 
 impl<'a> Host<'a> {
     pub fn open(dir: &Path, out: &'a WriteOut<'a>) -> Result<Self> {
-        let root = beneath::open_root(dir).map_err(ApplyError::dir("open", dir))?;
+        let root = Place::open_dir(dir).map_err(|error| match error {
+            PlaceError::Link { link, real } => ApplyError::Symlink { link, real },
+            PlaceError::Io { source, .. } => ApplyError::dir("open", dir)(source),
+        })?;
         let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("stat", dir))?.device;
         let caller = Caller::now().map_err(ApplyError::dir("check the permissions of", dir))?;
         let (writable, keys) = (RefCell::default(), RandomState::new());
@@ -107,6 +111,11 @@ impl<'a> Host<'a> {
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The device of the directory.
+    pub const fn device(&self) -> u64 {
+        self.device
     }
 
     pub fn root(&self) -> BorrowedFd<'_> {

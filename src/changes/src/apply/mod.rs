@@ -266,7 +266,7 @@ pub fn apply(
         undone_at: None,
         expires_at: now.plus_seconds(options.keep_seconds),
     })?;
-    kept_dirs.extend(write::carry_out(&host, &out, dir, &plan, &wanted)?);
+    kept_dirs.extend(write::carry_out(&host, &out, &plan, &wanted)?);
     let undone = if left_out == 0 { subject.undone.as_slice() } else { &[] };
     let detail = format!("paths={} left_out={left_out}", changes.len());
     vault.end_application(&record, (&parts.whole, undone), &detail)?;

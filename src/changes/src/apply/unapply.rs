@@ -171,7 +171,7 @@ pub fn unapply(
                     plan.map_err(|error| since(error, reverted))?
                 }
             };
-            let kept = write::carry_out(&hosts[place], &outs[place], dir, &plan, &step.written);
+            let kept = write::carry_out(&hosts[place], &outs[place], &plan, &step.written);
             kept_dirs.extend(kept.map_err(|error| since(error, reverted))?);
             let detail = format!("paths={}", step.changes.len());
             vault.undo_applications(&step.standing.applications, &detail)?;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags};
 
@@ -33,17 +32,20 @@ type Result<T> = std::result::Result<T, ApplyError>;
 pub fn carry_out(
     host: &Host<'_>,
     out: &WriteOut<'_>,
-    dir: &Path,
     plan: &Plan<'_>,
     wanted: &PathDigests,
 ) -> Result<Vec<TreePath>> {
-    let place = staging_place(dir);
-    let times = times_to_keep(host, plan, place == dir)?;
+    let own = own_dir(host);
+    let times = times_to_keep(host, plan, own.is_none())?;
+    let (place, shown) = match &own {
+        Some(own) => (own.as_fd(), host.dir().join(avfs_types::VAULT_DIR)),
+        None => (host.root(), host.dir().to_owned()),
+    };
     // Even if nothing is new: a process that was killed may have left its staging directory after changing the
     // last name.
-    export::sweep(&place);
+    export::sweep_in(place, &shown);
     let stage = if plan.adds() {
-        let staging = Staging::make(&place)?;
+        let staging = Staging::make(place, &shown)?;
         let mut stage = Stage { host, out, wanted, staging, dirs: StagingDirs::default() };
         stage.fill(plan)?;
         Some(stage)
@@ -125,18 +127,12 @@ fn times_to_keep(
     Ok(timed)
 }
 
-/// The staging directory is in the vault's own directory, which is not part of the workspace and therefore not
-/// visible in it.
-fn staging_place(dir: &Path) -> PathBuf {
-    let own = dir.join(avfs_types::VAULT_DIR);
-    let device = |path: &Path| {
-        let meta = std::fs::symlink_metadata(path).ok()?;
-        meta.is_dir().then(|| std::os::unix::fs::MetadataExt::dev(&meta))
-    };
-    match (device(&own), device(dir)) {
-        (Some(inside), Some(around)) if inside == around => own,
-        (Some(_) | None, _) => dir.to_owned(),
-    }
+/// The vault's own directory, for the staging directory: it is not part of the workspace and therefore not visible in
+/// it. `None` if there is none, or on another file system.
+fn own_dir(host: &Host<'_>) -> Option<OwnedFd> {
+    let own = beneath::open(host.root(), avfs_types::VAULT_DIR.as_bytes(), DIR).ok()?;
+    let device = beneath::fstat(own.as_fd()).ok()?.device;
+    (device == host.device()).then_some(own)
 }
 
 impl Task {

@@ -8,17 +8,28 @@
 use std::ffi::OsStr;
 use std::io;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Gid, Mode as FileMode, OFlags, Uid};
+
+use avfs_hostfs::beneath;
+use avfs_hostfs::beneath::READ;
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
-use avfs_hostfs::owner::hand_over;
+use avfs_hostfs::new_file::NewFile;
+use avfs_hostfs::place::{FilePlace, NewOwner, Place, PlaceError};
+use avfs_hostfs::remove::remove_file;
+use avfs_hostfs::stat::HostKind;
 use avfs_types::diagnose::Diagnose;
 
 /// The file in the user's data directory that lists trusted vaults, one per line: `ORIGIN DEVICE INODE BIRTH PATH`.
 pub const TRUSTED_FILE: &str = "trusted-vaults";
+/// Its lock, and the new list until it replaces the old one.
+const LOCK_FILE: &[u8] = b"trusted-vaults.lock";
+const NEW_FILE: &[u8] = b"trusted-vaults.new";
 /// Far more than the vaults of one user need; a longer list is not read.
 const LIST_BYTES_MAX: u64 = 16 << 20;
 /// Maximum time to wait for another process that writes the list.
@@ -32,6 +43,13 @@ pub enum TrustError {
     Unsafe { vault: PathBuf, path: PathBuf, reason: Unsafe },
     #[error("no permission to read the vault {}", vault.display())]
     Hidden { vault: PathBuf },
+    #[error("the list of trusted vaults {} is not written: {} is a symbolic link", path.display(), link.display())]
+    Linked {
+        path: PathBuf,
+        link: PathBuf,
+        /// The path of the list without symlinks.
+        real: PathBuf,
+    },
     #[error("cannot {operation} the list of trusted vaults {}", path.display())]
     List {
         operation: &'static str,
@@ -63,7 +81,7 @@ impl Diagnose for TrustError {
             Self::Unknown { .. } => "vault.untrusted",
             Self::Unsafe { .. } => "vault.unsafe",
             Self::Hidden { .. } => "vault.no_permission",
-            Self::List { .. } => "vault.trust_list",
+            Self::Linked { .. } | Self::List { .. } => "vault.trust_list",
         }
     }
 }
@@ -184,17 +202,26 @@ fn directory_of(vault: &Path) -> &Path {
     vault.parent().and_then(Path::parent).unwrap_or(Path::new("/"))
 }
 
-/// Creates a directory and its parents, inaccessible to other users. Root may use the home of another user, who
-/// must be able to write there later.
-fn make_directory(dir: &Path) -> io::Result<()> {
-    let above = dir.parent().unwrap_or(Path::new("/"));
-    if !above.exists() {
-        make_directory(above)?;
+/// The entries of an open list; none if it does not exist.
+fn read(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Vec<Entry>> {
+    let file = match open() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    if beneath::fstat(file.as_fd())?.kind != HostKind::File {
+        return Err(io::Error::other("it is not a regular file"));
     }
-    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-        made => made.and_then(|()| hand_over(&canonical(dir)?, &above.metadata()?)),
-    }
+    let mut text = Vec::new();
+    std::fs::File::from(file).take(LIST_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text.split(|byte| *byte == b'\n').filter_map(Entry::parse).collect())
+}
+
+/// The place of a list that no other process changes meanwhile.
+struct Locked {
+    place: FilePlace,
+    /// `None` if the file system does not support locks: two vaults created at the same time may then need
+    /// `vault trust`.
+    _lock: Option<FileLock>,
 }
 
 /// The list of one user.
@@ -252,7 +279,7 @@ impl TrustedVaults {
         let mut origin = listed()?;
         if origin.is_none() && self.path.exists() {
             // Another process may have created this vault and not recorded it yet.
-            let _lock = self.lock()?;
+            let _locked = self.lock()?;
             origin = listed()?;
         }
         match origin {
@@ -282,8 +309,7 @@ impl TrustedVaults {
 
     /// Adds an existing vault, and drops those that no longer exist.
     pub fn add(&self, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
-        let _lock = self.lock()?;
-        self.append(vault, origin)
+        self.append(&self.lock()?, vault, origin)
     }
 
     /// Creates and records a vault under the lock, so that no other process finds and refuses it in between.
@@ -293,63 +319,53 @@ impl TrustedVaults {
         origin: TrustOrigin,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let _lock = self.lock()?;
+        let locked = self.lock()?;
         let made = make()?;
-        self.append(vault, origin)?;
+        self.append(&locked, vault, origin)?;
         Ok(made)
     }
 
-    fn dir(&self) -> &Path {
-        self.path.parent().unwrap_or(Path::new("/"))
-    }
-
-    /// `None` if the file system does not support locks: two vaults created at the same time may then need
-    /// `vault trust`.
-    fn lock(&self) -> Result<Option<FileLock>, TrustError> {
-        make_directory(self.dir()).map_err(self.failed("create a directory for"))?;
-        let lock = self.path.with_extension("lock");
-        match FileLock::acquire_for(self.dir(), &lock, Mode::Exclusive, LOCK_PATIENCE) {
-            Ok(lock) => Ok(Some(lock)),
-            Err(LockError::Unsupported(_)) => Ok(None),
+    /// Opens the directory of the list, creates it if it is missing, and takes the lock.
+    fn lock(&self) -> Result<Locked, TrustError> {
+        let place =
+            Place::of_file_in_new_dirs(&self.path, NewOwner::OfParent).map_err(|error| match error {
+                PlaceError::Link { link, real } => TrustError::Linked { path: self.path.clone(), link, real },
+                PlaceError::Io { source, .. } => self.failed("create a directory for")(source),
+            })?;
+        match FileLock::acquire_in(place.dir.as_fd(), LOCK_FILE, Mode::Exclusive, LOCK_PATIENCE) {
+            Ok(lock) => Ok(Locked { place, _lock: Some(lock) }),
+            Err(LockError::Unsupported(_)) => Ok(Locked { place, _lock: None }),
             Err(error) => Err(self.failed("lock")(io::Error::other(error))),
         }
     }
 
-    /// The caller holds the lock.
-    fn append(&self, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
+    fn append(&self, locked: &Locked, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
         let entry = Entry::of(vault, origin).map_err(self.failed("find the vault for"))?;
-        let mut entries = self.entries()?;
+        let place = &locked.place;
+        let mut entries = read(|| place.open(READ, 0)).map_err(self.failed("read"))?;
         entries.retain(|known| known.path != entry.path && known.is_there());
         entries.push(entry);
         let text: Vec<u8> = entries.iter().flat_map(Entry::line).collect();
-        let staged = self.path.with_extension("new");
         let write = || -> io::Result<()> {
-            // Created from scratch: root may write to the directory of another user, who could have put a
-            // symlink there.
-            match std::fs::remove_file(&staged) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
+            // Of a process that was killed.
+            remove_file(place.dir.as_fd(), NEW_FILE)?;
+            let new = NewFile::create(place.dir.as_fd(), NEW_FILE, 0o600)?;
+            new.file().write_all(&text)?;
+            new.file().sync_all()?;
+            // Root may write to the directory of another user, who must be able to use the list.
+            let beside = beneath::fstat(place.dir.as_fd())?;
+            if rustix::process::geteuid().is_root() && beside.owner != 0 {
+                let (user, group) = (Uid::from_raw(beside.owner), Gid::from_raw(beside.group));
+                rustix::fs::fchown(new.file(), Some(user), Some(group))?;
             }
-            let mut options = std::fs::OpenOptions::new();
-            let mut file = options.write(true).create_new(true).mode(0o600).open(&staged)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            hand_over(&canonical(&staged)?, &self.dir().metadata()?)?;
-            std::fs::rename(&staged, &self.path)
+            new.place(place.name.as_bytes())
         };
         write().map_err(self.failed("write"))
     }
 
     fn entries(&self) -> Result<Vec<Entry>, TrustError> {
-        let mut text = Vec::new();
-        match std::fs::File::open(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            opened => {
-                let read = opened.and_then(|file| file.take(LIST_BYTES_MAX).read_to_end(&mut text));
-                read.map_err(self.failed("read"))?;
-            }
-        }
-        Ok(text.split(|byte| *byte == b'\n').filter_map(Entry::parse).collect())
+        let open = || Ok(rustix::fs::open(&self.path, READ | OFlags::CLOEXEC, FileMode::empty())?);
+        read(open).map_err(self.failed("read"))
     }
 
     fn failed(&self, operation: &'static str) -> impl Fn(io::Error) -> TrustError + use<'_> {

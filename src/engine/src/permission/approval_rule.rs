@@ -3,12 +3,14 @@
 //!
 //! A rule is written only if it changes the decision: it cannot override a layer with higher precedence.
 
-use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use avfs_hostfs::make;
+use avfs_hostfs::new_file::NewFile;
+use avfs_hostfs::place::{NewOwner, Place, PlaceError};
+use avfs_hostfs::random;
 use avfs_policy::{
     Action, Asked, Categories, Category, Explanation, Judged, NoRule, Opening, OwnChoices, PolicyError,
     Widening, Word, always, quoted,
@@ -72,6 +74,13 @@ pub enum RememberError {
     Unreadable(#[from] UnreadableFile),
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    #[error("{} is not written: {} is a symbolic link", path.display(), link.display())]
+    Linked {
+        path: PathBuf,
+        link: PathBuf,
+        /// The path of the file without symlinks.
+        real: PathBuf,
+    },
     #[error("cannot write {}", path.display())]
     Write {
         path: PathBuf,
@@ -91,6 +100,7 @@ impl Diagnose for RememberError {
             Self::BadRequest { .. } => "approval.bad_request",
             Self::Unreadable(error) => error.code(),
             Self::Policy(error) => error.code(),
+            Self::Linked { .. } => "policy.symlink",
             Self::Write { .. } => "policy.io",
         }
     }
@@ -191,8 +201,7 @@ impl Remembered {
         if FileText::read(FileUse::Policy, self.file.clone())?.text != self.old {
             return Err(RememberError::Changed { path: self.file.clone() });
         }
-        let failed = |source| RememberError::Write { path: self.file.clone(), source };
-        replace(&self.file, &self.text).map_err(failed)
+        replace(&self.file, &self.text)
     }
 }
 
@@ -336,32 +345,27 @@ fn glob_escaped(path: &str) -> String {
 }
 
 /// Writes a temporary file and renames it, so that the file is never incomplete.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
-    let dir = file.parent().unwrap_or(Path::new("."));
-    make::private_dirs(dir)?;
-    // If the file is a symlink, replace its target.
-    let file = match fs::canonicalize(file) {
-        Ok(real) => real,
-        Err(error) if error.kind() == ErrorKind::NotFound => file.to_owned(),
-        Err(error) => return Err(error),
+fn replace(file: &Path, text: &str) -> Result<(), RememberError> {
+    let failed = |source| RememberError::Write { path: file.to_owned(), source };
+    let place = Place::of_file_in_new_dirs(file, NewOwner::Caller).map_err(|error| match error {
+        PlaceError::Link { link, real } => RememberError::Linked { path: file.to_owned(), link, real },
+        PlaceError::Io { source, .. } => failed(source),
+    })?;
+    let write = || {
+        let mode = place.there.map_or(0o600, |there| there.mode);
+        let beside = format!("{POLICY_FILE}.{}", random::suffix()?);
+        let new = NewFile::create(place.dir.as_fd(), beside.as_bytes(), mode & 0o777)?;
+        new.file().write_all(text.as_bytes())?;
+        new.file().sync_all()?;
+        new.place(place.name.as_bytes())
     };
-    let mode = fs::metadata(&file).map_or(0o600, |meta| meta.permissions().mode() & 0o7777);
-    let beside = file.with_extension(format!("toml.{}", std::process::id()));
-    let written =
-        fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside).and_then(|mut new| {
-            new.write_all(text.as_bytes())?;
-            new.sync_all()
-        });
-    let placed = written.and_then(|()| fs::rename(&beside, &file));
-    if placed.is_err() {
-        // The incomplete temporary file is useless.
-        let _ = fs::remove_file(&beside);
-    }
-    placed
+    write().map_err(failed)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

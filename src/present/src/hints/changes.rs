@@ -83,6 +83,10 @@ hint!(ApplyError, |error, avfs| Some(match error {
         format!("leave it out with: --exclude PATH, and write it with: {avfs} export")
     }
     Self::BadPattern { .. } => "write a pattern such as 'src/**' or '*.rs'".into(),
+    Self::Symlink { link, real } => {
+        let (link, real) = (shell_word(link.as_os_str()), shell_word(real.as_os_str()));
+        format!("put the directory itself there: it leads to {real}; check it with: ls -ld {link}")
+    }
     Self::Dir { .. } => format!("check that the bound directory exists: {avfs} vault info"),
     Self::Io { .. } => "the files written so far are complete; apply again to finish".into(),
     Self::Vault(error) => return error.hint(avfs),

@@ -52,9 +52,24 @@ hint!(TrustError, |error, _| {
         Self::Hidden { vault } => {
             format!("check the permissions with: ls -ld {}", word(vault.parent().unwrap_or(vault)))
         }
+        Self::Linked { path, link, real } => without_link("XDG_DATA_HOME", path, link, real),
         Self::List { .. } => "name the vault with --vault, which needs no list".into(),
     })
 });
+
+/// How to write a file of avfs in a directory that a variable names, if there is a symlink on the way.
+fn without_link(variable: &str, path: &Path, link: &Path, real: &Path) -> String {
+    let home = |path: &Path| path.parent().and_then(Path::parent).map(Path::to_owned);
+    match home(path).zip(home(real)) {
+        Some((named, real)) if named.starts_with(link) => {
+            format!("name the real path: export {variable}={}", shell_word(real.as_os_str()))
+        }
+        Some(_) | None => {
+            let word = |path: &Path| shell_word(path.as_os_str());
+            format!("put the file or directory itself at {}: the real path is {}", word(link), word(real))
+        }
+    }
+}
 
 hint!(UnreadableFile, |_, _| Some("make it readable, or remove it".into()));
 
@@ -165,6 +180,7 @@ hint!(RememberError, |error, avfs| {
         Self::StillAsked { .. } => Some(format!("see the rule with: {avfs} policy explain -- COMMAND")),
         Self::Changed { .. } => Some(format!("check it, then answer again with: {avfs} approvals")),
         Self::NoHome => Some("set HOME".into()),
+        Self::Linked { path, link, real } => Some(without_link("XDG_CONFIG_HOME", path, link, real)),
         Self::BadRequest { .. } | Self::Write { .. } => None,
         Self::Unreadable(error) => error.hint(avfs),
         Self::Policy(error) => error.hint(avfs),

@@ -260,6 +260,9 @@ hint!(ExportError, |error, _| {
             "choose an empty directory, or replace files there with: --overwrite"
         }
         Self::NotADirectory { .. } | Self::NoPermission { .. } => "choose another directory",
+        Self::Symlink { real, .. } => {
+            return Some(format!("name the real path: {}", shell_word(real.as_os_str())));
+        }
         Self::InTheWay { .. } => "move it away, then try again; nothing was changed",
         Self::Io { source, .. } | Self::Host { source, .. } if Cause::of(source) == Cause::DiskFull => {
             "free some space, then try again; nothing was left behind"

@@ -5,15 +5,19 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::renameat;
+
+use avfs_hostfs::beneath::DIR;
 use avfs_hostfs::cause::Cause;
+use avfs_hostfs::held::FileId;
 use avfs_hostfs::lock::{FileLock, Mode};
-use avfs_hostfs::remove::remove_tree;
-use avfs_hostfs::{beneath, random};
+use avfs_hostfs::place::{MadeDirs, NewOwner, Place, PlaceError, Rest, readable};
+use avfs_hostfs::remove::{remove_open_tree, remove_same};
+use avfs_hostfs::{beneath, make, random};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::path::TreePath;
 
@@ -48,6 +52,14 @@ pub enum ExportError {
     NotADirectory {
         /// The path on the host.
         path: PathBuf,
+    },
+    /// A symlink on the way to the destination.
+    #[error("{} is a symbolic link; the export does not follow it", link.display())]
+    Symlink {
+        /// The path on the host.
+        link: PathBuf,
+        /// The path of the destination without symlinks.
+        real: PathBuf,
     },
     /// The destination has an entry of another type.
     #[error("cannot replace {}: it is a {found}, but the version has a {wanted} there", path.display())]
@@ -114,6 +126,7 @@ impl Diagnose for ExportError {
         match self {
             Self::Exists { .. } | Self::Appeared { .. } => "export.exists",
             Self::NotADirectory { .. } => "export.not_a_directory",
+            Self::Symlink { .. } => "export.symlink",
             Self::InTheWay { .. } => "export.in_the_way",
             Self::NoPermission { .. } => "export.no_permission",
             Self::Io { source, .. } | Self::Host { source, .. } => match Cause::of(source) {
@@ -171,8 +184,9 @@ impl Vault {
         options.meter.expect(root.totals.entries, root.totals.bytes);
         let ExportOptions { set_ids, meter, unwritten, .. } = *options;
         let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten };
+        let destination = place_for(dest, options.overwrite)?;
         // A handcrafted version may contain the paths of avfs's own files, which an export must not overwrite.
-        let own_file = OwnFile::of(self, dest);
+        let own_file = OwnFile::of(self, &destination.real());
         let is_own = |path: &TreePath| {
             path.split().is_some_and(|(dir, name)| name == ignore::OWN_DIR || own_file.is(&dir, name))
         };
@@ -180,20 +194,19 @@ impl Vault {
             let wanted = whole || named.covers(path) || (is_dir && named.leads_to(path));
             wanted && !is_own(path)
         };
-        match place_for(dest, options.overwrite)? {
-            Destination::New { parent, name, made } => {
-                let staging = Staging::make(&parent)?;
+        match destination {
+            Destination::New { parent, real, name, made } => {
+                let staging = Staging::make(parent.as_fd(), &real)?;
                 let written = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.finish(staging.fd.as_fd(), &written.unfinished)?;
-                staging.publish(&parent.join(name))?;
+                staging.publish(&name, &real.join(&name))?;
                 made.keep();
                 Ok(sorted(written.stripped))
             }
-            Destination::Into { dir } => {
-                let staging = Staging::make(&dir)?;
+            Destination::Into { dir: target, real: dir } => {
+                let staging = Staging::make(target.as_fd(), &dir)?;
                 let Written { unfinished, stripped } = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.attributes(staging.fd.as_fd(), &unfinished)?;
-                let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
                 let merge = Merge {
                     staged: staging.fd.as_fd(),
                     dest: target.as_fd(),
@@ -215,7 +228,7 @@ impl Vault {
                 if let Err(error) = moved.and_then(|()| out.finish(target.as_fd(), &unfinished)) {
                     if options.overwrite == Overwrite::Refuse {
                         // The directory was empty: this export moved everything under these names.
-                        remove_moved(&dir, &meetings);
+                        remove_moved(target.as_fd(), &meetings);
                     }
                     return Err(error);
                 }
@@ -232,153 +245,210 @@ fn sorted(mut paths: Vec<TreePath>) -> Vec<TreePath> {
 
 enum Destination {
     /// The destination does not exist: one rename publishes the whole export.
-    New { parent: PathBuf, name: OsString, made: MadeDirs },
+    New {
+        parent: OwnedFd,
+        /// The path of the parent.
+        real: PathBuf,
+        name: OsString,
+        made: MadeDirs,
+    },
     /// The destination is a directory: entries are moved into it one by one.
-    Into { dir: PathBuf },
+    Into { dir: OwnedFd, real: PathBuf },
 }
 
+impl Destination {
+    /// The path of the exported tree.
+    fn real(&self) -> PathBuf {
+        match self {
+            Self::New { real, name, .. } => real.join(name),
+            Self::Into { real, .. } => real.clone(),
+        }
+    }
+}
+
+impl From<PlaceError> for ExportError {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Link { link, real } => Self::Symlink { link, real },
+            PlaceError::Io { path, source } => Self::host("open", &path)(source),
+        }
+    }
+}
+
+/// Opens the destination, or the directory in which it is created. From here on only descriptors are used.
 fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Destination> {
-    match std::fs::metadata(dest) {
-        Ok(meta) if !meta.is_dir() => Err(ExportError::NotADirectory { path: dest.to_owned() }.into()),
-        Ok(_) => {
-            sweep(dest);
-            let mut entries = std::fs::read_dir(dest).map_err(ExportError::host("list", dest))?;
-            if overwrite == Overwrite::Refuse && entries.next().is_some() {
+    let Place { dir, real, rest } = Place::find(dest).map_err(ExportError::from)?;
+    match rest {
+        Rest::File { .. } => Err(ExportError::NotADirectory { path: dest.to_owned() }.into()),
+        Rest::Nothing => {
+            let dir = readable(dir.as_fd()).map_err(ExportError::host("open", dest))?;
+            sweep_in(dir.as_fd(), &real);
+            let is_empty = beneath::is_empty(dir.as_fd()).map_err(ExportError::host("list", dest))?;
+            if overwrite == Overwrite::Refuse && !is_empty {
                 return Err(ExportError::Exists { path: dest.to_owned() }.into());
             }
-            Ok(Destination::Into { dir: dest.to_owned() })
+            Ok(Destination::Into { dir, real })
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let absolute = std::path::absolute(dest).map_err(ExportError::host("find", dest))?;
-            let parent = absolute.parent().unwrap_or(Path::new("/")).to_owned();
-            let name = absolute.file_name().map(OsString::from);
-            let name = name.ok_or_else(|| ExportError::NotADirectory { path: dest.to_owned() })?;
-            let made = MadeDirs::make(&parent).map_err(ExportError::host("create", &parent))?;
-            sweep(&parent);
-            Ok(Destination::New { parent, name, made })
-        }
-        Err(error) => Err(ExportError::host("stat", dest)(error).into()),
-    }
-}
-
-/// Directories above a destination that were created for it. Dropping this removes them if they are empty.
-struct MadeDirs(Vec<PathBuf>);
-
-impl MadeDirs {
-    fn make(dir: &Path) -> std::io::Result<Self> {
-        let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && dir.symlink_metadata().is_err();
-        // Innermost first, the order of removal.
-        let made = Self(dir.ancestors().take_while(is_missing).map(Path::to_owned).collect());
-        std::fs::create_dir_all(dir)?;
-        Ok(made)
-    }
-
-    fn keep(mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for MadeDirs {
-    fn drop(&mut self) {
-        for dir in &self.0 {
-            // A directory that another process has filled stays, as do those above it.
-            let _ = std::fs::remove_dir(dir);
+        Rest::Missing { mut names } => {
+            let name = names.pop().ok_or_else(|| ExportError::NotADirectory { path: dest.to_owned() })?;
+            let real = names.iter().fold(real, |real, name| real.join(name));
+            let made = MadeDirs::make(dir, &names, 0o777, NewOwner::Caller);
+            let (made, parent) = made.map_err(ExportError::host("create", &real))?;
+            // A directory that cannot be listed has leftovers that only the note of the exporter finds.
+            if let Ok(parent) = readable(parent.as_fd()) {
+                sweep_in(parent.as_fd(), &real);
+            }
+            Ok(Destination::New { parent, real, name, made })
         }
     }
 }
 
 /// Removes the entries that a failed export has moved into an empty directory.
-fn remove_moved(dir: &Path, meetings: &[Meeting]) {
-    for meeting in meetings.iter().filter(|meeting| meeting.path.is_root()) {
-        for name in &meeting.names {
-            let path = dir.join(OsStr::from_bytes(name));
-            if path.symlink_metadata().is_ok()
-                && let Err(error) = remove_any(&path)
-            {
-                tracing::warn!(%error, path = %path.display(), "cannot remove leftovers of an export");
-            }
+fn remove_moved(dir: BorrowedFd<'_>, meetings: &[Meeting]) {
+    for moving in meetings.iter().filter(|meeting| meeting.path.is_root()).flat_map(|meeting| &meeting.moving)
+    {
+        if let Err(error) = remove_same(dir, &moving.name, moving.id) {
+            let name = OsStr::from_bytes(&moving.name).display();
+            tracing::warn!(%error, %name, "cannot remove leftovers of an export");
         }
     }
 }
 
-fn remove_any(path: &Path) -> std::io::Result<()> {
-    if path.symlink_metadata()?.is_dir() { remove_tree(path) } else { std::fs::remove_file(path) }
-}
-
 /// Removes staging directories of this user whose exporter is dead. Errors are ignored: a leftover does no harm.
 pub fn sweep(dir: &Path) {
-    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    if let Ok(fd) = Place::open_dir(dir) {
+        sweep_in(fd.as_fd(), dir);
+    }
+}
+
+/// Like [`sweep`], in an open directory.
+pub fn sweep_in(dir: BorrowedFd<'_>, shown: &Path) {
+    let Ok(names) = beneath::names(dir) else { return };
     let me = rustix::process::geteuid().as_raw();
-    for entry in entries.flatten().filter(|entry| own::is_staging_name(entry.file_name().as_bytes())) {
-        let path = entry.path();
-        if !entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == me) {
+    for name in names.into_iter().map(|listed| listed.name).filter(|name| own::is_staging_name(name)) {
+        let Ok(tree) = beneath::open(dir, &name, DIR) else { continue };
+        if !beneath::fstat(tree.as_fd()).is_ok_and(|stat| stat.owner == me) {
             continue;
         }
         // Held until the directory is removed: an exporter that has created it but not locked it yet then makes
         // another.
-        if let Ok(Some(_abandoned)) = FileLock::try_existing(&path, Mode::Exclusive)
-            && let Err(error) = remove_tree(&path)
+        let locked = tree.try_clone().and_then(|tree| FileLock::try_open(tree, Mode::Exclusive));
+        if let Ok(Some(_abandoned)) = locked
+            && let Err(error) = remove_open_tree(dir, &name, tree.as_fd())
         {
+            let path = shown.join(OsStr::from_bytes(&name));
             tracing::warn!(%error, path = %path.display(), "cannot remove leftovers of an export");
         }
     }
 }
 
+/// How often a new staging directory can be found by a sweep, or replaced by another process, before it is locked.
+const STAGING_TRIES_MAX: u32 = 100;
+
 /// A staging directory, removed on drop.
 pub struct Staging {
-    path: PathBuf,
+    parent: OwnedFd,
+    name: OsString,
     /// Descriptor of the directory.
     pub fd: OwnedFd,
+    id: FileId,
+    is_published: bool,
     /// Shows other processes that the exporter is alive.
     _alive: FileLock,
 }
 
 impl Staging {
-    /// Creates an empty directory with mode 0700 in `parent`.
-    pub fn make(parent: &Path) -> Result<Self> {
-        loop {
+    /// Creates an empty directory with mode 0700 in `parent`, which has the path `shown`.
+    pub fn make(parent: BorrowedFd<'_>, shown: &Path) -> Result<Self> {
+        for _ in 0..STAGING_TRIES_MAX {
             let unique = random::suffix().map_err(VaultError::Output)?;
-            let path = parent.join(format!("{}{unique}", own::STAGING_PREFIX));
+            let name = OsString::from(format!("{}{unique}", own::STAGING_PREFIX));
+            let path = shown.join(&name);
             let host = |operation| ExportError::host(operation, &path);
-            std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(host("create"))?;
+            make::dir(parent, name.as_bytes()).map_err(host("create"))?;
             avfs_types::pause::point("staging-made");
-            let locked = FileLock::try_existing(&path, Mode::Exclusive).map_err(host("lock"));
-            let opened = locked.and_then(|alive| match alive {
-                Some(alive) => {
-                    let fd = beneath::open_root(&path).map_err(host("open"))?;
-                    Ok(Some((alive, fd)))
+            let opened = match beneath::open(parent, name.as_bytes(), DIR) {
+                // A sweep, or another process that writes there, has removed or replaced it.
+                Err(error) if is_replaced(&error) => continue,
+                opened => opened.map_err(host("open")),
+            };
+            let staging = opened.and_then(|fd| {
+                let id = FileId::of(&fd).map_err(|errno| host("stat")(errno.into()))?;
+                // Another directory in its place could have entries that would be published.
+                if !is_new(fd.as_fd()).map_err(host("list"))? {
+                    return Ok(None);
                 }
-                // A sweep found it before it was locked, and treated it as abandoned.
-                None => Ok(None),
+                let held = fd.try_clone().map_err(host("lock"))?;
+                // Not free: a sweep found it before it was locked, and treats it as abandoned.
+                let alive = FileLock::try_open(held, Mode::Exclusive).map_err(host("lock"))?;
+                let is_there = id.is_at(parent, name.as_bytes()).map_err(host("stat"))?;
+                let Some(alive) = alive.filter(|_| is_there) else { return Ok(None) };
+                let parent = parent.try_clone_to_owned().map_err(host("open"))?;
+                Ok(Some(Self { parent, name: name.clone(), fd, id, is_published: false, _alive: alive }))
             });
-            match opened {
-                Ok(Some((alive, fd))) => return Ok(Self { path, fd, _alive: alive }),
+            match staging {
+                Ok(Some(staging)) => return Ok(staging),
                 Ok(None) => {}
                 Err(error) => {
-                    // The directory is empty. If this fails, the next export to the same place removes it.
-                    let _ = std::fs::remove_dir(&path);
+                    // Removes only an empty directory. If this fails, the next export to the same place does it.
+                    let _ = avfs_hostfs::remove::remove_empty_dir(parent, name.as_bytes());
                     return Err(error.into());
                 }
             }
         }
+        let replaced = std::io::Error::other("another process keeps replacing it");
+        Err(ExportError::host("create a directory in", shown)(replaced).into())
     }
 
-    /// Renames the finished directory to its destination.
-    fn publish(self, dest: &Path) -> Result<()> {
+    /// Renames the finished directory. `shown` is its new path.
+    fn publish(mut self, name: &OsStr, shown: &Path) -> Result<()> {
         avfs_types::pause::point("publish");
-        std::fs::rename(&self.path, dest).map_err(|error| {
+        let moved = self.id.require_at(self.parent.as_fd(), self.name.as_bytes());
+        let moved = moved.and_then(|()| Ok(renameat(&self.parent, &self.name, &self.parent, name)?));
+        moved.map_err(|error| {
             if [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists].contains(&error.kind()) {
-                return ExportError::Appeared { path: dest.to_owned() };
+                return ExportError::Appeared { path: shown.to_owned() };
             }
-            ExportError::host("move to", dest)(error)
+            ExportError::host("move to", shown)(error)
         })?;
+        self.is_published = true;
         Ok(())
     }
 }
 
+fn is_replaced(error: &std::io::Error) -> bool {
+    match Cause::of(error) {
+        Cause::NotFound | Cause::NotADirectory | Cause::Link => true,
+        Cause::Exists
+        | Cause::NoPermission
+        | Cause::ReadOnly
+        | Cause::DiskFull
+        | Cause::Unreadable
+        | Cause::Other => false,
+    }
+}
+
+/// True for an empty directory of this user.
+fn is_new(dir: BorrowedFd<'_>) -> std::io::Result<bool> {
+    if !beneath::is_empty(dir)? {
+        return Ok(false);
+    }
+    let owner = beneath::fstat(dir)?.owner;
+    if owner == rustix::process::geteuid().as_raw() {
+        return Ok(true);
+    }
+    // Some file systems give all files to another user.
+    let name = b"owner";
+    let file = make::file(dir, name, 0o600)?;
+    avfs_hostfs::remove::remove_file(dir, name)?;
+    Ok(beneath::fstat(file.as_fd())?.owner == owner)
+}
+
 impl Drop for Staging {
     fn drop(&mut self) {
-        // If this fails, the next export to the same place removes the directory.
-        let _ = remove_tree(&self.path);
+        if !self.is_published {
+            // If this fails, the next export to the same place removes the directory.
+            let _ = remove_open_tree(self.parent.as_fd(), self.name.as_bytes(), self.fd.as_fd());
+        }
     }
 }

@@ -11,6 +11,7 @@ use rustix::fs::{Access, AtFlags, Mode};
 use rustix::io::Errno;
 
 use avfs_hostfs::beneath::DIR;
+use avfs_hostfs::held::FileId;
 use avfs_hostfs::make::Over;
 use avfs_hostfs::stat::HostKind;
 use avfs_hostfs::{beneath, make, xattr};
@@ -39,9 +40,15 @@ pub(crate) enum Top {
 /// An existing directory, and the names to move into it.
 pub(crate) struct Meeting {
     pub(crate) path: TreePath,
-    pub(crate) names: Vec<Vec<u8>>,
+    pub(crate) moving: Vec<Moving>,
     /// The mode of a directory that the user owns but cannot write to.
     closed: Option<u32>,
+}
+
+/// A staged file or directory, under the name that it keeps.
+pub(crate) struct Moving {
+    pub(crate) name: Vec<u8>,
+    pub(crate) id: FileId,
 }
 
 impl Merge<'_> {
@@ -65,29 +72,31 @@ impl Merge<'_> {
             let (from, to) = self.both(&path)?;
             let listed =
                 beneath::names(from.as_fd()).map_err(ExportError::host("list", &self.shown(&path)))?;
-            let mut names = Vec::new();
+            let mut moving = Vec::new();
             for name in listed.into_iter().map(|listed| listed.name) {
                 let at = path.join(&name);
                 let looked = |dir: &OwnedFd| match beneath::stat(dir.as_fd(), &name) {
-                    Ok(stat) => Ok(Some(stat.kind)),
+                    Ok(stat) => Ok(Some(stat)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                     Err(error) => Err(ExportError::host("stat", &self.shown(&at))(error)),
                 };
-                let (wanted, found) = (looked(&from)?, looked(&to)?);
-                match (wanted, found) {
+                let (staged, there) = (looked(&from)?, looked(&to)?);
+                let Some(staged) = staged else { continue };
+                match (staged.kind, there.map(|stat| stat.kind)) {
                     (_, Some(_)) if self.overwrite == Overwrite::Refuse => {
                         return Err(ExportError::Appeared { path: self.shown(&at) }.into());
                     }
-                    (Some(HostKind::Dir), Some(HostKind::Dir)) => waiting.push(at),
-                    (Some(wanted), Some(found)) if (wanted == HostKind::Dir) != (found == HostKind::Dir) => {
+                    (HostKind::Dir, Some(HostKind::Dir)) => waiting.push(at),
+                    (wanted, Some(found)) if (wanted == HostKind::Dir) != (found == HostKind::Dir) => {
                         let (wanted, found) = (word(wanted), word(found));
                         return Err(ExportError::InTheWay { path: self.shown(&at), found, wanted }.into());
                     }
-                    _ => names.push(name),
+                    _ => moving
+                        .push(Moving { name, id: FileId { device: staged.device, inode: staged.inode } }),
                 }
             }
             let stat = rustix::fs::fstat(&to).map_err(|errno| self.failed("stat", &path, errno))?;
-            if !names.is_empty() && stat.st_dev != top.st_dev {
+            if !moving.is_empty() && stat.st_dev != top.st_dev {
                 return Err(self
                     .failed("replace files on another file system in", &path, Errno::XDEV)
                     .into());
@@ -97,12 +106,12 @@ impl Merge<'_> {
             let ours = me.is_root() || stat.st_uid == me.as_raw();
             // Only the owner can set the mode and mtime of a directory.
             let finished = self.top == Top::Finished || !path.is_root();
-            let closed = may.is_err() && (finished || !names.is_empty());
+            let closed = may.is_err() && (finished || !moving.is_empty());
             if !ours && (closed || finished) {
                 return Err(ExportError::NoPermission { path: self.shown(&path) }.into());
             }
             let closed = closed.then_some(stat.st_mode & 0o7777);
-            meetings.push(Meeting { path, names, closed });
+            meetings.push(Meeting { path, moving, closed });
         }
         Ok(meetings)
     }
@@ -115,13 +124,15 @@ impl Merge<'_> {
                 let opened = rustix::fs::fchmod(&to, Mode::from_raw_mode(mode | 0o700));
                 opened.map_err(|errno| self.failed("change the mode of", &meeting.path, errno))?;
             }
-            for name in &meeting.names {
+            for Moving { name, id } in &meeting.moving {
                 let at = || meeting.path.join(name);
                 let over = match self.overwrite {
                     Overwrite::Refuse => Over::Nothing,
                     Overwrite::Replace => Over::File,
                 };
-                make::rename((from.as_fd(), name), (to.as_fd(), name), over).map_err(|error| {
+                let moved = id.require_at(from.as_fd(), name);
+                let moved = moved.and_then(|()| make::rename((from.as_fd(), name), (to.as_fd(), name), over));
+                moved.map_err(|error| {
                     if error.kind() == io::ErrorKind::AlreadyExists {
                         return ExportError::Appeared { path: self.shown(&at()) };
                     }

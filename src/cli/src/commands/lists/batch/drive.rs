@@ -19,7 +19,7 @@ use super::BatchArgs;
 use super::before::{finish_captures, landed, succeeded};
 use super::chain::Chain;
 use super::plan::Plan;
-use super::report::write_reports;
+use super::report::{Reports, write_reports};
 use super::results::{Results, TAIL_BYTES};
 use crate::context::CommandContext;
 use crate::lists;
@@ -68,7 +68,13 @@ struct Drive<'a> {
     kept_until: Option<Timestamp>,
 }
 
-pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan) -> Result<Ended, Failure> {
+pub fn drive(
+    ctx: &CommandContext,
+    args: &BatchArgs,
+    vault: &Vault,
+    plan: &Plan,
+    reports: &Reports,
+) -> Result<Ended, Failure> {
     let begun = Instant::now();
     let signals = Asked::watch()?;
     let jobs = match plan.manner {
@@ -101,7 +107,7 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
     drive.prepare_chain()?;
     let interrupted = lists::run(&mut drive, &signals)?;
     drive.report_the_rest()?;
-    drive.finish(args, begun.elapsed(), interrupted)
+    drive.finish(reports, begun.elapsed(), interrupted)
 }
 
 impl Drive<'_> {
@@ -417,7 +423,7 @@ impl Drive<'_> {
         Ok(())
     }
 
-    fn finish(mut self, args: &BatchArgs, took: Duration, interrupted: bool) -> Result<Ended, Failure> {
+    fn finish(mut self, reports: &Reports, took: Duration, interrupted: bool) -> Result<Ended, Failure> {
         self.work.show.finish();
         for note in self.work.pool.dismiss(self.ctx, self.vault)? {
             self.ctx.ui.note(format_args!("note: {}", note.text));
@@ -429,7 +435,7 @@ impl Drive<'_> {
             self.vault.end_batch(&plan.record, &detail)?;
         }
         self.results.finish()?;
-        write_reports(args, plan, &self.results, &counts, took)?;
+        write_reports(reports, plan, &self.results, &counts, took)?;
         let answer = Batch {
             batch_id: plan.record.id.to_string(),
             mode: plan.manner.word(),

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use clap::Args;
 use drive::{Ended, drive};
 use plan::Plan;
+use report::Reports;
 
 use avfs_engine::journal::journal_value;
 use avfs_lists::batch::{Manner, markdown};
@@ -29,7 +30,6 @@ use crate::context::CommandContext;
 use crate::run_options::RunOptions;
 use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::{command_line, first_line, local_time};
-use crate::whole::check_place;
 use crate::worker_pool::WORKERS_MAX;
 
 /// Run a list of commands
@@ -129,13 +129,11 @@ pub fn run(ctx: &CommandContext, args: &BatchArgs) -> Outcome {
     if args.list {
         return list(ctx);
     }
-    for path in args.junit.iter().chain(&args.summary) {
-        check_place(path)?;
-    }
+    let reports = Reports::open(args)?;
     let list = Plan::read(args)?;
     let vault = ctx.open_or_make_vault(Mapped::No)?;
     let plan = Plan::make(ctx, args, &vault, list)?;
-    let ended = drive(ctx, args, &vault, &plan)?;
+    let ended = drive(ctx, args, &vault, &plan, &reports)?;
     let code = show(ctx, args, &ended, plan.list_path())?;
     Ok(if ended.interrupted { exit_code::INTERRUPTED } else { code })
 }

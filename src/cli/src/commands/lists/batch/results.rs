@@ -1,12 +1,16 @@
 //! The results of a batch: lines of JSON in a file, written as items end and read again for the reports.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use avfs_hostfs::beneath::READ;
+use avfs_hostfs::new_file::NewFile;
 use avfs_hostfs::random;
 use avfs_types::ids::VersionId;
 use avfs_types::printable;
@@ -17,6 +21,7 @@ use super::plan::Plan;
 use crate::error::EdgeError;
 use crate::lists::shown_command;
 use crate::ui::Failure;
+use crate::whole::{Target, beside};
 
 /// The number of bytes kept of each stream: the end usually has the reason of a failure.
 pub const TAIL_BYTES: usize = 16 * 1024;
@@ -35,8 +40,9 @@ pub struct Results {
 struct OldLines {
     file: File,
     of_run: HashMap<String, (u64, usize)>,
-    /// The name of the new file until it replaces the old one.
-    beside: PathBuf,
+    /// The new file until it replaces the old one, and the name of the old one.
+    new: NewFile,
+    name: OsString,
 }
 
 impl Results {
@@ -49,29 +55,23 @@ impl Results {
             return Ok(Self { file, path, copy: None, old: None });
         };
         let io = |operation| EdgeError::host(operation, path);
-        let there = match std::fs::metadata(path) {
-            Ok(there) => Some(there),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(io("check")(error).into()),
-        };
         let at = path.to_owned();
-        if there.as_ref().is_some_and(|there| !there.is_file()) {
-            let copy = File::options().write(true).open(path).map_err(io("write"))?;
-            let file = unnamed(&std::env::temp_dir())?;
-            return Ok(Self { file, path: at, copy: Some(copy), old: None });
-        }
-        let mut options = File::options();
-        options.read(true).write(true);
-        if there.is_some() && plan.resumed {
-            let file = File::open(path).map_err(io("read"))?;
+        let place = match Target::open(path)? {
+            Target::File(place) => place,
+            Target::Stream(copy) => {
+                let file = unnamed(&std::env::temp_dir())?;
+                return Ok(Self { file, path: at, copy: Some(copy), old: None });
+            }
+        };
+        if place.there.is_some() && plan.resumed {
+            let file = File::from(place.open(READ, 0).map_err(io("read"))?);
             let of_run = succeeded_lines(&file).map_err(io("read"))?;
-            let suffix = random::suffix().map_err(io("create a file next to"))?;
-            let beside = path.with_file_name(format!(".avfs-results-{suffix}"));
-            let new = options.create_new(true).open(&beside).map_err(EdgeError::host("write", &beside))?;
-            let old = Some(OldLines { file, of_run, beside });
-            return Ok(Self { file: BufWriter::new(new), path: at, copy: None, old });
+            let new = beside(&place).map_err(io("create a file next to"))?;
+            let lines = new.file().try_clone().map_err(io("write"))?;
+            let old = Some(OldLines { file, of_run, new, name: place.name });
+            return Ok(Self { file: BufWriter::new(lines), path: at, copy: None, old });
         }
-        let file = options.create(true).truncate(true).open(path).map_err(io("write"))?;
+        let file = Target::File(place).emptied().map_err(io("write"))?;
         Ok(Self { file: BufWriter::new(file), path: at, copy: None, old: None })
     }
 
@@ -176,7 +176,7 @@ impl Results {
     pub fn begin(&mut self) -> Result<(), Failure> {
         self.finish()?;
         if let Some(old) = self.old.take() {
-            std::fs::rename(&old.beside, &self.path).map_err(self.io())?;
+            old.new.place(old.name.as_bytes()).map_err(self.io())?;
         }
         Ok(())
     }
@@ -187,15 +187,6 @@ impl Results {
             return "(not text)".to_owned();
         }
         tail(text, TAIL_BYTES).to_owned()
-    }
-}
-
-impl Drop for Results {
-    fn drop(&mut self) {
-        if let Some(old) = &self.old {
-            // The batch failed before it started; the old file is unchanged.
-            let _ = std::fs::remove_file(&old.beside);
-        }
     }
 }
 

@@ -32,6 +32,7 @@ use crate::lists;
 use crate::lists::{Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
 use crate::ui::Failure;
+use crate::whole::Target;
 use crate::worker_pool::{Answer, Done, Reply};
 
 /// The maximum number of runs that are listed individually.
@@ -89,7 +90,10 @@ pub fn drive(
     let asked = Asked::watch()?;
     let items = u32::try_from(source.list.len()).unwrap_or(u32::MAX);
     let results = match &args.results {
-        Some(path) => Some(BufWriter::new(File::create(path).map_err(EdgeError::host("write", path))?)),
+        Some(path) => {
+            let file = Target::open(path)?.emptied().map_err(EdgeError::host("write", path))?;
+            Some(BufWriter::new(file))
+        }
         None => None,
     };
     let needs = |item| source.waits_for(item);
