@@ -30,6 +30,7 @@ mod faults;
 mod fork_behind;
 mod fork_names;
 mod forks;
+mod full_disks;
 mod generated;
 mod git;
 mod hard_links;

@@ -3,7 +3,10 @@
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunId, RunPrefix};
-use avfs_vault::backend::{Life, RunRecord, RunState};
+use avfs_vault::Vault;
+use avfs_vault::backend::fault::{FaultBackend, Fuse};
+use avfs_vault::backend::memory::MemoryBackend;
+use avfs_vault::backend::{Life, RunRecord, RunState, Shortage};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::fork::Deletion;
 use avfs_vault::run::Landing;
@@ -58,6 +61,56 @@ fn discard_deletes_only_the_fork_of_the_run() {
     assert_eq!(code("run:0900000009"), Err("run.not_found"));
     vault.gc(&|_| {}).unwrap();
     support::assert_clean(&vault);
+}
+
+/// On a nearly full disk the runs of a fork are discarded in batches. Whatever fails, a second attempt finishes it.
+#[test]
+fn discard_in_batches_can_be_repeated_after_any_failure() {
+    let name = fork("run-x");
+    let prepared = |fuse: &Fuse| {
+        let shortage = Shortage { free_bytes: 1 << 20, logged_bytes: 1 << 17 };
+        let backend = FaultBackend::new(MemoryBackend::default(), fuse.clone()).short_of_space(shortage);
+        let vault = Vault::over(Box::new(backend), support::fixed_context()).unwrap();
+        let life = Life::Ephemeral { expires_at: Timestamp(i64::MAX) };
+        let mut base = head(&vault, &main_fork());
+        for n in 0..20 {
+            let landing = match n {
+                0 => Landing::NewFork { name: &name, base, parent: &main_fork(), life },
+                _ => Landing::Fork { name: &name, base },
+            };
+            let landed = Changes::default().put("f", &n.to_string()).land(&vault, landing, record(n, &name));
+            base = landed.unwrap().landed.version().unwrap();
+        }
+        vault
+    };
+    let rows = |vault: &Vault| {
+        let rows = audit_rows(vault).into_iter().filter(|(action, ..)| action == "run.discard");
+        rows.map(|(.., detail)| detail.split(' ').count()).collect::<Vec<_>>()
+    };
+    for what in [ChangesOf::Fork(name.clone()), ChangesOf::Run(RunPrefix::from(&run_id(19)))] {
+        for writes in 0.. {
+            let fuse = Fuse::off();
+            let vault = prepared(&fuse);
+            fuse.arm(writes);
+            let first = vault.discard(&what);
+            let has_failed = !fuse.disarm();
+            assert_eq!(first.is_err(), has_failed, "{first:?}");
+            if has_failed {
+                assert_eq!(vault.discard(&what).unwrap().fork.unwrap().name, name);
+            }
+            assert!(vault.fork(&name).is_err());
+            for n in 0..20 {
+                assert!(vault.run(&RunPrefix::from(&run_id(n))).unwrap().discarded_at.is_some(), "run {n}");
+            }
+            let discarded = rows(&vault);
+            assert!(discarded.len() > 1 && discarded.iter().sum::<usize>() == 20, "{discarded:?}");
+            assert_eq!(findings(&vault), [""; 0]);
+            support::assert_clean(&vault);
+            if !has_failed {
+                break;
+            }
+        }
+    }
 }
 
 #[test]

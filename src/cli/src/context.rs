@@ -14,7 +14,7 @@ use avfs_engine::{
 use avfs_hostfs::machine;
 use avfs_policy::Opening;
 use avfs_types::clock::SystemClock;
-use avfs_vault::backend::sqlite::{Mapped, OpenOptions};
+use avfs_vault::backend::sqlite::{Mapped, OpenOptions, with_reserve};
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::{Context, Vault, VaultError};
 
@@ -69,6 +69,14 @@ impl CommandContext {
         let located = self.around.locate(self.vault_option.as_deref())?;
         tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
         Ok(self.open_vault_at(&located.path, options)?)
+    }
+
+    /// Runs a verb that frees space, which opens the vault itself: on a full disk it uses the vault's reserve.
+    pub fn free_space<T>(&self, verb: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        let path = self.around.locate(self.vault_option.as_deref())?.path;
+        // The files next to the vault are next to the real file.
+        let path = path.canonicalize().unwrap_or(path);
+        with_reserve(&path, |failure: &Failure| failure.code() == Some("vault.disk_full"), verb)
     }
 
     /// Opens the vault in this file, and warns if it was replaced by an older copy.

@@ -56,6 +56,15 @@ impl Failure {
         Self::from(EdgeError::Output(error))
     }
 
+    /// The code of the error.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Error(error) => Some(error.code()),
+            Self::Body(body) => Some(&body.code),
+            Self::BrokenPipe => None,
+        }
+    }
+
     /// A failed write of the answer, after the command itself has completed.
     fn after_the_fact(self) -> Self {
         match self {

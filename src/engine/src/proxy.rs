@@ -319,7 +319,8 @@ impl ProxyRuntime<'_> {
     fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Step<ExecutionResult> {
         let site = self.site;
         // Do not start a command whose run could not be kept.
-        site.vault.backend().check_writable().map_err(VaultError::from)?;
+        let store = site.vault.backend();
+        store.check_writable().and_then(|()| store.check_room()).map_err(VaultError::from)?;
         let identity = VaultIdentity::of(site.vault);
         let dirs = lease_dirs(&run.request.extras)?;
         if !dirs.is_empty() {

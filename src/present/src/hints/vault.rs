@@ -20,7 +20,7 @@ use avfs_vault::import::ImportError;
 use super::types::for_range;
 use crate::hint;
 
-hint!(BackendError, |error, _| {
+hint!(BackendError, |error, avfs| {
     let word = |path: &Path| shell_word(path.as_os_str());
     Some(match error {
         Self::NotFound { path } if path.is_symlink() => {
@@ -59,7 +59,10 @@ hint!(BackendError, |error, _| {
         Self::Unsteady { .. } => {
             "try again: without permission to write, the vault is read without locking out writers".into()
         }
-        Self::DiskFull { .. } => "free some space, then try again; nothing was changed".into(),
+        Self::DiskFull { .. } => format!(
+            "free some space, then try again; nothing was changed. On a full disk these still work: \
+             {avfs} discard, {avfs} fork delete, {avfs} prune, and {avfs} gc, which frees the space"
+        ),
         Self::Linked { path } => {
             let vault = word(path);
             format!(

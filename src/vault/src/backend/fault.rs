@@ -8,7 +8,7 @@ use avfs_types::ids::{
     BatchItem, CheckpointName, ForkName, MemoKey, RecordingName, RunId, TreeId, VersionId,
 };
 
-use super::{Backend, Durability, Guard, Reader, Result, Writer};
+use super::{Backend, Durability, Guard, Reader, Result, Shortage, Writer};
 use crate::backend::{
     ApplicationRecord, ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord,
     ForkRecord, MemoRecord, ObjectKind, RecordingRecord, RunRecord, VersionRecord,
@@ -46,12 +46,19 @@ impl Fuse {
 pub struct FaultBackend<B> {
     inner: B,
     fuse: Fuse,
+    shortage: Option<Shortage>,
 }
 
 impl<B: Backend> FaultBackend<B> {
     /// Wraps `inner`; calls that write fail when `fuse` blows.
     pub fn new(inner: B, fuse: Fuse) -> Self {
-        Self { inner, fuse }
+        Self { inner, fuse, shortage: None }
+    }
+
+    /// Claims that its disk is nearly full.
+    #[must_use]
+    pub fn short_of_space(self, shortage: Shortage) -> Self {
+        Self { shortage: Some(shortage), ..self }
     }
 }
 
@@ -95,6 +102,14 @@ impl<B: Backend> Backend for FaultBackend<B> {
 
     fn check_writable(&self) -> Result<()> {
         self.inner.check_writable()
+    }
+
+    fn check_room(&self) -> Result<()> {
+        self.inner.check_room()
+    }
+
+    fn shortage(&self) -> Option<Shortage> {
+        self.shortage.or_else(|| self.inner.shortage())
     }
 
     fn make_ready(&self) -> Result<()> {

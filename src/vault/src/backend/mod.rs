@@ -73,6 +73,15 @@ pub trait Backend: Send + Sync {
     fn check_writable(&self) -> Result<()> {
         Ok(())
     }
+    /// Fails if the disk has too little space for the changes of a run.
+    fn check_room(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The space on a disk that is so full that changes must be made in small batches, with [`Backend::settle`] after
+    /// each. `None` on other disks.
+    fn shortage(&self) -> Option<Shortage> {
+        None
+    }
     /// Does the preparatory work for the commit of a run in advance, while the process is idle.
     fn make_ready(&self) -> Result<()> {
         Ok(())
@@ -83,6 +92,24 @@ pub trait Backend: Send + Sync {
     }
     /// The result of the store's own integrity check: one line for each problem.
     fn integrity(&self) -> Result<Vec<String>>;
+}
+
+/// The space on a nearly full disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Free bytes.
+    pub free_bytes: u64,
+    /// The bytes that the last commit of this process added to the write-ahead log.
+    pub logged_bytes: u64,
+}
+
+/// The number of rows for the next batch of changes, after one that changed `rows`: twice as many, but on a nearly full
+/// disk no more than half of the free space can take, judged by the last batch.
+pub(crate) fn next_rows(backend: &dyn Backend, rows: usize, rows_max: usize) -> usize {
+    let next = rows.saturating_mul(2).min(rows_max);
+    let Some(Shortage { free_bytes, logged_bytes }) = backend.shortage() else { return next };
+    let fitting = (free_bytes / 2).saturating_mul(rows as u64) / logged_bytes.max(1);
+    usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, next)
 }
 
 /// Holds locks until it is dropped; empty if no lock is needed.

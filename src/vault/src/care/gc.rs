@@ -13,15 +13,12 @@ use std::path::Path;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{CheckpointName, DIGEST_BYTES, ForkName, VersionId};
 
+use super::pace::Pace;
 use super::tally::{Root, Stored, Tally};
 use crate::audit::Event;
 use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, RunRecord, VersionRecord};
-use crate::memo::Forget;
 use crate::run::Runs;
 use crate::{Result, Vault, memo, require_version};
-
-/// Rows examined in one transaction.
-const STEP_ROWS: usize = 500;
 
 /// Counts of the rows that a sweep removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,22 +93,24 @@ impl Sweep<'_> {
     fn step<T>(&mut self, next: impl FnOnce(&dyn Reader) -> Result<(Vec<Stored>, T)>) -> Result<T> {
         avfs_types::pause::point("sweep");
         let Self { vault, live, tally, is_recorded, swept } = self;
-        vault.transact_with(Durability::Deferred, |transaction| {
+        let (unused, rest) = vault.transact_with(Durability::Deferred, |transaction| {
             let mut roots = live.new_versions(transaction.view())?;
             roots.extend(live.new_outputs(transaction.view())?);
             tally.hold(transaction.view(), &roots)?;
             let (mut unused, rest) = next(transaction.view())?;
             unused.retain(|object| !tally.has(object));
-            if !unused.is_empty() && !std::mem::replace(is_recorded, true) {
+            if !unused.is_empty() && !*is_recorded {
                 // Recorded with the first deletion, so that a sweep killed halfway is in the log too.
                 transaction.record(&sweeping())?;
             }
             transaction.writer.delete_objects(&unused)?;
-            let trees = unused.iter().filter(|(kind, _)| *kind == ObjectKind::Tree).count() as u64;
-            swept.trees += trees;
-            swept.blobs += unused.len() as u64 - trees;
-            Ok(rest)
-        })
+            Ok((unused, rest))
+        })?;
+        *is_recorded |= !unused.is_empty();
+        let trees = unused.iter().filter(|(kind, _)| *kind == ObjectKind::Tree).count() as u64;
+        swept.trees += trees;
+        swept.blobs += unused.len() as u64 - trees;
+        Ok(rest)
     }
 }
 
@@ -126,7 +125,8 @@ impl Vault {
     pub fn gc_since(&self, counts: Option<&Path>, progress: &dyn Fn(u64)) -> Result<Swept> {
         // No process may be between storing an object and referring to it.
         let alone = self.backend().sweep_guard()?;
-        let forks = self.expire_forks(&[])?.len() as u64;
+        let mut pace = Pace::of(self);
+        let forks = self.expire_all_forks(&mut pace)?;
         let (mut live, mut roots) = (Live::default(), Vec::new());
         {
             let reader = self.read()?;
@@ -134,9 +134,9 @@ impl Vault {
             roots.extend(live.new_versions(&*reader)?);
         }
         avfs_types::pause::point("marked");
-        let versions = self.sweep_versions(&mut live, &mut roots)?;
+        let versions = self.sweep_versions(&mut live, &mut roots, &mut pace)?;
         // After the versions: only then is it known which results have lost one.
-        let memos = self.forget(&Forget::AllLost)?.len() as u64;
+        let memos = self.forget_lost(&mut pace)?;
         let vault_id = self.id()?;
         let (tally, freed, swept_rows) = {
             let reader = self.read()?;
@@ -149,22 +149,31 @@ impl Vault {
         let swept = Swept { forks, versions, memos, ..Swept::default() };
         let mut sweep = Sweep { vault: self, live, tally, is_recorded: versions > 0, swept };
         let mut looked_at = 0;
-        for freed in freed.chunks(STEP_ROWS) {
-            sweep.step(|_| Ok((freed.to_vec(), ())))?;
-            looked_at += freed.len() as u64;
+        let mut freed = freed.as_slice();
+        while !freed.is_empty() {
+            let deleted = pace.batch(|rows| {
+                let next = &freed[..rows.min(freed.len())];
+                sweep.step(|_| Ok((next.to_vec(), next.len())))
+            })?;
+            freed = &freed[deleted..];
+            looked_at += deleted as u64;
             progress(looked_at);
         }
         // Objects stored since the last sweep that nothing has ever referred to.
         for (kind, after) in swept_rows {
             let mut before = Some(i64::MAX);
             while let Some(row) = before {
-                before = sweep.step(|reader| {
-                    let mut rows = reader.objects_before(kind, row, STEP_ROWS)?;
-                    rows.retain(|(row, _)| *row > after);
-                    looked_at += rows.len() as u64;
-                    let last = rows.last().map(|(row, _)| *row);
-                    Ok((rows.into_iter().map(|(_, digest)| (kind, digest)).collect(), last))
+                let found = pace.batch(|rows| {
+                    sweep.step(|reader| {
+                        let mut rows = reader.objects_before(kind, row, rows)?;
+                        rows.retain(|(row, _)| *row > after);
+                        let last = rows.last().map(|(row, _)| *row);
+                        let found = (rows.len() as u64, last);
+                        Ok((rows.into_iter().map(|(_, digest)| (kind, digest)).collect(), found))
+                    })
                 })?;
+                looked_at += found.0;
+                before = found.1;
                 progress(looked_at);
             }
         }
@@ -195,13 +204,29 @@ impl Vault {
     /// Deletes expired ephemeral forks, except `spared` ones and those with a checkpoint saved by hand, which a user
     /// wanted to keep. If no fork has expired, this only reads.
     pub fn expire_forks(&self, spared: &[ForkName]) -> Result<Vec<ForkName>> {
+        self.expire_some_forks(spared, usize::MAX)
+    }
+
+    fn expire_all_forks(&self, pace: &mut Pace<'_>) -> Result<u64> {
+        let mut count = 0;
+        loop {
+            let gone = pace.batch(|rows| self.expire_some_forks(&[], rows))?;
+            if gone.is_empty() {
+                return Ok(count);
+            }
+            count += gone.len() as u64;
+        }
+    }
+
+    fn expire_some_forks(&self, spared: &[ForkName], forks_max: usize) -> Result<Vec<ForkName>> {
         let now = self.now();
         if expired(&*self.read()?, now, spared)?.is_empty() {
             return Ok(Vec::new());
         }
         // A fork that reappears after a power loss expires again.
         self.transact_with(Durability::Deferred, |transaction| {
-            let gone = expired(transaction.view(), now, spared)?;
+            let mut gone = expired(transaction.view(), now, spared)?;
+            gone.truncate(forks_max);
             for fork in &gone {
                 transaction.writer.delete_fork(&fork.name)?;
                 transaction.record(&Event {
@@ -216,19 +241,44 @@ impl Vault {
         })
     }
 
-    fn sweep_versions(&self, live: &mut Live, roots: &mut Vec<Root>) -> Result<u64> {
-        self.transact_with(Durability::Deferred, |transaction| {
-            roots.extend(live.new_versions(transaction.view())?);
-            let all = transaction.view().version_ids()?;
-            let unused: Vec<VersionId> = all.into_iter().filter(|id| !live.versions.contains(id)).collect();
-            if !unused.is_empty() {
-                transaction.record(&sweeping())?;
-            }
-            for id in &unused {
-                transaction.writer.delete_version(id)?;
-            }
-            Ok(unused.len() as u64)
-        })
+    /// Deletes the unused versions, children first: an existing version always has its parents.
+    fn sweep_versions(&self, live: &mut Live, roots: &mut Vec<Root>, pace: &mut Pace<'_>) -> Result<u64> {
+        let mut waiting = self.read()?.version_ids()?;
+        let (mut count, mut is_recorded) = (0, false);
+        while !waiting.is_empty() {
+            let deleted = pace.batch(|rows| {
+                self.transact_with(Durability::Deferred, |transaction| {
+                    roots.extend(live.new_versions(transaction.view())?);
+                    waiting.retain(|id| !live.versions.contains(id));
+                    let unused = &waiting[waiting.len().saturating_sub(rows)..];
+                    if !unused.is_empty() && !is_recorded {
+                        transaction.record(&sweeping())?;
+                    }
+                    for id in unused {
+                        transaction.writer.delete_version(id)?;
+                    }
+                    Ok(unused.len())
+                })
+            })?;
+            is_recorded |= deleted > 0;
+            waiting.truncate(waiting.len() - deleted);
+            count += deleted as u64;
+        }
+        Ok(count)
+    }
+
+    fn forget_lost(&self, pace: &mut Pace<'_>) -> Result<u64> {
+        let lost = self.lost_memos()?;
+        let (mut lost, mut count) = (lost.as_slice(), 0);
+        while !lost.is_empty() {
+            let (looked_at, forgotten) = pace.batch(|rows| {
+                let next = &lost[..rows.min(lost.len())];
+                Ok((next.len(), self.forget_if_lost(next)?))
+            })?;
+            lost = &lost[looked_at..];
+            count += forgotten;
+        }
+        Ok(count)
     }
 }
 
@@ -281,13 +331,47 @@ impl Vault {
             let reader = self.read()?;
             return plan_prune(&*reader, keep, fork, self.versions_in_use(&*reader)?);
         }
+        let planned = {
+            let reader = self.read()?;
+            plan_prune(&*reader, keep, fork, self.versions_in_use(&*reader)?)?
+        };
+        let planned: HashSet<VersionId> = planned.versions.into_iter().collect();
+        let (mut pace, mut pruned) = (Pace::of(self), Pruned::default());
+        loop {
+            let some = pace.batch(|rows| self.prune_some(keep, fork, &planned, rows))?;
+            if some.versions.is_empty() {
+                return Ok(pruned);
+            }
+            pruned.versions.extend(some.versions);
+            pruned.checkpoints.extend(some.checkpoints);
+        }
+    }
+
+    /// Prunes at most `versions_max` of the `planned` versions that `keep` still does not cover.
+    fn prune_some(
+        &self,
+        keep: &Keep,
+        fork: Option<&ForkName>,
+        planned: &HashSet<VersionId>,
+        versions_max: usize,
+    ) -> Result<Pruned> {
+        if planned.is_empty() {
+            return Ok(Pruned::default());
+        }
         self.transact(|transaction| {
             let in_use = self.versions_in_use(transaction.view())?;
-            let pruned = plan_prune(transaction.view(), keep, fork, in_use)?;
+            let mut pruned = plan_prune(transaction.view(), keep, fork, in_use)?;
+            pruned.versions.retain(|id| planned.contains(id));
+            pruned.versions.truncate(versions_max);
+            let chosen: HashSet<VersionId> = pruned.versions.iter().copied().collect();
             let now = transaction.now();
             for id in &pruned.versions {
                 transaction.writer.mark_pruned(id, now)?;
             }
+            let mut checkpoints = transaction.view().checkpoints()?;
+            checkpoints.retain(|checkpoint| checkpoint.automatic && chosen.contains(&checkpoint.version));
+            pruned.checkpoints =
+                checkpoints.into_iter().map(|checkpoint| (checkpoint.fork, checkpoint.name)).collect();
             for (fork, name) in &pruned.checkpoints {
                 transaction.writer.delete_checkpoint(fork, name)?;
             }

@@ -2,6 +2,7 @@
 
 pub mod fsck;
 pub mod gc;
+pub(crate) mod pace;
 pub mod quota;
 mod tally;
 pub mod witness;

@@ -29,6 +29,14 @@ pub(crate) fn retire(transaction: &mut Transaction<'_>, fork: &ForkName, keep: K
     Ok(automatic.len())
 }
 
+/// Deletes a checkpoint and records it.
+pub(crate) fn delete(transaction: &mut Transaction<'_>, checkpoint: &CheckpointRecord) -> Result<()> {
+    let CheckpointRecord { fork, name, version, .. } = checkpoint;
+    transaction.writer.delete_checkpoint(fork, name)?;
+    let (action, subject, before) = ("checkpoint.delete", format!("{fork}@{name}"), Some(version.0));
+    transaction.record(&Event { action, subject: &subject, before, after: None, detail: "" })
+}
+
 impl Vault {
     /// Labels the head of a fork. Without a name it is called `cp-N`, with the next free number.
     pub fn save_checkpoint(
@@ -81,15 +89,7 @@ impl Vault {
             let found = transaction.view().checkpoint(fork, name)?;
             let found =
                 found.ok_or_else(|| VaultError::NoCheckpoint { fork: fork.clone(), name: name.clone() })?;
-            transaction.writer.delete_checkpoint(fork, name)?;
-            let subject = format!("{fork}@{name}");
-            transaction.record(&Event {
-                action: "checkpoint.delete",
-                subject: &subject,
-                before: Some(found.version.0),
-                after: None,
-                detail: "",
-            })?;
+            delete(transaction, &found)?;
             Ok(found)
         })
     }

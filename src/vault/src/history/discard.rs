@@ -10,6 +10,7 @@ use super::fork::{Deletion, refuse_deletion};
 use super::run::{Runs, find_run};
 use super::version::History;
 use crate::backend::{ForkRecord, Life, Reader, RunRecord};
+use crate::care::pace::Pace;
 use crate::{Result, Transaction, Vault, VaultError};
 
 /// The changes to discard: those of a fork, or of one run.
@@ -60,24 +61,50 @@ pub struct Discarded {
     pub runs: Vec<RunRecord>,
 }
 
+/// The result of one batch of a discard.
+enum Batch {
+    /// These runs are marked; the fork has more.
+    Some(ForkName, Vec<RunRecord>),
+    All(Discarded),
+}
+
 impl Vault {
-    /// Deletes the ephemeral fork with a run's changes, or drops a run that was never captured.
+    /// Deletes the ephemeral fork with a run's changes, or drops a run that was never captured. Killed in between, it
+    /// continues when it is repeated.
     pub fn discard(&self, what: &ChangesOf) -> Result<Discarded> {
-        self.transact(|transaction| match what.meant(transaction.view())? {
-            ChangesOf::Fork(name) => {
-                let fork = transaction.fork(&name)?;
-                discard_fork(transaction, fork)
+        let (mut pace, mut what, mut marked) = (Pace::of(self), what.clone(), Vec::new());
+        loop {
+            let batch = pace.batch(|rows| {
+                self.transact(|transaction| match what.meant(transaction.view())? {
+                    ChangesOf::Fork(name) => {
+                        let fork = transaction.fork(&name)?;
+                        discard_fork(transaction, fork, rows)
+                    }
+                    ChangesOf::Run(prefix) => discard_run(transaction, &prefix, rows),
+                })
+            })?;
+            match batch {
+                Batch::Some(fork, runs) => {
+                    marked.extend(runs);
+                    what = ChangesOf::Fork(fork);
+                }
+                Batch::All(discarded) => {
+                    marked.extend(discarded.runs);
+                    return Ok(Discarded { fork: discarded.fork, runs: marked });
+                }
             }
-            ChangesOf::Run(prefix) => discard_run(transaction, &prefix),
-        })
+        }
     }
 }
 
-fn discard_run(transaction: &mut Transaction<'_>, prefix: &RunPrefix) -> Result<Discarded> {
+fn discard_run(transaction: &mut Transaction<'_>, prefix: &RunPrefix, runs_max: usize) -> Result<Batch> {
     let run = find_run(transaction.view(), prefix)?;
     let run = run.ok_or_else(|| VaultError::NoRun { id: prefix.clone() })?;
     let nothing = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
-    if run.discarded_at.is_some() {
+    let fork = transaction.view().fork(&run.fork)?;
+    let is_half_done =
+        |fork: &ForkRecord| fork.life != Life::Persistent && Some(fork.head) == run.version_after;
+    if run.discarded_at.is_some() && !fork.as_ref().is_some_and(is_half_done) {
         return Err(nothing("it was already discarded"));
     }
     let Some(after) = run.version_after else {
@@ -86,25 +113,32 @@ fn discard_run(transaction: &mut Transaction<'_>, prefix: &RunPrefix) -> Result<
         }
         let runs = mark(transaction, vec![run.clone()])?;
         record(transaction, run.fork.as_str(), None, &runs)?;
-        return Ok(Discarded { fork: None, runs });
+        return Ok(Batch::All(Discarded { fork: None, runs }));
     };
-    let fork = transaction.view().fork(&run.fork)?.ok_or_else(|| nothing("its fork no longer exists"))?;
+    let fork = fork.ok_or_else(|| nothing("its fork no longer exists"))?;
     if fork.head != after && matches!(fork.life, Life::Ephemeral { .. }) {
         return Err(VaultError::ForkMoved { fork: fork.name, expected: after, found: fork.head });
     }
-    discard_fork(transaction, fork)
+    discard_fork(transaction, fork, runs_max)
 }
 
-fn discard_fork(transaction: &mut Transaction<'_>, fork: ForkRecord) -> Result<Discarded> {
+fn discard_fork(transaction: &mut Transaction<'_>, fork: ForkRecord, runs_max: usize) -> Result<Batch> {
     if fork.life == Life::Persistent {
         return Err(VaultError::PersistentFork { name: fork.name });
     }
     refuse_deletion(transaction.view(), &fork.name, Deletion::Careful)?;
-    let runs = own_runs(transaction.view(), &fork)?;
+    let mut runs = own_runs(transaction.view(), &fork)?;
+    runs.retain(|run| run.discarded_at.is_none());
+    if runs.len() > runs_max {
+        runs.truncate(runs_max);
+        let runs = mark(transaction, runs)?;
+        record(transaction, fork.name.as_str(), None, &runs)?;
+        return Ok(Batch::Some(fork.name, runs));
+    }
     let runs = mark(transaction, runs)?;
     transaction.writer.delete_fork(&fork.name)?;
     record(transaction, fork.name.as_str(), Some(fork.head), &runs)?;
-    Ok(Discarded { fork: Some(fork), runs })
+    Ok(Batch::All(Discarded { fork: Some(fork), runs }))
 }
 
 /// The runs that led to a fork's head. An earlier fork of the same name may have had other runs.

@@ -4,10 +4,12 @@ use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::reference::Reference;
 
 use super::audit::Event;
+use super::checkpoint;
 use super::discard::own_runs;
 use super::version::{full_root_of, root_of};
 use crate::backend::{CheckpointRecord, Durability, ForkRecord, Life, Reader, RunRecord};
-use crate::{Advance, Committed, Result, Vault, VaultError, When};
+use crate::care::pace::Pace;
+use crate::{Advance, Committed, Result, Transaction, Vault, VaultError, When};
 
 /// How much a deletion may remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,19 +68,14 @@ impl Vault {
 
     /// Deletes a fork and its checkpoints; the next gc frees the space.
     pub fn delete_fork(&self, name: &ForkName, deletion: Deletion) -> Result<ForkRecord> {
-        self.transact(|transaction| {
-            let fork = transaction.fork(name)?;
-            refuse_deletion(transaction.view(), name, deletion)?;
-            transaction.writer.delete_fork(name)?;
-            transaction.record(&Event {
-                action: "fork.delete",
-                subject: name.as_str(),
-                before: Some(fork.head.0),
-                after: None,
-                detail: "",
-            })?;
-            Ok(fork)
-        })
+        let mut pace = Pace::of(self);
+        loop {
+            let deleted = pace
+                .batch(|rows| self.transact(|transaction| delete_some(transaction, name, deletion, rows)))?;
+            if let Some(fork) = deleted {
+                return Ok(fork);
+            }
+        }
     }
 
     /// Turns a fork into a persistent one with another name, keeping its checkpoints and runs.
@@ -140,6 +137,33 @@ impl Vault {
             transaction.advance(&record, &root, Advance { action, message: &message, run: None, when })
         })
     }
+}
+
+/// Deletes a fork with at most this many checkpoints. Of a fork with more it deletes some, and returns `None`.
+fn delete_some(
+    transaction: &mut Transaction<'_>,
+    name: &ForkName,
+    deletion: Deletion,
+    checkpoints_max: usize,
+) -> Result<Option<ForkRecord>> {
+    let fork = transaction.fork(name)?;
+    refuse_deletion(transaction.view(), name, deletion)?;
+    let checkpoints = transaction.view().checkpoints_of_fork(name)?;
+    if checkpoints.len() > checkpoints_max {
+        for checkpoint in &checkpoints[..checkpoints_max] {
+            checkpoint::delete(transaction, checkpoint)?;
+        }
+        return Ok(None);
+    }
+    transaction.writer.delete_fork(name)?;
+    transaction.record(&Event {
+        action: "fork.delete",
+        subject: name.as_str(),
+        before: Some(fork.head.0),
+        after: None,
+        detail: "",
+    })?;
+    Ok(Some(fork))
 }
 
 /// Fails if a fork must not be deleted, or not without `Deletion::Forced`.

@@ -228,8 +228,6 @@ pub enum Forget {
     OfRun(RunId),
     /// One that turned out to be unusable.
     Lost(MemoKey, Lost),
-    /// All unusable results.
-    AllLost,
 }
 
 impl Vault {
@@ -251,11 +249,11 @@ impl Vault {
 
     /// Deletes results and returns them. If nothing matches, only one read is done and no write.
     pub fn forget(&self, which: &Forget) -> Result<Vec<MemoRecord>> {
-        if chosen(&*self.read()?, which, self.now())?.is_empty() {
+        if chosen(&*self.read()?, which)?.is_empty() {
             return Ok(Vec::new());
         }
         self.transact(|transaction| {
-            let gone = chosen(transaction.view(), which, transaction.now())?;
+            let gone = chosen(transaction.view(), which)?;
             for (memo, why) in &gone {
                 transaction.writer.delete_memo(&memo.key)?;
                 audit_memo(transaction, "cache.forget", memo, why)?;
@@ -265,21 +263,42 @@ impl Vault {
     }
 }
 
-fn chosen(reader: &dyn Reader, which: &Forget, now: Timestamp) -> Result<Vec<(MemoRecord, &'static str)>> {
+impl Vault {
+    /// The keys of the results that can no longer be used.
+    pub(crate) fn lost_memos(&self) -> Result<Vec<MemoKey>> {
+        let (reader, now) = (self.read()?, self.now());
+        let mut found = Vec::new();
+        for memo in all(&*reader)? {
+            if lost(&*reader, &memo, now)?.is_some() {
+                found.push(memo.key);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Deletes those of the results that can no longer be used; returns their number.
+    pub(crate) fn forget_if_lost(&self, keys: &[MemoKey]) -> Result<u64> {
+        self.transact(|transaction| {
+            let mut count = 0;
+            for key in keys {
+                let Some(memo) = transaction.view().memo(key)? else { continue };
+                if let Some(why) = lost(transaction.view(), &memo, transaction.now())? {
+                    transaction.writer.delete_memo(key)?;
+                    audit_memo(transaction, "cache.forget", &memo, why.word())?;
+                    count += 1;
+                }
+            }
+            Ok(count)
+        })
+    }
+}
+
+fn chosen(reader: &dyn Reader, which: &Forget) -> Result<Vec<(MemoRecord, &'static str)>> {
     let asked = |memo| (memo, "asked");
     Ok(match which {
         Forget::All => all(reader)?.into_iter().filter(|memo| !is_kept_output(memo)).map(asked).collect(),
         Forget::OfRun(run) => of_run(reader, run)?.into_iter().map(asked).collect(),
         Forget::Lost(key, why) => reader.memo(key)?.into_iter().map(|memo| (memo, why.word())).collect(),
-        Forget::AllLost => {
-            let mut gone = Vec::new();
-            for memo in all(reader)? {
-                if let Some(why) = lost(reader, &memo, now)? {
-                    gone.push((memo, why.word()));
-                }
-            }
-            gone
-        }
     })
 }
 

@@ -196,12 +196,15 @@ fn tree(ctx: &CommandContext, args: &UseArgs) -> Outcome {
 }
 
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
     let deletion = if args.force { Deletion::Forced } else { Deletion::Careful };
-    let fork = vault.delete_fork(&args.name, deletion).map_err(EdgeError::of_old_fork)?;
+    let (fork, vault_id) = ctx.free_space(|| {
+        let vault = ctx.open_vault()?;
+        let fork = vault.delete_fork(&args.name, deletion).map_err(EdgeError::of_old_fork)?;
+        Ok((fork, vault.id()?))
+    })?;
     // Without a cache directory the fork has no directories to remove.
     if let Ok(cache_dir) = ctx.around.cache_dir() {
-        let removed = ForkDirs::new(&cache_dir, &vault.id()?).remove(&fork.name);
+        let removed = ForkDirs::new(&cache_dir, &vault_id).remove(&fork.name);
         removed.map_err(EdgeError::host("remove the directories of the fork in", &cache_dir))?;
     }
     ctx.ui.answer(&ForkOne { fork: avfs_present::fork(&fork) }, |out| {

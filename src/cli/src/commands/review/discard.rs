@@ -28,14 +28,16 @@ pub struct DiscardArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    if let ChangesOf::Run(prefix) = args.what.meant(&*vault.read()?)? {
-        let run = vault.run(&prefix)?;
-        if let (Some(why), None) = (why_unchanged(&run), run.discarded_at) {
-            return Err(EdgeError::Unchanged { run: run.id, why, verb: "discard" }.into());
+    let discarded = ctx.free_space(|| {
+        let vault = ctx.open_vault()?;
+        if let ChangesOf::Run(prefix) = args.what.meant(&*vault.read()?)? {
+            let run = vault.run(&prefix)?;
+            if let (Some(why), None) = (why_unchanged(&run), run.discarded_at) {
+                return Err(EdgeError::Unchanged { run: run.id, why, verb: "discard" }.into());
+            }
         }
-    }
-    let discarded = vault.discard(&args.what).map_err(EdgeError::of_changes)?;
+        vault.discard(&args.what).map_err(EdgeError::of_changes)
+    })?;
     ctx.ui.answer(&avfs_present::discard(&discarded), |out| {
         let count = plural(discarded.runs.len() as u64, "run", "runs");
         let runs = discarded.runs.iter().enumerate().fold(Painted::default(), |shown, (at, run)| {

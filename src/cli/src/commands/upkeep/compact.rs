@@ -7,7 +7,7 @@ use avfs_wire::Compact;
 
 use crate::context::CommandContext;
 use crate::progress::Progress;
-use crate::ui::Outcome;
+use crate::ui::{Failure, Outcome};
 
 /// Return unused space of the vault file to the disk
 ///
@@ -20,6 +20,15 @@ Examples:
 pub struct CompactArgs {}
 
 pub fn run(ctx: &CommandContext, _: &CompactArgs) -> Outcome {
+    let result = ctx.free_space(|| compact(ctx))?;
+    ctx.ui.answer(&result, |out| {
+        let (before, after) =
+            (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
+        out.line(format_args!("vault size: {before} before, {after} after"))
+    })
+}
+
+fn compact(ctx: &CommandContext) -> Result<Compact, Failure> {
     let vault = ctx.open_vault()?;
     let size = || vault.read().and_then(|reader| Ok(reader.usage()?.file_bytes));
     let file_bytes_before = size()?;
@@ -28,10 +37,5 @@ pub fn run(ctx: &CommandContext, _: &CompactArgs) -> Outcome {
         vault.backend().shrink(&|_| {})?;
         vault.backend().settle()?;
     }
-    let result = Compact { file_bytes_before, file_bytes_after: size()? };
-    ctx.ui.answer(&result, |out| {
-        let (before, after) =
-            (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
-        out.line(format_args!("vault size: {before} before, {after} after"))
-    })
+    Ok(Compact { file_bytes_before, file_bytes_after: size()? })
 }

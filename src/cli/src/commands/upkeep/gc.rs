@@ -12,7 +12,7 @@ use avfs_wire::Gc;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::progress::Progress;
-use crate::ui::Outcome;
+use crate::ui::{Failure, Outcome};
 use crate::view::plural;
 
 /// Delete expired forks and unreferenced data, and free the space
@@ -26,6 +26,26 @@ Examples:
 pub struct GcArgs {}
 
 pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
+    let result = ctx.free_space(|| gc(ctx))?;
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!(
+            "removed {}, {}, {}, {}",
+            plural(result.forks, "expired fork", "expired forks"),
+            plural(result.versions, "version", "versions"),
+            plural(result.trees, "tree", "trees"),
+            plural(result.blobs, "blob", "blobs"),
+        ))?;
+        if result.results > 0 {
+            let results = plural(result.results, "cached result", "cached results");
+            out.line(format_args!("removed {results} that expired or lost their versions"))?;
+        }
+        let (before, after) =
+            (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
+        out.line(format_args!("vault size: {before} before, {after} after"))
+    })
+}
+
+fn gc(ctx: &CommandContext) -> Result<Gc, Failure> {
     let vault = ctx.open_vault_sparing_runs()?;
     let size = || vault.read().and_then(|reader| Ok(reader.file_bytes()?));
     let file_bytes_before = size()?;
@@ -42,7 +62,7 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
         let swept = ForkDirs::new(&cache_dir, &id).sweep(&forks);
         swept.map_err(EdgeError::host("remove the directories of deleted forks in", &cache_dir))?;
     }
-    let result = Gc {
+    Ok(Gc {
         forks: swept.forks,
         versions: swept.versions,
         trees: swept.trees,
@@ -50,21 +70,5 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
         results: swept.memos,
         file_bytes_before,
         file_bytes_after: size()?,
-    };
-    ctx.ui.answer(&result, |out| {
-        out.line(format_args!(
-            "removed {}, {}, {}, {}",
-            plural(result.forks, "expired fork", "expired forks"),
-            plural(result.versions, "version", "versions"),
-            plural(result.trees, "tree", "trees"),
-            plural(result.blobs, "blob", "blobs"),
-        ))?;
-        if result.results > 0 {
-            let results = plural(result.results, "cached result", "cached results");
-            out.line(format_args!("removed {results} that expired or lost their versions"))?;
-        }
-        let (before, after) =
-            (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
-        out.line(format_args!("vault size: {before} before, {after} after"))
     })
 }

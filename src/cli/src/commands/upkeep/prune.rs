@@ -50,11 +50,13 @@ struct KeepArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &PruneArgs) -> Outcome {
-    let vault = ctx.open_vault_sparing_runs()?;
-    let since = args.keep.keep_within.map(|Span(seconds)| vault.now().plus_seconds(-seconds));
-    let keep = Keep { last: args.keep.keep_last, since };
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
-    let pruned = vault.prune(&keep, args.fork.as_ref(), trial).map_err(EdgeError::of_old_fork)?;
+    let pruned = ctx.free_space(|| {
+        let vault = ctx.open_vault_sparing_runs()?;
+        let since = args.keep.keep_within.map(|Span(seconds)| vault.now().plus_seconds(-seconds));
+        let keep = Keep { last: args.keep.keep_last, since };
+        vault.prune(&keep, args.fork.as_ref(), trial).map_err(EdgeError::of_old_fork)
+    })?;
     let checkpoints = pruned.checkpoints.iter();
     let result = Prune {
         dry_run: args.dry_run,

@@ -126,20 +126,28 @@ fn plain_file(file: File) -> std::io::Result<File> {
 #[derive(Debug, Default)]
 pub(crate) struct Head(Option<File>);
 
+/// Opens a file of avfs beside a vault.
+pub(super) fn open_beside(vault: &Path, suffix: &str) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(PLAIN).open(sibling(vault, suffix)).and_then(plain_file)
+}
+
+/// Opens a file of avfs beside a vault, and creates it if it does not exist.
+pub(super) fn open_or_make_beside(vault: &Path, suffix: &str) -> std::io::Result<File> {
+    match open_beside(vault, suffix) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            match owner::create_like(&sibling(vault, suffix), &std::fs::metadata(vault)?, 0o666) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => open_beside(vault, suffix),
+                made => made.and_then(plain_file),
+            }
+        }
+        opened => opened,
+    }
+}
+
 impl Head {
     fn open(vault: &Path) -> std::io::Result<File> {
-        let path = sibling(vault, "-head");
-        let existing = || File::options().read(true).write(true).custom_flags(PLAIN).open(&path);
-        let opened = match existing() {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                match owner::create_like(&path, &std::fs::metadata(vault)?, 0o666) {
-                    Err(error) if error.kind() == ErrorKind::AlreadyExists => existing(),
-                    made => made,
-                }
-            }
-            opened => opened,
-        };
-        opened.and_then(plain_file)
+        open_or_make_beside(vault, "-head")
     }
 
     /// Records a commit that is on disk, in an open WAL.

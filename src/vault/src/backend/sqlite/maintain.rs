@@ -1,19 +1,23 @@
 //! Keeps the write-ahead log (WAL) short, returns free space, and runs SQLite's integrity check.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use avfs_hostfs::threads::shielded;
 
-use super::read::Session;
+use super::read::{Session, run};
 use super::{Conn, SqliteBackend, connect};
-use crate::backend::{Backend, Durability, Result};
+use crate::backend::{Backend, BackendError, Durability, Result, next_rows};
 
 /// A process that closes the vault checkpoints the WAL if it is longer than this. A new process reads the whole WAL
 /// before its first query, so it is kept short; a checkpoint waits for the disk, so it is not done for every
 /// commit.
 const LOG_PAGES_LEFT: i32 = 256;
+/// The same if the WAL has more pages than this that are new in the file: on a full disk the reserve has to suffice for
+/// the checkpoint.
+const NEW_PAGES_LEFT: i64 = 64;
 /// The WAL is checkpointed after a commit each time it grows by this many pages, concurrently with other writers.
 const LOG_PAGES_EASY: i32 = 512;
 /// A small commit is shorter than this, so one of many writers notices that such a multiple was passed.
@@ -26,7 +30,9 @@ const LOG_PAGES_MAX: i32 = 6144;
 /// How long `settle` waits for readers of the old WAL.
 const SETTLE_PATIENCE: Duration = Duration::from_millis(100);
 /// Pages freed in one step; each step is a short transaction.
-const SHRINK_STEP_PAGES: u64 = 1000;
+const SHRINK_STEP_PAGES: usize = 1000;
+/// Pages freed in the first step on a disk that is short of space: the log has to fit.
+const SHRINK_STEP_PAGES_FIRST: usize = 16;
 
 /// The thread that checkpoints the WAL in the background, if one is running.
 #[derive(Default)]
@@ -76,7 +82,33 @@ fn report(moved: Result<()>) {
     }
 }
 
+/// Checkpoints and truncates the WAL on a disk that is short of space. The caller holds the turn, so that the WAL is
+/// empty when the next transaction starts: a checkpoint adds new pages to the file, and on a full disk a WAL with new
+/// pages could neither be checkpointed nor freed.
+pub(crate) fn relieve(backend: &SqliteBackend, conn: &Conn) {
+    if backend.log.is_empty() {
+        return;
+    }
+    backend.mover.wait();
+    let patience = |patience| conn.sql.busy_timeout(patience).map_err(|error| backend.translate(error));
+    let emptied = patience(Duration::ZERO)
+        .and_then(|()| checkpoint(backend, conn, "TRUNCATE"))
+        .and_then(|()| backend.log.sync_cut());
+    report(emptied.and_then(|()| patience(backend.patience())));
+}
+
+/// Ends a commit that failed. What it has added to the WAL would take up the rest of a full disk.
+pub(crate) fn after_failed_commit(backend: &SqliteBackend, conn: &Conn, error: &BackendError) {
+    let is_over = conn.sql.is_autocommit() || run(&conn.sql, "ROLLBACK").is_ok();
+    if is_over && matches!(error, BackendError::DiskFull { .. }) {
+        relieve(backend, conn);
+    }
+}
+
 pub(crate) fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pages: i32) {
+    if backend.shortage().is_some() {
+        relieve(backend, conn);
+    }
     if log_pages > LOG_PAGES_MAX {
         backend.mover.wait();
         report(checkpoint(backend, conn, "PASSIVE"));
@@ -100,15 +132,27 @@ pub(crate) fn after_commit(backend: &SqliteBackend, log_pages: i32, durability: 
 /// The WAL is truncated, not only checkpointed: a process that opens it reads all of it, checkpointed or not. The
 /// writer that starts a new WAL relies on the file being empty on disk too.
 pub(crate) fn before_close(backend: &SqliteBackend) {
-    if backend.log.pages() <= LOG_PAGES_LEFT {
+    let pages = backend.log.pages();
+    if i64::from(pages) <= NEW_PAGES_LEFT {
         return;
     }
     report(backend.take_conn().and_then(|conn| {
+        if pages <= LOG_PAGES_LEFT && new_pages(backend, &conn)? <= NEW_PAGES_LEFT {
+            return Ok(());
+        }
         let no_patience = conn.sql.busy_timeout(Duration::ZERO);
         no_patience.map_err(|error| backend.translate(error))?;
         checkpoint(backend, &conn, "TRUNCATE")?;
         backend.log.sync_cut()
     }));
+}
+
+/// The pages in the WAL for which a checkpoint has to extend the file.
+fn new_pages(backend: &SqliteBackend, conn: &Conn) -> Result<i64> {
+    let count = conn.sql.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0));
+    let count = count.map_err(|error| backend.translate(error))?;
+    let there = std::fs::metadata(&backend.path).map_or(0, |meta| meta.len()) / connect::PAGE_BYTES as u64;
+    Ok(count.saturating_sub(i64::try_from(there).unwrap_or(i64::MAX)))
 }
 
 /// Checkpoints as much of the WAL as possible; a reader that prevents it is not a failure.
@@ -136,6 +180,7 @@ pub(crate) fn settle(backend: &SqliteBackend) -> Result<()> {
 }
 
 pub(crate) fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
+    let mut step = if backend.shortage().is_some() { SHRINK_STEP_PAGES_FIRST } else { SHRINK_STEP_PAGES };
     let mut left = u64::MAX;
     loop {
         avfs_types::pause::point("shrink");
@@ -152,25 +197,48 @@ pub(crate) fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<
         if free_pages == 0 || free_pages >= left {
             return settle(backend);
         }
-        left = free_pages;
-        {
-            let _turn = backend.turn()?;
-            let conn = backend.take_conn()?;
-            let step = || -> rusqlite::Result<()> {
-                conn.order_writes(true)?;
-                let mut statement =
-                    conn.sql.prepare(&format!("PRAGMA incremental_vacuum({SHRINK_STEP_PAGES})"))?;
-                let mut rows = statement.query([])?;
-                while rows.next()?.is_some() {}
-                Ok(())
-            };
-            let stepped = step();
-            backend.give_back(conn);
-            stepped.map_err(|error| backend.translate(error))?;
+        match shrink_by(backend, step) {
+            Ok(log_pages) => {
+                left = free_pages;
+                backend.log.set_pages(log_pages);
+                step = next_rows(backend, step, SHRINK_STEP_PAGES);
+            }
+            // The log has no room for that many pages.
+            Err(BackendError::DiskFull { .. }) if step > 1 => {
+                step = (step / 4).max(1);
+                continue;
+            }
+            Err(error) => return Err(error),
         }
         // Otherwise every moved page would make the WAL longer.
-        settle(backend)?;
+        match settle(backend) {
+            // The log has pages for which the file would have to grow; the next step may remove them.
+            Err(BackendError::DiskFull { .. }) => {}
+            settled => settled?,
+        }
     }
+}
+
+/// Moves pages from the end of the file to unused ones, and shortens the file.
+/// Returns the pages that this took in the WAL.
+fn shrink_by(backend: &SqliteBackend, pages: usize) -> Result<i32> {
+    let _turn = backend.turn()?;
+    let conn = backend.take_conn()?;
+    conn.log_pages.store(0, Ordering::Relaxed);
+    let step = || -> rusqlite::Result<()> {
+        conn.order_writes(true)?;
+        let mut statement = conn.sql.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+        Ok(())
+    };
+    let stepped = step().map_err(|error| backend.translate(error));
+    if let Err(error) = &stepped {
+        after_failed_commit(backend, &conn, error);
+    }
+    let log_pages = conn.log_pages.load(Ordering::Relaxed);
+    backend.give_back(conn);
+    stepped.map(|()| log_pages)
 }
 
 pub(crate) fn integrity(backend: &SqliteBackend) -> Result<Vec<String>> {

@@ -17,6 +17,7 @@ mod own_lock;
 mod pack;
 mod read;
 mod recordings;
+mod reserve;
 mod runs;
 mod schema;
 mod write;
@@ -31,16 +32,17 @@ use std::time::{Duration, Instant};
 use connect::{Access, Conn, Stand};
 pub use connect::{Mapped, OnClose, OpenOptions, sibling};
 use log::Log;
+pub use reserve::with_reserve;
 use rusqlite::backup::StepResult;
 pub use schema::{FORMAT, has_vault_header};
 
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 
-use super::{AuditRecord, Backend, Guard, Reader, Result, Rollback, Writer};
+use super::{AuditRecord, Backend, Guard, Reader, Result, Rollback, Shortage, Writer};
 use crate::backend::BackendError;
 
 /// The files next to a vault file while it is in use: `vault.db` → `vault.db-wal`.
-pub const COMPANIONS: [&str; 7] = ["-wal", "-shm", "-journal", "-head", "-lock", "-use", "-gate"];
+pub const COMPANIONS: [&str; 8] = ["-wal", "-shm", "-journal", "-head", "-lock", "-use", "-gate", "-reserve"];
 /// The companions that SQLite reads, and the record of acknowledged commits in its WAL.
 const LOGS: [&str; 4] = ["-wal", "-shm", "-journal", "-head"];
 
@@ -124,6 +126,9 @@ impl SqliteBackend {
         if access == Access::ReadWrite && log.is_none() {
             // SQLite has created a new WAL; later syncs cover its content but not its directory entry.
             sync_dir_of(&real)?;
+        }
+        if access == Access::ReadWrite {
+            reserve::make(&real);
         }
         let mut backend = Self::with(&real, file, options, (conn, log), (access, format));
         backend.older_copy = older_copy;
@@ -508,6 +513,20 @@ impl Backend for SqliteBackend {
 
     fn check_writable(&self) -> Result<()> {
         self.check_access().and_then(|()| self.check_file())
+    }
+
+    fn check_room(&self) -> Result<()> {
+        match reserve::is_full(&self.path) {
+            true => Err(BackendError::DiskFull { path: self.path.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    fn shortage(&self) -> Option<Shortage> {
+        let free_bytes = reserve::free_bytes(&self.path).filter(|free| reserve::is_short(*free))?;
+        // On such a disk the log is empty when a transaction starts.
+        let pages = u64::try_from(self.log.pages()).unwrap_or(0);
+        Some(Shortage { free_bytes, logged_bytes: pages * connect::PAGE_BYTES as u64 })
     }
 
     fn make_ready(&self) -> Result<()> {

@@ -11,13 +11,21 @@ use avfs_types::ids::{
 };
 use avfs_types::pause;
 
+use super::connect::PAGE_BYTES;
 use super::read::{Session, run};
-use super::{SqliteBackend, applications, approvals, batches, maintain, memos, pack, recordings, runs};
-use crate::backend::{
-    ApplicationRecord, ApprovalRecord, AuditRecord, Backend as _, BatchRecord, BlobRecord, CheckpointRecord,
-    Durability, ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord,
-    VersionRecord, Writer,
+use super::{
+    SqliteBackend, applications, approvals, batches, maintain, memos, pack, recordings, reserve, runs,
 };
+use crate::backend::{
+    ApplicationRecord, ApprovalRecord, AuditRecord, Backend as _, BackendError, BatchRecord, BlobRecord,
+    CheckpointRecord, Durability, ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result,
+    RunRecord, VersionRecord, Writer,
+};
+
+/// No transaction adds as much, as pages are kept in memory until the commit.
+const AMPLE_BYTES: u64 = 4 << 30;
+/// A transaction that adds at most this many pages is small: the records of a verb.
+const SMALL_PAGES: i64 = 16;
 
 const SET_META: &str =
     "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
@@ -52,6 +60,8 @@ pub(crate) struct SqliteWriter<'a> {
     // Dropped before `turn`: a rollback must be complete when the next writer's turn begins.
     session: Session<'a>,
     turn: FileLock,
+    /// The size of the store at the beginning, if space may run out.
+    pages_before: Option<i64>,
     /// The last row of the audit log written by this transaction.
     last: Option<AuditRecord>,
 }
@@ -60,9 +70,35 @@ impl<'a> SqliteWriter<'a> {
     pub(crate) fn begin(backend: &'a SqliteBackend) -> Result<Self> {
         pause::point("write");
         let turn = backend.turn()?;
+        let free = reserve::free_bytes(&backend.path);
+        if free.is_some_and(reserve::is_short) {
+            let conn = backend.take_conn()?;
+            maintain::relieve(backend, &conn);
+            backend.give_back(conn);
+        }
         let session = Session::begin_to_write(backend)?;
         pause::point("write-begun");
-        Ok(Self { session, turn, last: None })
+        let may_run_out = free.is_some_and(|free| free < AMPLE_BYTES);
+        let pages_before = may_run_out.then(|| pages_of(&session)).transpose()?;
+        Ok(Self { session, turn, pages_before, last: None })
+    }
+
+    /// Fails if the disk has no room for the new pages twice: in the log, and in the file when the log is checkpointed.
+    /// Small transactions may use the rest, and the reserve.
+    fn check_room(&self) -> Result<()> {
+        let Some(before) = self.pages_before else { return Ok(()) };
+        let pages = pages_of(&self.session)?;
+        if pages.saturating_sub(before) <= SMALL_PAGES {
+            return Ok(());
+        }
+        let path = &self.session.backend.path;
+        let there = std::fs::metadata(path).map_or(0, |meta| meta.len());
+        let bytes = u64::try_from(pages).unwrap_or(0).saturating_mul(PAGE_BYTES as u64);
+        let needed = bytes.saturating_sub(there).saturating_mul(2);
+        match reserve::free_bytes(path).is_some_and(|free| free < needed) {
+            true => Err(BackendError::DiskFull { path: path.clone() }),
+            false => Ok(()),
+        }
     }
 
     fn execute(&mut self, sql: &str, params: impl Params) -> Result<usize> {
@@ -75,6 +111,12 @@ impl<'a> SqliteWriter<'a> {
     fn last_row(&mut self) -> Result<i64> {
         Ok(self.session.conn()?.sql.last_insert_rowid())
     }
+}
+
+/// The pages of the store, including those that the transaction has added.
+fn pages_of(session: &Session<'_>) -> Result<i64> {
+    let count = session.conn()?.sql.pragma_query_value(None, "page_count", |row| row.get(0));
+    count.map_err(|error| session.backend.translate(error))
 }
 
 fn integer(n: u64) -> i64 {
@@ -268,13 +310,17 @@ impl Writer for SqliteWriter<'_> {
     }
 
     fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
-        let Self { session, turn, last } = *self;
+        self.check_room()?;
+        let Self { session, turn, last, .. } = *self;
         let backend = session.backend;
         let conn = session.conn()?;
         pause::point("commit");
         // Only a commit that writes something sets this again.
         conn.log_pages.store(0, Ordering::Relaxed);
-        run(&conn.sql, "COMMIT").map_err(|error| backend.translate(error))?;
+        if let Err(error) = run(&conn.sql, "COMMIT").map_err(|error| backend.translate(error)) {
+            maintain::after_failed_commit(backend, conn, &error);
+            return Err(error);
+        }
         pause::point("committed");
         let log_pages = conn.log_pages.load(Ordering::Relaxed);
         maintain::after_commit_in_turn(backend, conn, log_pages);
