@@ -24,7 +24,7 @@ fn failed_export_leaves_nothing_behind() {
     let env = TestEnv::with_project();
     let calls = [
         Call::new("flock", 3, "ENOLCK"),
-        Call::new("rename", 1, "EIO"),
+        Call::new("renameat", 1, "EIO"),
         Call::new("renameat2", 1, "EIO"),
         Call::new("renameat2", 3, "EIO"),
         Call::new("fchmod", 1, "EIO"),

@@ -19,6 +19,8 @@ use crate::{beneath, make};
 
 /// The permissions of its owner that a directory needs to be emptied.
 const OWNER_ALL: u32 = 0o700;
+/// How often entries can vanish while a tree is emptied, because another process removes it too.
+const TRIES_MAX: u32 = 1000;
 
 /// Removes everything at `path`; a missing path is not an error.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
@@ -45,9 +47,35 @@ pub fn remove_tree_in(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
 /// Removes an open directory with all entries. Fails, once it is empty, if `name` in `dir` is another file.
 pub fn remove_open_tree(dir: BorrowedFd<'_>, name: &[u8], tree: BorrowedFd<'_>) -> io::Result<()> {
     avfs_types::pause::point("remove-tree");
-    empty(tree)?;
-    FileId::of(tree)?.require_at(dir, name)?;
-    Ok(unlinkat(dir, OsStr::from_bytes(name), AtFlags::REMOVEDIR)?)
+    let id = FileId::of(tree)?;
+    for _ in 0..TRIES_MAX {
+        match empty(tree) {
+            // Another process removes the same tree.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            emptied => {
+                emptied?;
+                break;
+            }
+        }
+        if is_missing(dir, name) {
+            return Ok(());
+        }
+    }
+    match id.require_at(dir, name) {
+        Err(_) if is_missing(dir, name) => Ok(()),
+        same => same.and_then(|()| remove_empty(dir, name)),
+    }
+}
+
+fn is_missing(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+    beneath::stat(dir, name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+fn remove_empty(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    match unlinkat(dir, OsStr::from_bytes(name), AtFlags::REMOVEDIR) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => Ok(removed?),
+    }
 }
 
 /// Removes the file `name`; a missing file is not an error.
@@ -133,7 +161,7 @@ fn empty(tree: BorrowedFd<'_>) -> io::Result<()> {
             return Err(io::Error::other("a directory was moved while it was removed"));
         }
         if id.is_at(at.as_fd(), &name)? {
-            unlinkat(&at, OsStr::from_bytes(&name), AtFlags::REMOVEDIR)?;
+            remove_empty(at.as_fd(), &name)?;
         }
     }
     Ok(())
@@ -202,6 +230,22 @@ mod tests {
         assert!(!at("tree").is_symlink() && at("victim/sub").exists());
         remove_open_tree(above.as_fd(), b"moved", tree.as_fd()).unwrap();
         assert!(!at("moved").exists());
+    }
+
+    #[test]
+    fn several_processes_can_remove_the_same_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        for _ in 0..5 {
+            for number in 0..100 {
+                std::fs::create_dir_all(tree.join(format!("{}/{number}/deep/er", number % 10))).unwrap();
+            }
+            std::thread::scope(|scope| {
+                let removing: Vec<_> = (0..4).map(|_| scope.spawn(|| remove_tree(&tree))).collect();
+                removing.into_iter().for_each(|removed| removed.join().unwrap().unwrap());
+            });
+            assert!(!tree.exists());
+        }
     }
 
     #[test]
