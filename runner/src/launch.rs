@@ -505,7 +505,7 @@ fn judged(plan: &LaunchPlan, step: u16) -> Option<&Path> {
         | ViewStep::Hide { .. }
         | ViewStep::MountPoint { .. }
         | ViewStep::Secrets { .. }
-        | ViewStep::SealRoot => None,
+        | ViewStep::Seal { .. } => None,
     }
 }
 
@@ -560,6 +560,6 @@ fn what_of_step(step: &ViewStep) -> (Piece, String) {
         }
         ViewStep::Hide { path } => (Piece::Mounts, at("hide", path)),
         ViewStep::Secrets { path } => (Piece::Mounts, at("write the secrets to", path)),
-        ViewStep::SealRoot => (Piece::Mounts, "cannot make the root read-only".to_owned()),
+        ViewStep::Seal { path } => (Piece::Mounts, format!("cannot make {} read-only", path.display())),
     }
 }

@@ -43,7 +43,7 @@ pub fn private_dirs(view: &[ViewStep]) -> Vec<&Path> {
         | ViewStep::Hide { .. }
         | ViewStep::MountPoint { .. }
         | ViewStep::Secrets { .. }
-        | ViewStep::SealRoot => false,
+        | ViewStep::Seal { .. } => false,
     };
     let is_covered = |place: usize, path: &Path| view[place + 1..].iter().any(|later| covers(later, path));
     let private = view.iter().enumerate().filter_map(|(place, step)| {
@@ -89,7 +89,7 @@ fn made(view: &[ViewStep]) -> Made<'_> {
             ViewStep::Workspace(mount) => {
                 made.others.insert(mount.path());
             }
-            ViewStep::SealRoot => {}
+            ViewStep::Seal { .. } => {}
         }
     }
     made

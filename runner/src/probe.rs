@@ -131,6 +131,7 @@ impl Prober<'_> {
             net: &net,
             proc,
             extras: &[],
+            repository: None,
             shown_as: ShownAs::Overlay,
             secret: &[],
             secret_files: SecretFiles::None,

@@ -58,7 +58,7 @@ impl Worktree {
 #[test]
 fn result_is_not_older_than_the_repository_of_a_linked_worktree() {
     let worktree = Worktree::new();
-    // Control: by declaration nothing but the workspace matters, so the old result is used.
+    // Control: by declaration only the workspace matters, so the old result is used.
     assert_eq!(worktree.counted(&["--pure"]).0, "1");
     worktree.commit();
     let (old, result) = worktree.counted(&["--pure"]);

@@ -116,6 +116,11 @@ fn repository_around_other_files_shows_only_entries_of_git() {
     let head = forged.dir.join("HEAD");
     let seen = forged.start(&runner(), &["--", "cat", head.to_str().unwrap()]).expect(0);
     assert!(seen.text().starts_with("ref: "), "{seen:?}");
+    // A command cannot add entries either, on the host or for itself.
+    let write = format!("tried('write', lambda: open({:?} + '/new', 'w'))", forged.dir.to_str().unwrap());
+    let write = program(&write);
+    assert_nothing_gained(&forged.start(&runner(), &["--", "python3", "-c", &write]), &["write"]);
+    assert_all_gained(&forged.start(Path::new("python3"), &["-c", &write]), &["write"]);
     // A socket in its place would lead to a process of the host.
     std::fs::remove_file(&head).unwrap();
     let _listener = std::os::unix::net::UnixListener::bind(&head).unwrap();

@@ -160,8 +160,12 @@ struct Writable {
 fn writable(view: &[ViewStep]) -> Vec<Writable> {
     let mut found: Vec<Writable> = Vec::new();
     let dir = |path: &Path| Some(Writable { path: path.to_owned(), is_file: false });
+    let is_sealed = |path: &Path| {
+        view.iter().any(|step| matches!(step, ViewStep::Seal { path: sealed } if sealed == path))
+    };
     for step in view {
         let writable = match step {
+            ViewStep::Tmpfs { path, .. } if is_sealed(path) => None,
             ViewStep::Tmpfs { path, .. } | ViewStep::Proc { path } | ViewStep::Devices { path } => dir(path),
             ViewStep::Workspace(WorkspaceMount::Overlay { path, .. } | WorkspaceMount::Copy { path, .. }) => {
                 dir(path)
@@ -182,7 +186,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
             | ViewStep::Secrets { .. }
             | ViewStep::Hide { .. }
             | ViewStep::MountPoint { .. }
-            | ViewStep::SealRoot => None,
+            | ViewStep::Seal { .. } => None,
         };
         found.extend(writable);
     }
@@ -224,7 +228,7 @@ mod tests {
             }),
             ViewStep::Proc { path: "/proc".into() },
             bind("/etc/passwd", Access::ReadWrite),
-            ViewStep::SealRoot,
+            ViewStep::Seal { path: "/".into() },
         ];
         let landlock = Landlock::of(7, &view);
         let found: Vec<_> =

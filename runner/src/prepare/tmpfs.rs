@@ -67,7 +67,7 @@ fn made(step: &ViewStep) -> Option<Made<'_>> {
             | WorkspaceMount::ReadOnly { path, .. }
             | WorkspaceMount::Copy { path, .. },
         ) => (path, Covered::Yes),
-        ViewStep::Hide { .. } | ViewStep::SealRoot => return None,
+        ViewStep::Hide { .. } | ViewStep::Seal { .. } => return None,
     };
     Some(Made { path, covered })
 }
@@ -92,7 +92,7 @@ mod tests {
             ViewStep::Hide { path: "/home/u/a/work/key".into() },
             tmpfs("/tmp"),
             dir("/tmpx"),
-            ViewStep::SealRoot,
+            ViewStep::Seal { path: "/".into() },
         ];
         let counts =
             ["/home/u", "/home/u/a/work/cache", "/tmp", "/dev/shm"].map(|at| made_in(at.as_ref(), &view));

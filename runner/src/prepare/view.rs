@@ -123,7 +123,7 @@ impl Compiler<'_> {
             ViewStep::Hide { path } => self.push(Op::Hide { path: inner(path)? }),
             ViewStep::MountPoint { path } => self.push(Op::MountPoint { path: inner(path)? }),
             ViewStep::Secrets { path } => self.secrets(path)?,
-            ViewStep::SealRoot => self.push(Op::SealMount { path: c_string(b".")? }),
+            ViewStep::Seal { path } => self.push(Op::SealMount { path: inner(path)? }),
         }
         Ok(())
     }

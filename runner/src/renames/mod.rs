@@ -86,7 +86,7 @@ fn overlay_of(plan: &LaunchPlan) -> Option<(&PathBuf, &Vec<PathBuf>)> {
         | ViewStep::Hide { .. }
         | ViewStep::MountPoint { .. }
         | ViewStep::Secrets { .. }
-        | ViewStep::SealRoot => None,
+        | ViewStep::Seal { .. } => None,
     })
 }
 

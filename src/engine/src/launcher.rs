@@ -98,8 +98,10 @@ pub enum ViewStep {
     Secrets {
         path: PathBuf,
     },
-    /// Makes the root itself read-only.
-    SealRoot,
+    /// Makes the root or a tmpfs read-only. Mounts beneath it keep their access.
+    Seal {
+        path: PathBuf,
+    },
 }
 
 /// How to look up a host path when it is mounted.

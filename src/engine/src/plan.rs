@@ -84,6 +84,7 @@ impl ProxyRuntime<'_> {
             net: &request.net,
             proc: request.proc,
             extras: &extras,
+            repository: shown_repository(run),
             shown_as: run.shown_as,
             secret: &secret,
             secret_files: match request.secret_files.is_empty() {
@@ -183,6 +184,12 @@ impl ProxyRuntime<'_> {
         let upper = upper_place(session, scratch_place, root)?;
         Ok(WorkspaceMount::Overlay { path, lowers, upper })
     }
+}
+
+/// The common directory of a linked worktree, if something of it is shown.
+fn shown_repository(run: &Run) -> Option<&Path> {
+    let common = run.common_dir.as_ref()?;
+    common.shown(&run.request).next().map(|_| common.path.as_path())
 }
 
 /// Additions to the profile: the repository of a linked worktree, then the extras of the request.

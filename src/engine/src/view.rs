@@ -23,6 +23,9 @@ const USER_SHARED: [&str; 2] = ["share/pipx", "share/uv"];
 /// Directories of a toolchain in a home directory, besides `bin`; the rest of its prefix may contain credentials.
 const BESIDE_BIN: [&str; 7] = ["lib", "lib64", "libexec", "share", "include", "versions", "toolchains"];
 
+/// The size of the file system with the entries of a repository, which contains only mount points.
+const REPOSITORY_BYTES: u64 = 64 << 10;
+
 /// Git's global configuration, relative to the home directory.
 pub const GIT_CONFIG: &str = ".gitconfig";
 
@@ -46,6 +49,8 @@ pub struct ViewRequest<'a> {
     pub net: &'a NetMode,
     pub proc: ProcMode,
     pub extras: &'a [Extra],
+    /// A directory with some of the extras, which is read-only too.
+    pub repository: Option<&'a Path>,
     pub shown_as: ShownAs,
     /// Paths that must never be visible: the vault, the caches, the scratch.
     pub secret: &'a [PathBuf],
@@ -107,6 +112,10 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     if *request.net == NetMode::Host && request.profile == Profile::Strict {
         shown.extend(resolver());
     }
+    if let Some(path) = request.repository {
+        let size = TmpfsSize::Bytes(REPOSITORY_BYTES);
+        shown.push((path.to_owned(), ViewStep::Tmpfs { path: path.to_owned(), mode: 0o755, size }));
+    }
     let inside_workspace = |path: &Path| path.starts_with(&workspace) && path != workspace;
     shown.push((workspace.clone(), ViewStep::Workspace(request.workspace)));
     let mut mount_points = Vec::new();
@@ -152,7 +161,8 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
         steps.push(step);
     }
     steps.extend(request.secret.iter().map(|path| ViewStep::Hide { path: path.clone() }));
-    steps.push(ViewStep::SealRoot);
+    steps.extend(request.repository.map(|path| ViewStep::Seal { path: path.to_owned() }));
+    steps.push(ViewStep::Seal { path: "/".into() });
     steps
 }
 
@@ -306,6 +316,7 @@ mod tests {
             net: &NetMode::None,
             proc: ProcMode::Private,
             extras,
+            repository: None,
             shown_as: ShownAs::Overlay,
             secret: &[],
             secret_files: SecretFiles::None,

@@ -28,7 +28,7 @@ impl Entry {
         self.section == section && self.key == key
     }
 
-    /// The value as a boolean; `None` if it is none.
+    /// The value as a boolean; `None` for any other value.
     #[must_use]
     pub fn truth(&self) -> Option<bool> {
         let Some(value) = &self.value else { return Some(true) };
