@@ -281,6 +281,76 @@ fn a_linked_worktree_is_read_only_and_a_note_explains_how_to_commit() {
     run_in(&env, &tree, &["--ro", secret.to_str().unwrap(), "--shell", &look]).expect(0);
 }
 
+/// The settings that the note `git.settings` of a run names.
+fn missing_settings(env: &TestEnv, options: &[&str], line: &str) -> String {
+    let envelope = env.json(options, line);
+    assert_eq!(envelope["result"]["exit_code"], json!(0), "{envelope}");
+    let notes = envelope["result"]["notes"].as_array().unwrap();
+    let found: Vec<&str> = notes
+        .iter()
+        .filter(|note| note["code"] == "git.settings")
+        .map(|note| note["text"].as_str().unwrap())
+        .collect();
+    let named = found.iter().map(|text| text.split_once("results: ").unwrap().1.split_once(';').unwrap().0);
+    named.collect::<Vec<_>>().join(" / ")
+}
+
+/// A repository whose files a filter of the caller changes, and other global settings.
+fn with_filter() -> TestEnv {
+    let env = with_repository();
+    let config = "[filter \"upper\"]\n\tclean = tr a-z A-Z\n[core]\n\tautocrlf = input\n[alias]\n\tx = y\n";
+    std::fs::write(env.at("home/.gitconfig"), config).unwrap();
+    env.put(".gitattributes", b"*.txt filter=upper\n");
+    env
+}
+
+const ADD: &str = "echo text > a.txt && git add a.txt && git show :a.txt";
+
+#[test]
+fn settings_that_git_does_not_have_are_named_once_for_each_fork() {
+    let env = with_filter();
+    // Control: outside, the filter is in effect.
+    let mut outside = env.clean(Path::new("/bin/sh"));
+    let outside = Running::start(outside.args(["-c", ADD])).answer().expect(0);
+    assert_eq!(outside.text(), "TEXT\n");
+    git(&env, &["reset", "-q", "--hard"]);
+    env.put(".gitattributes", b"*.txt filter=upper\n");
+    assert_eq!(env.ok(&[], ADD), "text\n");
+    let on = |fork: &str, line: &str| missing_settings(&env, &["--fork", fork], line);
+    assert_eq!(on("f", ADD), "core.autocrlf, filter.upper");
+    assert_eq!(on("f", "git rm -qf a.txt"), "");
+    assert_eq!(on("g", "git rm -q README.md"), "core.autocrlf, filter.upper");
+    // Runs without --fork share the notes of main.
+    assert_eq!(missing_settings(&env, &[], ADD), "core.autocrlf, filter.upper");
+    assert_eq!(missing_settings(&env, &[], ADD), "");
+    // Files that git ignores by default, without a setting.
+    std::fs::create_dir_all(env.at("config/git")).unwrap();
+    std::fs::write(env.at("config/git/ignore"), "*.o\n").unwrap();
+    assert_eq!(on("f", "git rm -qf src/main.rs"), "core.excludesFile");
+}
+
+#[test]
+fn settings_are_named_only_if_git_writes_and_does_not_have_them() {
+    let env = with_filter();
+    for line in ["git log --oneline", "git status --short; echo x > other", "rm -r .git"] {
+        assert_eq!(missing_settings(&env, &[], line), "", "{line}");
+    }
+    // A script is not read; the repository shows that git wrote.
+    env.put("build", b"echo x > b.txt; git add b.txt\n");
+    assert_eq!(missing_settings(&env, &["--fork", "script"], "sh build"), "core.autocrlf, filter.upper");
+    git(&env, &["config", "core.autocrlf", "false"]);
+    assert_eq!(missing_settings(&env, &["--fork", "set"], ADD), "filter.upper");
+    let config = env.at("home/.gitconfig");
+    assert_eq!(missing_settings(&env, &["--ro", config.to_str().unwrap()], ADD), "");
+    // A home that a fork keeps can have them.
+    let kept = ["--fork", "kept", "--home", "persistent"];
+    let set = "git config --global filter.upper.clean 'tr a-z A-Z'";
+    assert_eq!(missing_settings(&env, &kept, &format!("{set}; {ADD}")), "");
+    // The values of settings are not printed.
+    let notes = env.json(&["--fork", "new"], ADD)["result"]["notes"].to_string();
+    assert!(notes.contains("filter.upper") && !notes.contains("tr a-z"), "{notes}");
+}
+
 /// Git refreshes its index whenever someone looks, and editors and builds touch files: none of it is in the way of a
 /// commit in a fork, nor of an edit in the directory.
 #[test]

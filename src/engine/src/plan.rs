@@ -22,7 +22,7 @@ use crate::mount_session::{MountSession, ScratchDir, SessionError};
 use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
 use crate::scratch_size::{Scratch, ScratchSpace};
-use crate::view::{GIT_CONFIG, SecretFiles, ViewRequest, view};
+use crate::view::{GIT_CONFIG, SecretFiles, ViewRequest, kept_home, view};
 use crate::workspace_root::{Names, Places, WorkspaceRootError, upper_root};
 use crate::workspace_service::RunBase;
 
@@ -196,16 +196,6 @@ fn shown_repository(run: &Run) -> Option<&Path> {
 fn extras(run: &Run) -> Vec<Extra> {
     let common = run.common_dir.iter().flat_map(|common| common.shown(&run.request));
     common.cloned().map(Extra::ReadOnly).chain(run.request.extras.iter().cloned()).collect()
-}
-
-/// The directory on the host that is the home of the command, if a fork keeps it.
-fn kept_home<'e>(extras: &'e [Extra], home: Option<&Path>) -> Option<&'e Path> {
-    extras.iter().find_map(|extra| match extra {
-        Extra::Cache { source, path } if Some(path.as_path()) == home => Some(source.as_path()),
-        Extra::Cache { .. } | Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Tmpfs(_) | Extra::Hide(_) => {
-            None
-        }
-    })
 }
 
 /// Host directories visible in addition to the system and the workspace, and their paths in the sandbox.

@@ -227,6 +227,33 @@ fn extra_step(extra: &Extra, shown_as: ShownAs) -> (PathBuf, ViewStep) {
     }
 }
 
+/// Whether a file of the host is at the same path in the sandbox. Of two extras, the one with the longer path counts.
+#[must_use]
+pub fn is_shown(path: &Path, request: &ExecutionRequest, bound: Option<&Path>) -> bool {
+    let nearest = request.extras.iter().filter(|extra| path.starts_with(extra.path()));
+    match nearest.max_by_key(|extra| extra.path().as_os_str().len()) {
+        Some(Extra::ReadOnly(_) | Extra::ReadWrite(_)) => true,
+        Some(Extra::Tmpfs(_) | Extra::Hide(_) | Extra::Cache { .. }) => false,
+        None => {
+            let is_workspace = request.at.is_none() && bound.is_some_and(|bound| path.starts_with(bound));
+            match request.profile {
+                Profile::Host => !PRIVATE.iter().any(|private| path.starts_with(private)) || is_workspace,
+                Profile::Strict => SYSTEM.iter().any(|system| path.starts_with(system)) || is_workspace,
+            }
+        }
+    }
+}
+
+/// The directory on the host that is the home of the command, if a fork keeps it.
+pub fn kept_home<'e>(extras: &'e [Extra], home: Option<&Path>) -> Option<&'e Path> {
+    extras.iter().find_map(|extra| match extra {
+        Extra::Cache { source, path } if Some(path.as_path()) == home => Some(source.as_path()),
+        Extra::Cache { .. } | Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Tmpfs(_) | Extra::Hide(_) => {
+            None
+        }
+    })
+}
+
 /// The target of `/etc/resolv.conf`, if it is a symlink to a path that is not shown.
 fn resolver() -> Option<(PathBuf, ViewStep)> {
     let file = std::fs::canonicalize("/etc/resolv.conf").ok()?;
@@ -369,6 +396,25 @@ mod tests {
         }
         let without = view(request("/w", Path::new("/root"), &extras));
         assert!(!without.iter().any(|step| matches!(step, ViewStep::Secrets { .. })));
+    }
+
+    #[test]
+    fn files_of_the_host_that_a_command_sees() {
+        let mut request = ExecutionRequest::of(avfs_types::CommandLine::Shell("true".into()));
+        let shown = |request: &ExecutionRequest, path: &str| {
+            is_shown(Path::new(path), request, Some(Path::new("/home/u/work")))
+        };
+        let seen = |request: &ExecutionRequest| {
+            ["/etc/gitconfig", "/home/u/.gitconfig", "/home/u/work/a", "/tmp/a"]
+                .map(|path| shown(request, path))
+        };
+        assert_eq!(seen(&request), [true, false, true, false]);
+        request.profile = Profile::Host;
+        assert_eq!(seen(&request), [true, true, true, false]);
+        request.extras = vec![Extra::Hide("/home/u".into()), Extra::Tmpfs("/etc".into())];
+        assert_eq!(seen(&request), [false, false, false, false]);
+        request.at = Some("/elsewhere".into());
+        assert!(!shown(&request, "/home/u/work/a"));
     }
 
     #[test]

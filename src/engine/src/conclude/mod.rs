@@ -123,6 +123,7 @@ impl ProxyRuntime<'_> {
         if let Err(error) = self.note_behind(&mut run, ended.look.take(), &kept.changes) {
             run.note("run.afterwards", format!("the run is kept, but an error occurred afterwards: {error}"));
         }
+        self.note_git_settings(&mut run, &kept.changes);
         let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered, expires_at } =
             kept.landed;
         if let Some(cache) = &mut run.cache {

@@ -2,13 +2,17 @@
 
 use std::path::Path;
 
+use avfs_changes::ChangeSummary;
 use avfs_request::BaseChoice;
 use avfs_types::path::TreePath;
 use avfs_vault::capture::WrittenLinks;
+use avfs_vault::diff::ChangeKind;
 
+use crate::fork_dirs::ForkDirs;
 use crate::git::repository::{CommonDir, NotShown};
+use crate::git::settings::Callers;
 use crate::launcher::{Completion, Exit};
-use crate::proxy::words_of;
+use crate::proxy::{ProxyRuntime, words_of};
 use crate::run::Run;
 
 /// Notes that the directory itself was the base and has files of other users.
@@ -35,36 +39,38 @@ pub(super) fn note_refused_rename(run: &mut Run) {
 
 /// Maximum names listed in a note.
 const NAMED_MAX: usize = 5;
+const SETTINGS_MAX: usize = 16;
+
+/// Names, separated by commas; `None` for an empty list.
+fn listed(names: &[impl ToString], max: usize) -> Option<String> {
+    let named: Vec<String> = names.iter().take(max).map(ToString::to_string).collect();
+    let more = names.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!named.is_empty()).then(|| named.join(", ") + &more)
+}
 
 /// Notes the hard links that the command wrote to.
 pub(super) fn note_links(run: &mut Run, written: &WrittenLinks) {
-    let names = |paths: &[TreePath]| {
-        let named: Vec<String> = paths.iter().take(NAMED_MAX).map(TreePath::to_string).collect();
-        let more = paths.len() - named.len();
-        named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
-    };
-    if !written.joined.is_empty() {
+    let names = |paths: &[TreePath]| listed(paths, NAMED_MAX);
+    if let Some(joined) = names(&written.joined) {
         let text = format!(
-            "a hard link was written: {} have the new content in the version; in the sandbox, only the name that was \
+            "a hard link was written: {joined} have the new content in the version; in the sandbox, only the name that was \
              written had it. To keep all names one file: --backend copy",
-            names(&written.joined)
         );
         run.note("links.joined", text);
     }
-    if !written.repeated.is_empty() {
+    if let Some(repeated) = names(&written.repeated) {
         let text = format!(
-            "hard links of one file were written separately, with the same result: {}. The version has it once; \
+            "hard links of one file were written separately, with the same result: {repeated}. The version has it once; \
              outside, a later write would have found the earlier one, as when both append. To keep all names one \
              file: --backend copy",
-            names(&written.repeated)
         );
         run.note("links.repeated", text);
     }
-    if !written.split.is_empty() {
+    if let Some(split) = names(&written.split) {
         let text = format!(
-            "hard links of one file were written separately, and are separate files in the version: {}; to keep them \
+            "hard links of one file were written separately, and are separate files in the version: {split}; to keep them \
              one file: --backend copy",
-            names(&written.split)
         );
         run.note("links.split", text);
     }
@@ -75,7 +81,7 @@ pub(super) fn note_worktree(run: &mut Run, bound: Option<&Path>, completion: &Co
     let Some(bound) = bound else { return };
     let may_have_failed = match completion.exit {
         // The status may be that of another command of the line.
-        Exit::Code(0) => writes_with_git(words_of(&run.request.command)),
+        Exit::Code(0) => starts_git(words_of(&run.request.command), &GIT_WRITES),
         Exit::Code(_) | Exit::Signal(_) => words_of(&run.request.command).any(|word| word == "git"),
     };
     if !may_have_failed {
@@ -95,11 +101,69 @@ pub(super) fn note_worktree(run: &mut Run, bound: Option<&Path>, completion: &Co
     run.note("git.linked_worktree", text);
 }
 
+const GIT_SETTINGS: &str = "git.settings";
+
+impl ProxyRuntime<'_> {
+    /// Notes the settings of the caller that git in the sandbox does not have, once for each fork and setting.
+    pub(super) fn note_git_settings(&self, run: &mut Run, changes: &ChangeSummary) {
+        let site = self.site;
+        let request = &run.request;
+        if run.decision.looks_only() {
+            return;
+        }
+        let (global, home, bound) = (&site.git_configs, site.home.as_deref(), site.bound.as_deref());
+        let missing = Callers { global, home, bound, request }.missing();
+        let is_started = || starts_git(words_of(&request.command), &[&GIT_WRITES[..], &GIT_FILES].concat());
+        if missing.is_empty() || !is_started() && !changes_repository(changes) {
+            return;
+        }
+        let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+        let dirs = ForkDirs::new(&site.cache_dir, &site.vault_id);
+        let missing = dirs.first_notes(&request.fork, GIT_SETTINGS, &missing);
+        if let Some(settings) = listed(&missing, SETTINGS_MAX) {
+            let text = format!(
+                "git in the sandbox does not have these settings of yours, which change results: {settings}; set them \
+                 in the repository (git config) if they should be in effect"
+            );
+            run.note(GIT_SETTINGS, text);
+        }
+    }
+}
+
+/// Whether git wrote to a repository: an object, a reference or the head is new. An index alone can be refreshed by a
+/// command that only looks.
+fn changes_repository(changes: &ChangeSummary) -> bool {
+    changes.changes.iter().flatten().any(|change| {
+        let mut components = change.path.components();
+        let is_inside = components.by_ref().any(|name| name == b".git");
+        let part = components.next();
+        is_inside
+            && change.after.is_some()
+            && change.kind != ChangeKind::Time
+            && part.is_some_and(|part| [&b"HEAD"[..], b"objects", b"refs", b"reftable"].contains(&part))
+    })
+}
+
 /// Commands of git that usually write to the repository.
 const GIT_WRITES: [&str; 11] =
     ["add", "am", "cherry-pick", "commit", "merge", "mv", "pull", "rebase", "reset", "revert", "rm"];
+/// Commands that write files or a new repository.
+const GIT_FILES: [&str; 11] = [
+    "apply",
+    "archive",
+    "checkout",
+    "checkout-index",
+    "clone",
+    "init",
+    "restore",
+    "stash",
+    "submodule",
+    "switch",
+    "worktree",
+];
 
-fn writes_with_git(mut words: impl Iterator<Item = String>) -> bool {
+/// Whether a command starts git with one of these commands.
+fn starts_git(mut words: impl Iterator<Item = String>, commands: &[&str]) -> bool {
     while words.any(|word| word == "git") {
         let mut command = words.next();
         while let Some(option) = command.as_deref().filter(|word| word.starts_with('-')) {
@@ -108,7 +172,7 @@ fn writes_with_git(mut words: impl Iterator<Item = String>) -> bool {
             }
             command = words.next();
         }
-        if command.is_some_and(|command| GIT_WRITES.contains(&command.as_str())) {
+        if command.is_some_and(|command| commands.contains(&command.as_str())) {
             return true;
         }
     }
@@ -123,7 +187,7 @@ mod tests {
 
     #[test]
     fn commands_that_write_to_a_repository() {
-        let writes = |line: &str| writes_with_git(words_of(&CommandLine::Shell(line.into())));
+        let writes = |line: &str| starts_git(words_of(&CommandLine::Shell(line.into())), &GIT_WRITES);
         for line in [
             "git commit -qm x || true",
             "git status; git -C dir -c user.name=x commit -m y; echo done",

@@ -6,10 +6,12 @@
 pub mod config;
 pub mod identity;
 pub mod repository;
+pub mod settings;
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use avfs_hostfs::beneath;
@@ -25,6 +27,12 @@ fn read_small(path: &Path, bytes_max: u64) -> Option<String> {
         return None;
     }
     String::from_utf8(text).ok()
+}
+
+/// The same for a file beneath a directory on the host, without following any symlink beneath it.
+fn read_small_in(dir: &Path, path: &Path, bytes_max: u64) -> Option<String> {
+    let dir = beneath::open_root(dir).ok()?;
+    read_small_beneath(dir.as_fd(), path.as_os_str().as_bytes(), bytes_max)
 }
 
 /// The same for a file beneath an open directory.

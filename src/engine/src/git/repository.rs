@@ -14,8 +14,8 @@ use avfs_policy::fills_screen;
 use avfs_request::{ExecutionRequest, Extra, HostPath, Profile};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
-use super::config::{CONFIG_BYTES_MAX, Entries};
-use super::{read_small, read_small_beneath};
+use super::config::{CONFIG_BYTES_MAX, Entries, Entry};
+use super::{read_small, read_small_beneath, read_small_in};
 
 const GIT: &str = ".git";
 /// The directory of the entries of linked worktrees.
@@ -147,7 +147,7 @@ impl Linked {
     fn find(worktree: &Path) -> Result<Self, NotShown> {
         let gitdir = pointer(worktree).ok_or(NotShown::NoTarget)?;
         let worktree = worktree.canonicalize().map_err(|_| NotShown::NoTarget)?;
-        // What is in the worktree can have been written by a command.
+        // A command can have written any file of the worktree.
         if gitdir.starts_with(&worktree) {
             return Err(NotShown::Inside);
         }
@@ -202,10 +202,31 @@ pub fn sets_editor(root: &Path) -> bool {
 /// The same for the configuration of the system that git reads with these variables.
 #[must_use]
 pub fn system_sets_editor<'a>(variable: impl Fn(&'static str) -> Option<&'a OsStr>) -> bool {
+    system_config(variable).is_some_and(|config| names_editor(&config))
+}
+
+/// The configuration of the system that git reads with these variables.
+pub(super) fn system_config<'a>(variable: impl Fn(&'static str) -> Option<&'a OsStr>) -> Option<PathBuf> {
     let is_unset =
         |value: &OsStr| ["", "0", "no", "off", "false"].iter().any(|no| value.eq_ignore_ascii_case(no));
     let has_none = variable("GIT_CONFIG_NOSYSTEM").is_some_and(|value| !is_unset(value));
-    !has_none && names_editor(Path::new(variable("GIT_CONFIG_SYSTEM").unwrap_or(OsStr::new(SYSTEM_CONFIG))))
+    (!has_none).then(|| variable("GIT_CONFIG_SYSTEM").unwrap_or(OsStr::new(SYSTEM_CONFIG)).into())
+}
+
+/// The settings of the repository that contains a directory of the workspace. Nothing that they include is read,
+/// because a command can have written them.
+pub(super) fn local_config(bound: &Path, cwd: Option<&Path>) -> Vec<Entry> {
+    let cwd = bound.join(cwd.unwrap_or(Path::new("")));
+    let mut within = cwd.ancestors().take_while(|dir| dir.starts_with(bound));
+    let Some(root) = within.find(|dir| dir.join(GIT).symlink_metadata().is_ok()) else { return Vec::new() };
+    let text = match Linked::find(root) {
+        Ok(linked) => read_small_beneath(linked.dir.as_fd(), b"config", CONFIG_BYTES_MAX),
+        Err(_) => {
+            let below = root.strip_prefix(bound).unwrap_or(Path::new("")).join(GIT).join("config");
+            read_small_in(bound, &below, CONFIG_BYTES_MAX)
+        }
+    };
+    Entries::of(&text.unwrap_or_default()).collect()
 }
 
 fn names_editor(config: &Path) -> bool {

@@ -91,9 +91,14 @@ impl ForkDirs {
         let Some(place) = place else {
             return std::fs::remove_file(dir.join(LOOKED));
         };
-        make::private_dirs(&dir)?;
-        make::close_to_others(&self.dir)?;
+        self.make_private(fork)?;
         std::fs::write(dir.join(LOOKED), place.to_bytes())
+    }
+
+    /// Creates the directory of a fork.
+    pub(super) fn make_private(&self, fork: &ForkName) -> io::Result<()> {
+        make::private_dirs(&self.of(fork))?;
+        make::close_to_others(&self.dir)
     }
 
     /// Removes the directories of a fork, if there are any.

@@ -7,7 +7,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-use avfs_hostfs::make;
 use avfs_request::ForkChoice;
 use avfs_types::ids::ForkName;
 
@@ -74,10 +73,9 @@ impl ForkDirs {
 
     /// One write, so that runs at the same time do not mix their lines.
     fn append_noted(&self, fork: &ForkName, lines: &str) -> io::Result<()> {
-        let dir = self.of(fork);
-        make::private_dirs(&dir)?;
-        make::close_to_others(self.dir())?;
-        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(dir.join(NOTED))?;
+        self.make_private(fork)?;
+        let path = self.of(fork).join(NOTED);
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         file.write_all(lines.as_bytes())
     }
 }
