@@ -36,6 +36,7 @@ mod disk_fill;
 mod dns_rebinding;
 mod docker_socket;
 mod environment;
+mod files_for_the_host;
 mod first_process;
 mod forged_worktree;
 mod fork_bomb;

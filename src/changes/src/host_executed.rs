@@ -1,8 +1,8 @@
 //! Changed paths that take effect on the host without a user action once they are applied: tools execute them
 //! or take commands from them, or agents follow their instructions.
 //!
-//! Files that a user has to run explicitly (a Makefile, a build script) are not included. Files that only take
-//! effect because of settings on the host (git's `core.hooksPath`, a bare repository) cannot be detected here.
+//! The paths are in `host_files.rs`. Files that only take effect because of settings on the host, such as git's
+//! `core.hooksPath`, cannot be detected here.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,6 +19,8 @@ use avfs_vault::page::{DirRef, FileNode, Node};
 use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Result, Vault, read_content};
 
+use crate::bare_repository::BareRepositories;
+use crate::host_files::TABLE;
 use crate::linked_paths::{HostVersion, LinkedPaths};
 
 words!(
@@ -56,165 +58,10 @@ impl fmt::Display for RunsOnHost {
     }
 }
 
-const HOOK: &str = "a git hook";
-const HOOK_RUNNER: &str = "commands that git hooks run";
-const GIT_SETTINGS: &str = "git's settings, which can name programs";
-const GIT_ELSEWHERE: &str = "where git finds its hooks and settings";
-const HG_SETTINGS: &str = "Mercurial's settings, which can name programs";
-const START_UP: &str = "a shell startup file";
-const DIRENV: &str = "run by direnv";
-const SESSION: &str = "started with a session";
-const EDITOR: &str = "an editor's settings, which can name programs";
-const SSH: &str = "ssh's settings, which can name programs";
-const AGENT: &str = "an agent's settings, which can name programs";
-const INSTRUCTIONS: &str = "instructions that agents follow";
+const BARE_REPOSITORY: &str = "part of a bare repository, whose settings and hooks git uses in its directory";
 const INSTALL_SCRIPT: &str = "a script that npm runs during install";
 
-/// Patterns and the description of the paths that match them, in any directory: a workspace may contain several
-/// projects, or be a home directory. The first matching row applies.
-///
-/// A pattern is matched against the last components of a path. `*` matches one component or its beginning, `**`
-/// any number of components. A pattern of several components starts with one that has a dot. A symlink in place
-/// of a directory of a pattern matches too.
-struct Row {
-    why: &'static str,
-    used: HostUse,
-    patterns: &'static [&'static str],
-}
-
-const fn row(why: &'static str, used: HostUse, patterns: &'static [&'static str]) -> Row {
-    Row { why, used, patterns }
-}
-
-use HostUse::{Executed, ReadByAgents};
-
-const TABLE: [Row; 18] = [
-    row(HOOK, Executed, &[".git/hooks/*", ".git/modules/**/hooks/*", ".husky/**"]),
-    row(
-        GIT_SETTINGS,
-        Executed,
-        &[
-            ".git/config",
-            ".git/config.worktree",
-            ".git/modules/**/config",
-            ".git/modules/**/config.worktree",
-            ".git/worktrees/*/config.worktree",
-            ".gitconfig",
-            ".config/git/config",
-        ],
-    ),
-    row(
-        GIT_ELSEWHERE,
-        Executed,
-        &[
-            ".git",
-            ".git/hooks",
-            ".git/modules",
-            ".git/commondir",
-            ".git/modules/**/hooks",
-            ".git/modules/**/modules",
-            ".git/modules/**/commondir",
-            ".git/worktrees/*/commondir",
-            ".git/worktrees/*/gitdir",
-        ],
-    ),
-    row(HG_SETTINGS, Executed, &[".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath", ".hgrc"]),
-    row(
-        HOOK_RUNNER,
-        Executed,
-        &[
-            ".pre-commit-config.yaml",
-            ".pre-commit-config.yml",
-            "lefthook.yml",
-            "lefthook.yaml",
-            ".lefthook.yml",
-            ".lefthook.yaml",
-            ".overcommit.yml",
-        ],
-    ),
-    row(
-        START_UP,
-        Executed,
-        &[
-            ".bashrc",
-            ".bash_profile",
-            ".bash_login",
-            ".bash_logout",
-            ".bash_aliases",
-            ".profile",
-            ".zshrc",
-            ".zshenv",
-            ".zprofile",
-            ".zlogin",
-            ".zlogout",
-            ".kshrc",
-            ".mkshrc",
-            ".cshrc",
-            ".tcshrc",
-            ".login",
-            ".config/fish/**",
-        ],
-    ),
-    row(DIRENV, Executed, &[".envrc"]),
-    row(
-        SESSION,
-        Executed,
-        &[
-            ".xinitrc",
-            ".xprofile",
-            ".xsession",
-            ".xsessionrc",
-            ".config/autostart/**",
-            ".config/systemd/user/**",
-            ".config/environment.d/**",
-        ],
-    ),
-    row(SSH, Executed, &[".ssh/config", ".ssh/rc"]),
-    row(
-        EDITOR,
-        Executed,
-        &[
-            ".vscode/tasks.json",
-            ".vscode/settings.json",
-            ".vscode/launch.json",
-            "*.code-workspace",
-            ".devcontainer.json",
-            ".devcontainer/**/devcontainer.json",
-            ".vimrc",
-            ".exrc",
-            ".nvimrc",
-            ".nvim.lua",
-            ".emacs",
-            ".emacs.d/init.el",
-            ".config/nvim/init.lua",
-            ".config/nvim/init.vim",
-        ],
-    ),
-    row(
-        AGENT,
-        Executed,
-        &[".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml", ".aider.conf.yml"],
-    ),
-    row(INSTRUCTIONS, ReadByAgents, &[".claude/**/*.md", ".cursor/**/*.md", ".cursor/**/*.mdc"]),
-    row(AGENT, Executed, &[".claude/**", ".cursor/**"]),
-    row(
-        INSTRUCTIONS,
-        ReadByAgents,
-        &["AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md"],
-    ),
-    row(
-        INSTRUCTIONS,
-        ReadByAgents,
-        &[".cursorrules", ".windsurfrules", ".clinerules", ".roorules", ".goosehints"],
-    ),
-    row(
-        INSTRUCTIONS,
-        ReadByAgents,
-        &[".windsurf/rules/**", ".clinerules/**", ".roo/**", ".junie/**", ".agents/**"],
-    ),
-    row(INSTRUCTIONS, ReadByAgents, &[".github/copilot-instructions.md", ".github/instructions/**"]),
-    row(INSTRUCTIONS, ReadByAgents, &[".github/prompts/**", ".github/agents/**", ".github/chatmodes/**"]),
-];
+use HostUse::Executed;
 
 /// Version control directories, which have many subdirectories.
 const STORES: [&[u8]; 2] = [b".git", b".hg"];
@@ -332,6 +179,7 @@ pub fn called_out(
     }
     let place = HostVersion { pages: &FreshPages::new(vault), root: after, dir };
     let linked = LinkedPaths::find(&place, relevant())?;
+    let mut bare = BareRepositories::new(&place);
     let mut called = Vec::new();
     for change in relevant() {
         let change = &*change?;
@@ -339,6 +187,9 @@ pub fn called_out(
         let mut use_of = runs_on_host(&change.path, node).map(|found| (found, None));
         if use_of.is_none() && brings_install_script(vault, change, node)? {
             use_of = Some(((Executed, INSTALL_SCRIPT), None));
+        }
+        if use_of.is_none() && bare.is_used(change, node)? {
+            use_of = Some(((Executed, BARE_REPOSITORY), None));
         }
         if use_of.is_none() {
             let names = linked.names_of(&change.path);
@@ -397,6 +248,11 @@ mod tests {
     use avfs_vault::page::{FileContent, SymlinkNode};
 
     use super::*;
+    use crate::host_files::{
+        AGENT, DIRENV, EDITOR, GIT_ELSEWHERE, GIT_SETTINGS, HG_SETTINGS, HOOK, HOOK_RUNNER, INSTRUCTIONS,
+        LOGIN, MAIL, PYTHON, SESSION, SSH, START_UP, TERMINAL,
+    };
+    use HostUse::ReadByAgents;
 
     const NOW: FileTime = FileTime { seconds: 0, nanos: 0 };
 
@@ -420,7 +276,7 @@ mod tests {
 
     #[test]
     fn every_pattern_matches_in_any_directory() {
-        for row in &TABLE {
+        for row in TABLE {
             for pattern in row.patterns {
                 let earlier = TABLE.iter().take_while(|other| other.why != row.why || other.used != row.used);
                 let example = example(pattern);
@@ -434,6 +290,16 @@ mod tests {
                     "{pattern} would not be searched for"
                 );
             }
+        }
+    }
+
+    /// A path is listed because of a documentation or a trial, not by assumption.
+    #[test]
+    fn every_row_names_its_source() {
+        for row in TABLE {
+            let is_manual = ["(1)", "(5)", "(8)"].iter().any(|section| row.source.contains(section));
+            let is_read = row.source.starts_with("https://") || row.source.starts_with("agent-config ");
+            assert!(is_manual || is_read, "{:?}: {}", row.patterns, row.source);
         }
     }
 
@@ -471,6 +337,31 @@ mod tests {
             (".clinerules", ReadByAgents, INSTRUCTIONS),
             (".ssh/config", Executed, SSH),
             (".config/systemd/user/x.service", Executed, SESSION),
+            (".local/lib/python3.11/site-packages/x.pth", Executed, PYTHON),
+            (".local/lib/python3.14/site-packages/usercustomize.py", Executed, PYTHON),
+            (".ssh/authorized_keys", Executed, LOGIN),
+            ("home/u/.forward", Executed, MAIL),
+            (".codex/hooks.json", Executed, AGENT),
+            (".codex/skills/x/SKILL.md", ReadByAgents, INSTRUCTIONS),
+            (".gemini/settings.json", Executed, AGENT),
+            (".opencode/plugins/x.ts", Executed, AGENT),
+            ("opencode.json", Executed, AGENT),
+            (".github/hooks/x.json", Executed, AGENT),
+            (".github/skills/x/SKILL.md", ReadByAgents, INSTRUCTIONS),
+            (".clinerules/hooks/PreToolUse", Executed, AGENT),
+            (".clinerules/style.md", ReadByAgents, INSTRUCTIONS),
+            (".windsurf/hooks.json", Executed, AGENT),
+            (".kiro/hooks/x.kiro.hook", Executed, AGENT),
+            (".kiro/steering/product.md", ReadByAgents, INSTRUCTIONS),
+            (".agents/hooks.json", Executed, AGENT),
+            (".agents/skills/x/SKILL.md", ReadByAgents, INSTRUCTIONS),
+            (".idea/workspace.xml", Executed, EDITOR),
+            (".helix/languages.toml", Executed, EDITOR),
+            (".zed/settings.json", Executed, EDITOR),
+            (".vim/plugin/x.vim", Executed, EDITOR),
+            (".config/Code/User/settings.json", Executed, EDITOR),
+            (".config/nushell/config.nu", Executed, START_UP),
+            (".config/tmux/tmux.conf", Executed, TERMINAL),
         ] {
             assert_eq!(of(path, &file()), Some((used, why)), "{path}");
         }
@@ -489,7 +380,8 @@ mod tests {
             (".vscode", Executed, EDITOR),
             (".config", Executed, GIT_SETTINGS),
             (".config/fish", Executed, START_UP),
-            (".github", ReadByAgents, INSTRUCTIONS),
+            (".github", Executed, AGENT),
+            (".github/prompts", ReadByAgents, INSTRUCTIONS),
             ("AGENTS.md", ReadByAgents, INSTRUCTIONS),
         ] {
             assert_eq!(of(path, &link()), Some((used, why)), "{path}");
@@ -539,6 +431,13 @@ mod tests {
             "src/settings.json",
             ".config/other/config",
             "fish/config.fish",
+            "lib/python3.11/site-packages/x.pth",
+            ".venv/lib/python3.11/site-packages/x.pth",
+            "authorized_keys",
+            ".ssh/known_hosts",
+            ".idea/modules.xml",
+            ".config/Code/User/globalStorage/state.vscdb",
+            "src/hooks.json",
         ] {
             assert_eq!(of(path, &file()), None, "{path}");
             assert_eq!(of(path, &link()), None, "{path}");

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod bare_repository;
 pub mod bookkeeping;
 mod change_report;
 mod change_summary;
@@ -29,6 +30,7 @@ mod git_ignored;
 pub mod git_index;
 mod git_patch;
 mod host_executed;
+mod host_files;
 mod line_diff;
 mod linked_paths;
 pub mod read_only_check;
