@@ -69,6 +69,7 @@ fn a_doubt_asks_if_the_request_itself_asks_for_more() {
         (&["--profile", "host"], "drop --profile host"),
         (&["--seccomp", "off"], "drop --seccomp off"),
         (&["--env-file", variables], "drop --env-file"),
+        (&["--input", variables], "drop --input"),
         (&["--apply"], "drop --apply"),
         (&["--preset", "rust", "--net", "none"], "drop --preset rust"),
         (&["--fork", "f", "--keep-tmp"], "drop --keep-tmp"),

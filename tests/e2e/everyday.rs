@@ -230,8 +230,8 @@ fn the_rule_suggested_in_a_denial_allows_the_command() {
         let json = env.run(&[&["--json"], &words[1..]].concat()).envelope();
         assert_eq!(json["decision"]["action"], json!("allow_with_checkpoint"), "{rule}{json}");
     }
-    let denied = env.run(&["--", "git", "config", "--global", "user.name", "x"]).expect(122).stderr;
-    assert!(denied.contains("without them it writes to the repository"), "{denied}");
+    let denied = env.run(&["--", "git", "config", "--system", "user.name", "x"]).expect(122).stderr;
+    assert!(denied.contains("without it, it writes to the repository"), "{denied}");
     // The rule allows only this command.
     env.run(&["-q", "--", "/usr/bin/mount", "x", "y"]).expect(122);
     env.policy("");

@@ -130,7 +130,16 @@ fn approval_question_shows_the_whole_request() {
     let asked =
         env.run(&[&["--json"], &options[..], &["--", "git", "fetch"]].concat()).expect(120).envelope();
     let id = asked["decision"]["approval_id"].as_str().unwrap().to_owned();
-    for words in [&["approvals", "list"][..], &["approvals", "show", &id]] {
+    // Every line of the command, too.
+    let lines = env.shell(&["--json"], "git fetch; :\nrm -rf src\necho done").expect(120).envelope();
+    let lines = lines["decision"]["approval_id"].as_str().unwrap();
+    let listed = ["approvals", "list"];
+    for words in [&listed[..], &["approvals", "show", lines], &["approvals", "approve", lines]] {
+        let shown = env.avfs(words).expect(0).text();
+        let line = shown.lines().find(|line| line.contains("git fetch; :")).unwrap();
+        assert!(line.contains("rm -rf src") && line.contains("echo done"), "{words:?}: {shown}");
+    }
+    for words in [&listed[..], &["approvals", "show", &id]] {
         let shown = env.avfs(words).expect(0).text();
         for part in ["fetch", "retention", "apply", "/mnt", "GIT_SSH_COMMAND", "memory", "allow-degraded"] {
             assert!(shown.contains(part), "{part} is missing in: {shown}");

@@ -38,6 +38,7 @@ mod docker_socket;
 mod environment;
 mod files_for_the_host;
 mod first_process;
+mod foreign_request;
 mod forged_worktree;
 mod fork_bomb;
 mod hardlink_to_vault;

@@ -33,6 +33,7 @@ fn options_that_widen_a_request_of_an_agent_require_approval() {
     for (options, rule) in [
         (&["--ro", outside][..], "profile.agent.ro"),
         (&["--env-file", variables], "profile.agent.env_file"),
+        (&["--input", outside], "profile.agent.input"),
         (&["--apply"], "profile.agent.apply"),
         (&["--at", "/elsewhere"], "profile.agent.at"),
         (&["--allow-degraded"], "profile.agent.degraded"),

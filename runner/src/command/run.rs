@@ -18,7 +18,7 @@ use avfs_types::clock::{Clock as _, SystemClock};
 use avfs_types::diagnose::with_causes;
 use avfs_types::secrets::Secrets;
 use avfs_types::{exit_code, printable};
-use avfs_wire::{ErrorBody, ExecutionEnvelope};
+use avfs_wire::{ErrorBody, ExecutionEnvelope, StateName};
 
 use crate::command::args::Args;
 use crate::command::cache::{explain_cache, give_output};
@@ -53,7 +53,7 @@ pub fn run(args: Args) -> u8 {
     let args = Args { pure_given: args.spec.pure, ..args };
     let args = match with_request(args) {
         Ok(args) => args,
-        Err(error) => return print_failure(&error.into(), None, &envelope_to, &avfs),
+        Err(error) => return print_failure(&error, None, &envelope_to, &avfs),
     };
     if args.dry_run {
         return rehearse(&args, &envelope_to);
@@ -203,7 +203,11 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
 fn print_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo, avfs: &Avfs) -> u8 {
     let (object, secrets) = asked.map(|asked| (asked.object, asked.secrets)).unzip();
     let secrets = secrets.unwrap_or_default();
-    let envelope = ExecutionEnvelope::failed(object, error_body(error, avfs).without(&secrets));
+    let mut envelope = ExecutionEnvelope::failed(object, error_body(error, avfs).without(&secrets));
+    if let RunError::Refused(verdict) = error {
+        envelope.state = StateName::Denied;
+        envelope.decision = Some(avfs_present::decision_before_the_request(verdict));
+    }
     let written = envelope_to.write(&envelope, None);
     if !matches!(envelope_to, EnvelopeTo::Stdout(_)) || written.is_err() {
         render::say_failure(error, avfs, &secrets);

@@ -65,6 +65,7 @@ pub const fn opening_key(kind: OpeningKind) -> &'static str {
         OpeningKind::Apply => "caps.apply",
         OpeningKind::Ro => "caps.ro",
         OpeningKind::EnvFile => "caps.env_file",
+        OpeningKind::Input => "caps.input",
         OpeningKind::At => "caps.at",
         OpeningKind::Degraded => "caps.degraded",
         OpeningKind::Cover => "caps.cover",

@@ -233,7 +233,8 @@ impl Policy {
     }
 
     /// The profiles of all layers together.
-    fn profiles(&self) -> Profiles {
+    #[must_use]
+    pub fn profiles(&self) -> Profiles {
         self.layers.iter().flat_map(|layer| layer.profiles.iter()).collect()
     }
 

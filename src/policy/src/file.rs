@@ -49,6 +49,7 @@ const CAPS: &[&str] = &[
     "apply",
     "ro",
     "env_file",
+    "input",
     "at",
     "cover",
     "degraded",
@@ -147,6 +148,7 @@ fn opening_cap(field: &TomlValue<'_>, kind: OpeningKind) -> Result<OpeningCap, F
         OpeningKind::Vault
         | OpeningKind::Ro
         | OpeningKind::EnvFile
+        | OpeningKind::Input
         | OpeningKind::At
         | OpeningKind::Cover => Ok(OpeningCap::Paths(patterns(field, path_pattern)?)),
         OpeningKind::NewVault
@@ -421,6 +423,7 @@ new_vault = false
 apply = false
 ro = ["/srv/data/**"]
 env_file = []
+input = []
 at = []
 cover = []
 degraded = true
@@ -472,7 +475,7 @@ expires = "2h"
         let timeout = caps.timeout.unwrap();
         assert_eq!((timeout.value, timeout.place.line), (ExecutionTimeout::Millis(600_000), 27));
         assert_eq!(caps.landlock.unwrap().value, LandlockMode::Required);
-        assert_eq!(caps.openings.len(), 10);
+        assert_eq!(caps.openings.len(), 11);
         assert_eq!((caps.rw.unwrap().value.len(), caps.secrets.unwrap().value.len()), (1, 1));
         assert_eq!((layer.on_violation, layer.approval_seconds), (Some(OnViolation::Discard), Some(7_200)));
         assert!(parse("").unwrap().rules.is_empty());

@@ -21,6 +21,7 @@ words!(
         Apply = "apply",
         Ro = "ro",
         EnvFile = "env_file",
+        Input = "input",
         At = "at",
         Degraded = "degraded",
         Cover = "cover",
@@ -40,6 +41,8 @@ pub enum Opening {
     /// The canonical path, without symlinks.
     Ro(PathBuf),
     EnvFile(PathBuf),
+    /// The resolved path of `--input`.
+    Input(PathBuf),
     /// The workspace is mounted at another path.
     At(PathBuf),
     Degraded,
@@ -62,6 +65,8 @@ pub struct Widening<'a> {
     /// Canonical paths of `--ro` and `--env-file`.
     pub ro: &'a [PathBuf],
     pub env_files: &'a [PathBuf],
+    /// Resolved paths of `--input`.
+    pub inputs: &'a [PathBuf],
     pub retention: Retention,
     pub at: Option<&'a Path>,
     pub degradation: Degradation,
@@ -81,6 +86,7 @@ impl Widening<'_> {
         let mut openings: Vec<Opening> = self.vault.map(Opening::Vault).into_iter().collect();
         openings.extend(self.ro.iter().cloned().map(Opening::Ro));
         openings.extend(self.env_files.iter().cloned().map(Opening::EnvFile));
+        openings.extend(self.inputs.iter().cloned().map(Opening::Input));
         if self.retention == Retention::Apply {
             openings.push(Opening::Apply);
         }
@@ -115,6 +121,7 @@ impl Opening {
             Self::Apply => OpeningKind::Apply,
             Self::Ro(_) => OpeningKind::Ro,
             Self::EnvFile(_) => OpeningKind::EnvFile,
+            Self::Input(_) => OpeningKind::Input,
             Self::At(_) => OpeningKind::At,
             Self::Degraded => OpeningKind::Degraded,
             Self::Cover { .. } => OpeningKind::Cover,
@@ -133,6 +140,7 @@ impl Opening {
             | Self::Apply
             | Self::Ro(_)
             | Self::EnvFile(_)
+            | Self::Input(_)
             | Self::At(_)
             | Self::Degraded
             | Self::Cover { .. }
@@ -147,6 +155,7 @@ impl Opening {
             Self::Vault(NamedVault { path, .. })
             | Self::Ro(path)
             | Self::EnvFile(path)
+            | Self::Input(path)
             | Self::At(path)
             | Self::Cover { path, .. } => Some(path),
             Self::NewVault | Self::Apply | Self::Degraded | Self::Preset(_) | Self::Persist { .. } => None,
@@ -163,6 +172,7 @@ impl Opening {
             Self::Apply => "changes to the directory itself".to_owned(),
             Self::Ro(_) => format!("a view of {path}"),
             Self::EnvFile(_) => format!("the variables in {path}"),
+            Self::Input(_) => format!("a comparison with the content of {path}"),
             Self::At(_) => format!("the workspace shown at {path}"),
             Self::Degraded => "a run with less isolation".to_owned(),
             Self::Cover { path, .. } => format!("a mount over {}", path.display()),
@@ -184,6 +194,7 @@ impl Opening {
             Self::Apply => "drop --apply, and review the run with avfs diff and avfs apply".to_owned(),
             Self::Ro(path) => drop("--ro", path),
             Self::EnvFile(path) => drop("--env-file", path),
+            Self::Input(path) => drop("--input", path),
             Self::At(path) => drop("--at", path),
             Self::Degraded => "drop --allow-degraded".to_owned(),
             Self::Cover { option, path } => drop(option, path),
@@ -201,6 +212,7 @@ impl Opening {
             | Self::Apply
             | Self::Ro(_)
             | Self::EnvFile(_)
+            | Self::Input(_)
             | Self::At(_)
             | Self::Degraded
             | Self::Cover { .. }

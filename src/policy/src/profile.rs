@@ -1,5 +1,7 @@
 //! Profiles: named sets of stricter rules that a file or a caller can select. They only ever add strictness.
 
+use std::path::Path;
+
 use avfs_request::choices::PolicyProfile;
 use avfs_request::{NetMode, Preset, Profile, with_hosts};
 
@@ -71,6 +73,19 @@ impl Profiles {
     #[must_use]
     pub fn handed_over(&self, asked: &Asked<'_>) -> Vec<Verdict> {
         if self.contains(PolicyProfile::Agent) { privileges(asked) } else { Vec::new() }
+    }
+
+    /// The verdict on a request in a file outside of the workspace, before the file is opened.
+    #[must_use]
+    pub fn foreign_request(&self, file: &Path) -> Option<Verdict> {
+        self.contains(PolicyProfile::Agent).then(|| Verdict {
+            action: Action::Deny,
+            rule: "profile.agent.request".to_owned(),
+            reason: format!("an agent would read {}, outside of the workspace", file.display()),
+            hint: Some(
+                "write the request to a file of the workspace, or to standard input: --request -".to_owned(),
+            ),
+        })
     }
 
     /// With the profile `ci`, nobody can be asked, so a required approval becomes a denial.

@@ -1,7 +1,7 @@
 //! The envelope of a run as wire types.
 
 use avfs_engine::{Denial, Enforcement, Executed, Exit, Outcome};
-use avfs_policy::{ExecutionDecision, NETWORKED};
+use avfs_policy::{ExecutionDecision, NETWORKED, Verdict};
 use avfs_request::spec::RequestObject;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ApprovalId, RunId};
@@ -77,6 +77,20 @@ pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> 
         hint: decision.hint.clone(),
         allow_rule: decision.allow_rule.clone(),
         approval_id: approval.map(ApprovalId::to_string),
+    }
+}
+
+/// The decision about a request that was not read, or has no vault.
+#[must_use]
+pub fn decision_before_the_request(verdict: &Verdict) -> DecisionObject {
+    DecisionObject {
+        action: verdict.action.word(),
+        categories: Vec::new(),
+        rule: Some(verdict.rule.clone()),
+        reason: verdict.reason.clone(),
+        hint: verdict.hint.clone(),
+        allow_rule: None,
+        approval_id: None,
     }
 }
 

@@ -38,7 +38,10 @@ pub use cache::{
 pub use compact::compact_line;
 pub use enforcement::{enforcement, limit};
 pub use entry::{change, change_kind, change_list, change_totals, entry, node_kind};
-pub use execution::{approval_body, approve_command, decision, denial_body, execution, execution_planned};
+pub use execution::{
+    approval_body, approve_command, decision, decision_before_the_request, denial_body, execution,
+    execution_planned,
+};
 pub use hints::{Avfs, Hint, error_body, merge_commits, usage_text};
 pub use policy::{
     policy_cap, policy_check, policy_command, policy_decision, policy_explain, policy_failure, policy_said,

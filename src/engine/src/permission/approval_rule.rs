@@ -326,6 +326,7 @@ fn openings(request: &RunSpec, workspace: &Path, project: &Path) -> Vec<Opening>
         vault: vault.map(|path| NamedVault { path: path.clone(), is_trusted: true }),
         ro: &request.ro_named,
         env_files: &request.env_files,
+        inputs: &request.input,
         retention: request.kept(),
         at: request.at.as_deref(),
         degradation: if request.allow_degraded { Degradation::Allowed } else { Degradation::Refused },

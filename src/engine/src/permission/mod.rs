@@ -315,6 +315,7 @@ fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
         vault: vault.clone(),
         ro,
         env_files,
+        inputs: &request.inputs,
         retention: request.retention,
         at: request.at.as_deref(),
         degradation: request.degradation,

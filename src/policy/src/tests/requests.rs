@@ -107,6 +107,7 @@ fn openings() -> Vec<Opening> {
         Opening::Apply,
         Opening::Ro(path.clone()),
         Opening::EnvFile(path.clone()),
+        Opening::Input(path.clone()),
         Opening::At(path.clone()),
         Opening::Degraded,
         Opening::Persist { option: "--keep-tmp" },
@@ -181,7 +182,7 @@ fn a_doubt_asks_only_if_the_request_itself_asks_for_more_than_the_default() {
 #[test]
 fn caps_apply_to_openings_and_confinement() {
     let caps = "[caps]\nvault = ['/srv/ok']\nnew_vault = false\napply = false\nro = ['/srv/ok']\n\
-                env_file = []\nat = ['/srv/ok']\ncover = []\ndegraded = false\npreset = false\npersist = false\nseccomp = 'default'\nlandlock = 'auto'\n\
+                env_file = []\ninput = []\nat = ['/srv/ok']\ncover = []\ndegraded = false\npreset = false\npersist = false\nseccomp = 'default'\nlandlock = 'auto'\n\
                 userns = 'refused'";
     let layer = |text: &str| Layer::parse_unchecked(Tier::User, Path::new("/p.toml"), text).unwrap();
     let (capped, open) = (

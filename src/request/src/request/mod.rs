@@ -314,7 +314,7 @@ impl ExecutionRequest {
             output: _,
             // A cached result is the result of running the same request.
             cache: _,
-            inputs: _,
+            inputs,
             purity: _,
             show: _,
             policy,
@@ -392,6 +392,9 @@ impl ExecutionRequest {
         }
         if let Some(NamedVault { path, .. }) = vault {
             [&b"vault"[..], b"named", path.as_os_str().as_bytes()].into_iter().for_each(&mut put);
+        }
+        for path in inputs {
+            [&b"input"[..], b"named", path.as_os_str().as_bytes()].into_iter().for_each(&mut put);
         }
         RequestDigest(DigestKind::Request.digest(&bytes))
     }

@@ -232,12 +232,13 @@ pub fn extras(spec: &RunSpec, cwd: &Path) -> Result<(Vec<Extra>, Vec<PathBuf>), 
     Ok((extras, named_ro))
 }
 
+/// The real paths of `--input`: the policy judges the files that are read.
 pub fn inputs(spec: &RunSpec, cwd: &Path) -> Result<Vec<PathBuf>, ResolveError> {
-    let inputs: Vec<PathBuf> = spec.input.iter().map(|path| absolute(cwd, path)).collect();
-    match inputs.iter().find(|path| !path.exists()) {
-        Some(path) => Err(ResolveError::NoPath { option: "--input", path: path.clone() }),
-        None => Ok(inputs),
-    }
+    let real = |path: PathBuf| match path.canonicalize() {
+        Ok(real) => Ok(real),
+        Err(_) => Err(ResolveError::NoPath { option: "--input", path }),
+    };
+    spec.input.iter().map(|path| real(absolute(cwd, path))).collect()
 }
 
 /// The inputs of the environment besides the specification.

@@ -123,7 +123,7 @@ pub struct RunSpec {
     /// cache key
     #[serde(rename = "inputs")]
     [long, value_name = "PATH", help_heading = "Cache"]
-    pub input: Vec<PathBuf> => "compared, but not visible to the command",
+    pub input: Vec<PathBuf> => "profile.agent.input caps.input",
     /// Cache the result even if the command may use the network or visible host paths; you assert that they do not
     /// affect the result
     [long, help_heading = "Cache"]

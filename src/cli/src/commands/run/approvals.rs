@@ -16,10 +16,10 @@ use avfs_vault::approval::{Answer, GRANTED_NET};
 use avfs_vault::backend::{ApprovalRecord, ApprovalState};
 use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
 
-use crate::commands::runs::{command_of, show_decision};
+use crate::commands::runs::show_decision;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
-use crate::view::{command_line, first_line, local_time};
+use crate::view::{first_line, local_time};
 
 /// The number of rows read at once.
 const BATCH_ROWS: usize = 200;
@@ -184,12 +184,17 @@ fn newest(
 fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), Failure> {
     let state = avfs_present::approval_state(approval, now);
     let id = out.paint(Tone::Id, &approval.id);
-    let (at, command) = (local_time(approval.created_at), command_of(&journal_value(&approval.request)));
-    out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), command_line(&command)))?;
-    for (name, text) in asked_for(&journal_value(&approval.request)).into_iter().skip(1) {
+    let (at, request) = (local_time(approval.created_at), journal_value(&approval.request));
+    out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), whole_command(&request)))?;
+    for (name, text) in asked_for(&request).into_iter().skip(1) {
         out.line(format_args!("            {name}: {text}"))?;
     }
     out.line(format_args!("            {}", first_line(&approval.reason)))
+}
+
+/// The command of a request, all of it: an approval is for every line.
+fn whole_command(request: &Value) -> String {
+    asked_for(request).into_iter().next().map(|(_, command)| command).unwrap_or_default()
 }
 
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
@@ -287,8 +292,8 @@ fn answered(
     };
     ctx.ui.answer(&result, |out| {
         let (id, state) = (out.paint(Tone::Id, &approval.id), result.approval.state.word());
-        let command = command_of(&journal_value(&approval.request));
-        out.line(format_args!("approval {id} is {state}: {}", command_line(&command)))?;
+        let command = whole_command(&journal_value(&approval.request));
+        out.line(format_args!("approval {id} is {state}: {command}"))?;
         if let Some(net) = journal_value(&approval.decision)[GRANTED_NET].as_str() {
             out.line(format_args!("it will run with --net {net}"))?;
         } else if runs_without_network(approval) && result.approval.state.word() == "approved" {
