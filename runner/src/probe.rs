@@ -18,6 +18,7 @@ use avfs_request::{
 };
 use avfs_types::CommandLine;
 use avfs_types::diagnose::{Diagnose, with_causes};
+use avfs_vault::backend::sqlite::Placeholders;
 use avfs_wire::DoctorCheck;
 
 use crate::launch::SandboxLauncher;
@@ -152,6 +153,7 @@ impl Prober<'_> {
             hostname: None,
             umask: None,
             streams: Streams::Captured { bytes_max: 4096 },
+            placeholders: Placeholders::default(),
         }
     }
 

@@ -94,5 +94,7 @@ mod symlink_in_capture;
 mod symlink_in_run;
 mod tiny_files;
 mod typed_input;
+mod vault_companions;
+mod vault_journal;
 mod vsock;
 mod widened_request;

@@ -32,6 +32,7 @@ fn site<'a>(vault: &'a Vault, scratch: &Scratch, meter: &'a Meter, machine: &'a 
         home: None,
         git_configs: Vec::new(),
         cache_dir: scratch.join("cache"),
+        private_paths: Vec::new(),
         boot_id: "boot".to_owned(),
         layers: BaseCache::new(&scratch.join("cache"), "boot"),
         stat_cache: None,

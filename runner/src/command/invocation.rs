@@ -265,6 +265,7 @@ impl Invocation {
             git_configs: around.git_configs(),
             layers: self.layers.clone(),
             cache_dir: self.cache_dir.clone(),
+            private_paths: around.private_paths(),
             boot_id: self.boot_id.clone(),
             warn_above: WarnAbove {
                 files: config.import_warn_files.value.0,

@@ -18,9 +18,16 @@ fn id(path: &Path) -> Option<FileId> {
     Some((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
 }
 
+/// The paths in the sandbox other than its own at which one of `secret` would be visible.
+pub fn aliases(shown: &[(&Path, &Path)], secret: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = visible_at(shown, secret)?;
+    found.retain(|path| !secret.contains(path));
+    Ok(found)
+}
+
 /// Paths in the sandbox at which one of `secret` would be visible. `shown` are pairs of a host directory and
 /// its path in the sandbox.
-pub fn aliases(shown: &[(&Path, &Path)], secret: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
+pub fn visible_at(shown: &[(&Path, &Path)], secret: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
     if shown.is_empty() {
         return Ok(Vec::new());
     }
@@ -44,7 +51,6 @@ pub fn aliases(shown: &[(&Path, &Path)], secret: &[PathBuf]) -> std::io::Result<
             found.extend(rests.iter().map(|rest| at.join(rest).components().collect::<PathBuf>()));
         }
     }
-    found.retain(|path| !secret.contains(path));
     found.sort();
     found.dedup();
     Ok(found)

@@ -15,6 +15,7 @@ use avfs_hostfs::held::FileId;
 use avfs_request::{Confined, EnforcedLimit, ExecutionRequest, LimitKind, RefusedCall, Streams};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::renamed::RenamedNames;
+use avfs_vault::backend::sqlite::Placeholders;
 
 use crate::output::Output;
 
@@ -38,6 +39,8 @@ pub struct LaunchPlan {
     pub hostname: Option<&'static str>,
     pub umask: Option<u32>,
     pub streams: Streams,
+    /// Held while the command runs.
+    pub placeholders: Placeholders,
 }
 
 /// One step in building the root. Paths are as seen by the command.

@@ -4,17 +4,21 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use avfs_egress::with_proxy;
+use avfs_hostfs::held::HeldFile;
 use avfs_request::reproducible::{HOSTNAME, UMASK, with_clock};
 use avfs_request::{
-    CacheMode, ExecutionRequest, Extra, GitIdentity, MergedOutput, Profile, Reproducible, Streams, Writing,
+    CacheMode, ExecutionRequest, Extra, GitIdentity, HostPath, MergedOutput, Profile, Reproducible, Streams,
+    Writing,
 };
 use avfs_types::VAULT_DIR;
 use avfs_types::path::TreePath;
 use avfs_vault::backend::RunState;
+use avfs_vault::backend::sqlite::Placeholders;
 use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::own::files_of;
 use avfs_vault::set_ids::SetIds;
 
-use crate::aliases::aliases;
+use crate::aliases::{aliases, visible_at};
 use crate::git::identity::GitIdentity as HostIdentity;
 use crate::journal;
 use crate::launcher::{Input, LaunchPlan, UpperPlace, UpperRoot, WorkspaceMount};
@@ -26,6 +30,8 @@ use crate::view::{GIT_CONFIG, SecretFiles, ViewRequest, kept_home, view};
 use crate::workspace_root::{Names, Places, WorkspaceRootError, upper_root};
 use crate::workspace_service::RunBase;
 
+/// The kernel's list of mounts.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// Number of earlier runs used to estimate how much the next one writes.
 const EARLIER_RUNS: usize = 3;
 /// Maximum rows of the journal to search for them.
@@ -59,13 +65,22 @@ impl ProxyRuntime<'_> {
         let (request, site) = (&run.request, self.site);
         let mountpoint = scratch.mountpoint()?;
         let workspace = self.workspace(run, places, run_base, session, scratch_place, &mountpoint)?;
+        let mut extras = extras(run);
         let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
+        let mut placeholders = Placeholders::default();
         if let Some(vault) = site.vault.path() {
-            secret.extend(vault_files(vault, places));
+            let vault = vault.canonicalize().unwrap_or_else(|_| vault.to_owned());
+            let writable = writable_at(&vault, &extras)?;
+            if !writable.is_empty() {
+                placeholders = Placeholders::take(&vault).map_err(no_access(&vault))?;
+                let pinned = pins(&writable, &extras)?;
+                extras.extend(pinned);
+            }
+            secret.extend(vault_files(&vault, places));
         }
-        let extras = extras(run);
-        let aliases = aliases(&shown_dirs(request.profile, &extras), &secret)
-            .map_err(|source| WorkspaceRootError::Io { path: "/proc/self/mountinfo".into(), source })?;
+        let shown = shown_dirs(request.profile, &extras);
+        secret.extend(other_vaults(&site.private_paths, &shown, places));
+        let aliases = aliases(&shown, &secret).map_err(no_access(Path::new(MOUNTS)))?;
         secret.extend(aliases);
         let git_config = match request.git_identity {
             GitIdentity::Host => HostIdentity::read(&site.git_configs, site.home.as_deref()).as_config(),
@@ -108,6 +123,7 @@ impl ProxyRuntime<'_> {
             hostname: is_reproducible.then_some(HOSTNAME),
             umask: is_reproducible.then_some(UMASK),
             streams: self.streams(run)?,
+            placeholders,
         })
     }
 
@@ -232,12 +248,58 @@ fn upper_place(
     }
 }
 
+fn no_access(path: &Path) -> impl Fn(std::io::Error) -> WorkspaceRootError {
+    move |source| WorkspaceRootError::Io { path: path.to_owned(), source }
+}
+
+/// The paths in the sandbox at which a command could create files next to the vault. In a directory `.avfs` it cannot,
+/// because that is hidden as a whole.
+fn writable_at(vault: &Path, extras: &[Extra]) -> Result<Vec<PathBuf>, WorkspaceRootError> {
+    let writable: Vec<(&Path, &Path)> = extras
+        .iter()
+        .filter_map(|extra| match extra {
+            Extra::ReadWrite(shown) => Some((shown.real.as_path(), shown.path.as_path())),
+            Extra::ReadOnly(_) | Extra::Tmpfs(_) | Extra::Hide(_) | Extra::Cache { .. } => None,
+        })
+        .collect();
+    match vault.parent().filter(|home| !home.ends_with(VAULT_DIR)) {
+        Some(home) => visible_at(&writable, &[home.to_owned()]).map_err(no_access(Path::new(MOUNTS))),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Mounts each directory on the way to the vault over itself: a mount point cannot be renamed, so no other directory
+/// can take the place of the vault's.
+fn pins(writable: &[PathBuf], extras: &[Extra]) -> Result<Vec<Extra>, WorkspaceRootError> {
+    let mut pins = Vec::new();
+    for extra in extras {
+        let Extra::ReadWrite(shown) = extra else { continue };
+        for at in writable.iter().filter(|at| at.starts_with(&shown.path)) {
+            for path in at.ancestors().take_while(|path| *path != shown.path) {
+                let below = path.strip_prefix(&shown.path).unwrap_or(Path::new(""));
+                let real = shown.real.join(below);
+                let file = HeldFile::open(&real).map_err(no_access(&real))?;
+                pins.push(Extra::ReadWrite(HostPath { path: path.to_owned(), real, file }));
+            }
+        }
+    }
+    Ok(pins)
+}
+
+/// The other vaults, and the rest of avfs's data, that would be visible.
+fn other_vaults(private: &[PathBuf], shown: &[(&Path, &Path)], places: &Places) -> Vec<PathBuf> {
+    let bound = places.bound.as_deref();
+    let in_workspace = |path: &PathBuf| Some(places.workspace.join(path.strip_prefix(bound?).ok()?));
+    // What the caller cannot reach, the command cannot reach either.
+    let there = private.iter().filter(|path| path.symlink_metadata().is_ok());
+    let on_host = |path: &PathBuf| (!shown.is_empty()).then(|| path.clone());
+    there.flat_map(|path| [in_workspace(path), on_host(path)]).flatten().collect()
+}
+
 /// The paths at which the vault's own files would be visible: in the workspace, and on the host.
 fn vault_files(vault: &Path, places: &Places) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = ["", "-wal", "-shm", "-lock", "-use", "-gate"]
-        .iter()
-        .map(|suffix| avfs_vault::backend::sqlite::sibling(vault, suffix))
-        .collect();
+    let mut files: Vec<PathBuf> = files_of(vault).collect();
+    files.extend(vault.parent().filter(|home| home.ends_with(VAULT_DIR)).map(Path::to_owned));
     if let Some(bound) = &places.bound {
         let below = files.iter().filter_map(|file| file.strip_prefix(bound).ok());
         let inside: Vec<PathBuf> = below.map(|below| places.workspace.join(below)).collect();

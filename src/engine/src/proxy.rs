@@ -65,6 +65,8 @@ pub struct Site<'a> {
     /// The caller's global git configuration files, in the order in which git reads them.
     pub git_configs: Vec<PathBuf>,
     pub cache_dir: PathBuf,
+    /// Other vaults and data of avfs, which no command can see.
+    pub private_paths: Vec<PathBuf>,
     /// Identifies a boot of the machine.
     pub boot_id: String,
     pub layers: BaseCache,

@@ -31,8 +31,10 @@ pub mod key {
     pub(crate) const VAULT_ID: &str = "vault_id";
     /// When the vault was created.
     pub const CREATED_AT: &str = "created_at";
-    /// The directory the vault is bound to: `..` if the vault is in that directory's `.avfs`.
+    /// The directory the vault is bound to, or [`BOUND_ABOVE`].
     pub const BOUND: &str = "bound";
+    /// The value of [`BOUND`] for a vault in the `.avfs` of its directory: it remains valid when that is moved.
+    pub const BOUND_ABOVE: &[u8] = b"..";
 }
 
 /// The acting user and the clock, supplied by the caller.

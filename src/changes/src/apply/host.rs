@@ -24,6 +24,7 @@ use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
 use avfs_vault::export::ExportError;
 use avfs_vault::ingest::ReadBlocks;
+use avfs_vault::own::OwnFile;
 use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
 use avfs_vault::write_out::WriteOut;
 use avfs_vault::{VaultError, ingest, read_content, set_ids};
@@ -38,6 +39,7 @@ pub struct Host<'a> {
     root: OwnedFd,
     device: u64,
     out: &'a WriteOut<'a>,
+    own: OwnFile,
     /// Directories known to be writable.
     writable: RefCell<HashSet<TreePath>>,
     caller: Caller,
@@ -83,7 +85,8 @@ impl<'a> Host<'a> {
         let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("stat", dir))?.device;
         let caller = Caller::now().map_err(ApplyError::dir("check the permissions of", dir))?;
         let (writable, keys) = (RefCell::default(), RandomState::new());
-        Ok(Self { dir: dir.to_owned(), root, device, out, writable, caller, keys })
+        let own = OwnFile::of(out.vault, dir);
+        Ok(Self { dir: dir.to_owned(), root, device, out, own, writable, caller, keys })
     }
 
     /// An error if the user has cancelled the operation.
@@ -161,7 +164,7 @@ impl<'a> Host<'a> {
 
     /// Checks, before anything is written, that a name can be created, replaced or removed.
     pub fn require_writable(&self, path: &TreePath) -> Result<()> {
-        let Some((parent, _)) = path.split() else { return Ok(()) };
+        let Some((parent, name)) = path.split() else { return Ok(()) };
         if self.writable.borrow().contains(&parent) {
             return Ok(());
         }
@@ -172,6 +175,13 @@ impl<'a> Host<'a> {
         let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("stat", path))?;
         if stat.device != self.device {
             return Err(ApplyError::OtherFileSystem { path: path.clone() });
+        }
+        // A mount or a name in other letters may lead to the vault's directory.
+        if self.own.is_in(&stat) {
+            return match self.own.is_called(name) {
+                true => Err(ApplyError::Vault(VaultError::OwnPath { path: path.clone() })),
+                false => Ok(()),
+            };
         }
         self.writable.borrow_mut().insert(parent);
         Ok(())

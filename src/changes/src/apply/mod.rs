@@ -32,7 +32,7 @@ use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
-use avfs_vault::own::is_in_own_dir;
+use avfs_vault::own::OwnFile;
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::run::{Runs, find_run};
 use avfs_vault::set_ids::SetIds;
@@ -228,7 +228,7 @@ pub fn apply(
     let pages = FreshPages::new(vault);
     let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
     let all = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
-    let (changes, left_out) = chosen(all, options.filter)?;
+    let (changes, left_out) = chosen(all, options.filter, &OwnFile::of_bound(vault)?)?;
     let ApplyOptions { set_ids, meter, .. } = *options;
     let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
     let host = host::Host::open(dir, &out)?;
@@ -414,7 +414,7 @@ pub fn changes_to_apply(vault: &Vault, subject: &Subject, filter: &Filter) -> Re
     let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
     let pages = FreshPages::new(vault);
     let all = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
-    Ok(chosen(all, filter)?.0)
+    Ok(chosen(all, filter, &OwnFile::of_bound(vault)?)?.0)
 }
 
 /// The paths of changes.
@@ -425,6 +425,7 @@ fn paths(changes: &Changes) -> impl Iterator<Item = Result<TreePath, VaultError>
 /// The changes that a filter selects, with the new directories they need.
 struct Selection<'f> {
     filter: &'f Filter,
+    own: &'f OwnFile,
     /// Directories above a selected change that adds something.
     above: PathDigests,
     /// Whether a change is excluded.
@@ -432,8 +433,8 @@ struct Selection<'f> {
 }
 
 impl<'f> Selection<'f> {
-    fn of(all: &Changes, filter: &'f Filter) -> Result<Self, VaultError> {
-        let mut selection = Self { filter, above: PathDigests::default(), excludes: false };
+    fn of(all: &Changes, filter: &'f Filter, own: &'f OwnFile) -> Result<Self, VaultError> {
+        let mut selection = Self { filter, own, above: PathDigests::default(), excludes: false };
         let mut last = None;
         let mut above: Vec<Result<TreePath, VaultError>> = Vec::new();
         for change in all {
@@ -454,7 +455,7 @@ impl<'f> Selection<'f> {
     }
 
     fn accepts(&self, change: &Change) -> bool {
-        self.filter.accepts(&change.path) && !is_in_own_dir(&change.path)
+        self.filter.accepts(&change.path) && !self.own.covers(&change.path)
     }
 
     fn takes(&self, change: &Change) -> bool {
@@ -471,8 +472,8 @@ fn is_dir(side: &Option<Side>) -> bool {
 }
 
 /// The selected changes, and the number of excluded changes other than times.
-fn chosen(all: Changes, filter: &Filter) -> Result<(Changes, u64), VaultError> {
-    let selection = Selection::of(&all, filter)?;
+fn chosen(all: Changes, filter: &Filter, own: &OwnFile) -> Result<(Changes, u64), VaultError> {
+    let selection = Selection::of(&all, filter, own)?;
     if !selection.excludes {
         return Ok((all, 0));
     }

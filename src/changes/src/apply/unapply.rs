@@ -15,6 +15,7 @@ use avfs_vault::diff::Change;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
+use avfs_vault::own::OwnFile;
 use avfs_vault::run::Runs;
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::tree::Pages;
@@ -206,10 +207,11 @@ impl<'s> Step<'s> {
         let [before, after] =
             roots_to_compare(&*reader, &version(&newest.before)?, &version(&newest.after)?)?;
         let forward = Changes::between(pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
+        let own_file = OwnFile::of_bound(vault)?;
         let mut written = PathDigests::default();
         for of in &standing.applications {
             let filter = Choice::read(&of.choice)?.filter()?;
-            let selection = Selection::of(&forward, &filter)?;
+            let selection = Selection::of(&forward, &filter, &own_file)?;
             let already: HashSet<&TreePath> = of.already.iter().collect();
             let own = |change: &Change| selection.takes(change) && !already.contains(&change.path);
             written.extend(paths_of(&forward, own))?;

@@ -13,6 +13,7 @@ use avfs_request::VaultPlace;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{NameError, VaultName, to_hex};
 use avfs_types::{CONFIG_FILE, VAULT_DIR, VAULT_FILE};
+use avfs_vault::own::files_of;
 
 use super::trust::{TrustError, TrustedVaults};
 use crate::git::repository;
@@ -162,6 +163,18 @@ impl Surroundings {
         Ok(vault.parent() == Some(&named)
             || vault.starts_with(kept)
             || self.trusted_vaults()?.contains(vault)?)
+    }
+
+    /// The directory of the user's data, and the vaults that the user has created or trusts.
+    #[must_use]
+    pub fn private_paths(&self) -> Vec<PathBuf> {
+        // Without a list, no other vault is known.
+        let vaults = self.trusted_vaults().ok().and_then(|list| list.paths().ok()).unwrap_or_default();
+        let own = |vault: PathBuf| match vault.parent().filter(|home| home.ends_with(VAULT_DIR)) {
+            Some(home) => vec![home.to_owned()],
+            None => files_of(&vault).collect(),
+        };
+        self.data_dir().into_iter().chain(vaults.into_iter().flat_map(own)).collect()
     }
 
     /// The vault that a first run creates, and its directory: the root of the repository around the working

@@ -29,13 +29,14 @@ impl LayerText {
         Ok(Self { tier, rules: policy(rules)?, script: policy(script)? })
     }
 
-    /// The policy in the files; `None` if neither exists.
+    /// The policy in the files; `None` if neither exists. An empty file, such as a placeholder beside the vault, is no
+    /// policy.
     fn layer(&self) -> Result<Option<Layer>, PolicyError> {
-        let FileText { path, text } = &self.rules;
-        let rules =
-            text.as_ref().map(|text| Layer::parse(self.tier, path, text, avfs_policy::read)).transpose()?;
-        let FileText { path, text } = &self.script;
-        let Some(script) = text.as_ref().map(|text| Script::parse(path, text)).transpose()? else {
+        let text = |file: &FileText| file.text.clone().filter(|text| !text.is_empty());
+        let (path, rules) = (&self.rules.path, text(&self.rules));
+        let rules = rules.map(|text| Layer::parse(self.tier, path, &text, avfs_policy::read)).transpose()?;
+        let (path, script) = (&self.script.path, text(&self.script));
+        let Some(script) = script.map(|text| Script::parse(path, &text)).transpose()? else {
             return Ok(rules);
         };
         let rules = rules.unwrap_or_else(|| Layer::new(self.tier));

@@ -294,6 +294,11 @@ impl TrustedVaults {
         Ok(self.origin(vault)?.is_some())
     }
 
+    /// The paths of all vaults in the list.
+    pub fn paths(&self) -> Result<Vec<PathBuf>, TrustError> {
+        Ok(self.entries()?.into_iter().map(|entry| entry.path).collect())
+    }
+
     /// Why the list has a vault; `None` if it is not in the list or does not exist.
     fn origin(&self, vault: &Path) -> Result<Option<TrustOrigin>, TrustError> {
         let found = match Entry::of(vault, TrustOrigin::Made) {

@@ -84,6 +84,7 @@ impl Bench {
             git_configs: Vec::new(),
             layers: BaseCache::new(&self.cache(), &self.boot_id),
             cache_dir: self.cache(),
+            private_paths: Vec::new(),
             boot_id: self.boot_id.clone(),
             stat_cache: None,
             exclude: Vec::new(),

@@ -19,9 +19,6 @@ use avfs_vault::{Context, Vault, VaultError, key};
 use crate::locate::{LocateError, Surroundings};
 use crate::trust::{TrustError, TrustOrigin};
 
-/// The value for a vault in the `.avfs` of its directory: it remains valid when the directory is moved.
-const BOUND_ABOVE: &[u8] = b"..";
-
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     #[error("the vault {} is not bound to a directory", vault.display())]
@@ -44,7 +41,7 @@ fn binding(path: &Path, dir: &Path) -> Vec<u8> {
     let home = dir.join(VAULT_DIR);
     // The parent of a symlink's target is a different directory.
     if path == home.join(VAULT_FILE) && !home.is_symlink() {
-        return BOUND_ABOVE.to_vec();
+        return key::BOUND_ABOVE.to_vec();
     }
     dir.as_os_str().as_bytes().to_vec()
 }
@@ -140,7 +137,7 @@ fn give_to_owner(path: &Path, home: &Path, dir: &Path) -> Result<(), BackendErro
 /// The directory whose files the vault keeps, if it was created for one.
 pub fn bound_dir(vault: &Vault) -> Result<Option<PathBuf>, VaultError> {
     let Some(bound) = vault.read()?.meta(key::BOUND)? else { return Ok(None) };
-    if bound != BOUND_ABOVE {
+    if bound != key::BOUND_ABOVE {
         return Ok(Some(PathBuf::from(OsString::from_vec(bound))));
     }
     let canonical =
@@ -193,7 +190,8 @@ mod tests {
         std::fs::create_dir_all(old.join(".avfs")).unwrap();
         let context = Context { clock: std::sync::Arc::new(SystemClock), actor: "test".to_owned() };
         let path = old.join(".avfs/vault.db");
-        let vault = Vault::create(&path, Some(BOUND_ABOVE), OpenOptions::default(), context.clone()).unwrap();
+        let vault =
+            Vault::create(&path, Some(key::BOUND_ABOVE), OpenOptions::default(), context.clone()).unwrap();
         assert_eq!(bound_dir(&vault).unwrap(), Some(old.clone()));
         drop(vault);
         let new = dir.path().canonicalize().unwrap().join("new");

@@ -69,6 +69,10 @@ hint!(BackendError, |error, avfs| {
                 "make it a separate file with: cp {vault} {vault}.copy && mv {vault}.copy {vault}, or remove the other hard link"
             )
         }
+        Self::Journal { journal, .. } => format!(
+            "find out which program wrote it, then move it away: mv {0} {0}.moved",
+            word(journal)
+        ),
         Self::LocksUnsupported { .. } => "put the vault on a local disk with: avfs init --vault PATH".into(),
         Self::Io { source, path, .. } => match Errno::from_io_error(source) {
             Some(Errno::NAMETOOLONG) => "choose a shorter name".into(),

@@ -118,6 +118,15 @@ pub enum BackendError {
         /// The vault file.
         path: PathBuf,
     },
+    /// A rollback journal is next to the file, which SQLite would play back into it.
+    #[error("the vault {} is not used: {} would overwrite parts of it, and avfs did not write it", path.display(),
+        journal.display())]
+    Journal {
+        /// The vault file.
+        path: PathBuf,
+        /// The journal.
+        journal: PathBuf,
+    },
     /// Any other failure of the file system.
     #[error("cannot {operation} {}", path.display())]
     Io {
@@ -173,6 +182,7 @@ impl Diagnose for BackendError {
             Self::DiskFull { .. } => "vault.disk_full",
             Self::LocksUnsupported { .. } => "vault.locks_unsupported",
             Self::Linked { .. } => "vault.linked",
+            Self::Journal { .. } => "vault.unsafe",
             Self::Io { .. } => "vault.io",
             Self::Sqlite { .. } => "vault.sqlite",
             Self::Injected { .. } => "vault.injected",

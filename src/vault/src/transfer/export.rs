@@ -22,11 +22,11 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::path::TreePath;
 
 use super::merge::{Meeting, Merge, Top};
+use super::own;
 use super::own::OwnFile;
 use super::set_ids::SetIds;
 pub use super::write_out::Unwritten;
 use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut, Written};
-use super::{ignore, own};
 use crate::meter::Meter;
 use crate::page::DirRef;
 use crate::path_set::PathSet;
@@ -187,12 +187,9 @@ impl Vault {
         let destination = place_for(dest, options.overwrite)?;
         // A handcrafted version may contain the paths of avfs's own files, which an export must not overwrite.
         let own_file = OwnFile::of(self, &destination.real());
-        let is_own = |path: &TreePath| {
-            path.split().is_some_and(|(dir, name)| name == ignore::OWN_DIR || own_file.is(&dir, name))
-        };
         let wanted = |path: &TreePath, is_dir: bool| {
             let wanted = whole || named.covers(path) || (is_dir && named.leads_to(path));
-            wanted && !is_own(path)
+            wanted && !own_file.covers(path)
         };
         match destination {
             Destination::New { parent, real, name, made } => {

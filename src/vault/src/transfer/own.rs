@@ -1,14 +1,17 @@
 //! avfs's own files in a directory, which are never part of a version: its directory, its vault, staged exports.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use avfs_hostfs::stat::HostStat;
 use avfs_types::path::TreePath;
 
 use super::ignore::OWN_DIR;
-use crate::Vault;
-use crate::backend::sqlite::COMPANIONS;
+use crate::backend::sqlite::{COMPANIONS, sibling};
+use crate::key;
+use crate::{Result, Vault};
 
 /// Prefix of the name of a staging directory; a random suffix follows.
 pub(crate) const STAGING_PREFIX: &str = ".avfs-export-";
@@ -47,12 +50,18 @@ pub fn is_in_own_dir(path: &TreePath) -> bool {
 }
 
 /// Suffixes of a policy file beside a vault; the vault's name precedes them.
-const POLICIES: [&str; 2] = [".policy.toml", ".policy.rego"];
+pub(crate) const POLICIES: [&str; 2] = [".policy.toml", ".policy.rego"];
+
+/// The paths of a vault and of all files that belong to it, existing or not.
+pub fn files_of(vault: &Path) -> impl Iterator<Item = PathBuf> {
+    [""].iter().chain(COMPANIONS).chain(&POLICIES).map(|suffix| sibling(vault, suffix))
+}
 
 /// A vault's file and its location relative to a directory.
-pub(crate) struct OwnFile(Option<OwnPlace>);
+pub struct OwnFile(Option<OwnPlace>);
 
 struct OwnPlace {
+    /// The name of the file, in lower case: a file system may not distinguish them.
     name: Vec<u8>,
     /// Path of the vault's directory; `None` if it is not beneath the directory.
     dir: Option<TreePath>,
@@ -66,37 +75,60 @@ impl OwnFile {
         Self(None)
     }
 
-    pub(crate) fn of(vault: &Vault, root: &Path) -> Self {
+    /// The location of a vault relative to `root`.
+    #[must_use]
+    pub fn of(vault: &Vault, root: &Path) -> Self {
         let place = || {
             let file = vault.path()?.canonicalize().ok()?;
+            let home = file.parent()?;
             let id = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-            let beneath = |root: &Path| {
-                let path = file.parent()?.strip_prefix(root.canonicalize().ok()?).ok()?;
-                TreePath::parse(path.as_os_str().as_encoded_bytes()).ok()
+            // By identity: `root` may be another mount of a directory above the vault.
+            let beneath = |root: (u64, u64)| {
+                let above = home.ancestors().find(|above| id(above) == Some(root))?;
+                TreePath::parse(home.strip_prefix(above).ok()?.as_os_str().as_encoded_bytes()).ok()
             };
             Some(OwnPlace {
-                name: file.file_name()?.as_encoded_bytes().to_vec(),
-                dir: beneath(root),
-                dir_id: id(file.parent()?)?,
+                name: file.file_name()?.as_encoded_bytes().to_ascii_lowercase(),
+                dir: id(root).and_then(beneath),
+                dir_id: id(home)?,
                 file_id: id(&file)?,
             })
         };
         Self(place())
     }
 
-    /// True for the vault's file, its companions from SQLite and locks, its policy, and leftovers of an unfinished
-    /// vault: a vault never stores itself, and a run cannot change the policy that decides about it.
-    pub(crate) fn is(&self, dir: &TreePath, name: &[u8]) -> bool {
-        self.0.as_ref().is_some_and(|own| own.dir.as_ref() == Some(dir) && own.is_called(name))
+    /// The location of a vault relative to the directory that it is bound to.
+    pub fn of_bound(vault: &Vault) -> Result<Self> {
+        Ok(match vault.read()?.meta(key::BOUND)? {
+            // A vault in the `.avfs` of its directory is covered by the name of that.
+            Some(bound) if bound != key::BOUND_ABOVE => Self::of(vault, Path::new(OsStr::from_bytes(&bound))),
+            Some(_) | None => Self::nowhere(),
+        })
     }
 
-    /// Like [`OwnFile::is`], for a name in a directory for which [`OwnFile::is_in`] is true.
-    pub(crate) fn is_called(&self, name: &[u8]) -> bool {
+    /// True if the path is avfs's own directory, a file of the vault, or inside one.
+    #[must_use]
+    pub fn covers(&self, path: &TreePath) -> bool {
+        let is_file = || {
+            let own = self.0.as_ref()?;
+            let below = path.below(own.dir.as_ref()?)?;
+            let covers = below.components().next().is_some_and(|name| own.is_called(name));
+            Some(covers)
+        };
+        is_in_own_dir(path) || is_file().unwrap_or(false)
+    }
+
+    /// True for the vault's file, its companions, its policy, and leftovers of an unfinished vault, in a directory for
+    /// which [`OwnFile::is_in`] is true: a vault never stores itself, and a run cannot change the policy that decides
+    /// about it.
+    #[must_use]
+    pub fn is_called(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|own| own.is_called(name))
     }
 
     /// True for the directory of the vault. Its mtime changes whenever the vault is used.
-    pub(crate) fn is_in(&self, dir: &HostStat) -> bool {
+    #[must_use]
+    pub fn is_in(&self, dir: &HostStat) -> bool {
         self.0.as_ref().is_some_and(|own| own.dir_id == (dir.device, dir.inode))
     }
 
@@ -108,9 +140,10 @@ impl OwnFile {
 
 impl OwnPlace {
     fn is_called(&self, name: &[u8]) -> bool {
-        let behind = behind_unfinished(&self.name, name).or_else(|| name.strip_prefix(self.name.as_slice()));
+        let name = name.to_ascii_lowercase();
+        let behind = behind_unfinished(&self.name, &name).or_else(|| name.strip_prefix(self.name.as_slice()));
         behind.is_some_and(|rest| {
-            rest.is_empty() || COMPANIONS.iter().chain(&POLICIES).any(|suffix| rest == suffix.as_bytes())
+            [""].iter().chain(COMPANIONS).chain(&POLICIES).any(|suffix| rest == suffix.as_bytes())
         })
     }
 }

@@ -15,7 +15,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use rustix::fs::{FlockOperation, StatVfs, fcntl_lock};
 use rustix::io::Errno;
 
-use super::schema;
+use super::{placeholders, schema};
 use crate::backend::{BackendError, Result};
 
 /// The page size in bytes: large enough that most small files share a page, small enough that a commit writes
@@ -225,6 +225,8 @@ pub(crate) fn look_up(path: &Path, key: &str, options: &OpenOptions) -> Result<O
 
 /// Opens another connection to a vault whose header was checked.
 pub(crate) fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Conn> {
+    // SQLite would play back the journal, whoever wrote it.
+    placeholders::check_journal(path)?;
     match access {
         Access::ReadWrite => open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options),
         Access::ReadOnly | Access::Full => open_read_only(path, options),

@@ -15,6 +15,7 @@ mod maintain;
 mod memos;
 mod own_lock;
 mod pack;
+mod placeholders;
 mod read;
 mod recordings;
 mod reserve;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 use connect::{Access, Conn, Stand};
 pub use connect::{Mapped, OnClose, OpenOptions, sibling};
 use log::Log;
+pub use placeholders::Placeholders;
 pub use reserve::with_reserve;
 use rusqlite::backup::StepResult;
 pub use schema::{FORMAT, has_vault_header};
@@ -41,10 +43,14 @@ use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use super::{AuditRecord, Backend, Guard, Reader, Result, Rollback, Shortage, Writer};
 use crate::backend::BackendError;
 
-/// The files next to a vault file while it is in use: `vault.db` → `vault.db-wal`.
-pub const COMPANIONS: [&str; 8] = ["-wal", "-shm", "-journal", "-head", "-lock", "-use", "-gate", "-reserve"];
+/// The journal that SQLite plays back into a file. A vault is in WAL mode and never has one, except while it is created
+/// under another name.
+const JOURNAL: &str = "-journal";
+/// The suffixes of all files next to a vault file: `vault.db` → `vault.db-wal`. They are hidden from commands, never
+/// part of a version, and removed with the vault.
+pub const COMPANIONS: &[&str] = &["-wal", "-shm", JOURNAL, "-head", "-lock", "-use", "-gate", "-reserve"];
 /// The companions that SQLite reads, and the record of acknowledged commits in its WAL.
-const LOGS: [&str; 4] = ["-wal", "-shm", "-journal", "-head"];
+const LOGS: [&str; 4] = ["-wal", "-shm", JOURNAL, "-head"];
 
 /// How long a sweep that waits for pins to end blocks new ones, how often it polls, and how long it then lets
 /// others proceed.
@@ -113,6 +119,7 @@ impl SqliteBackend {
         let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
         let file = file_id(&real)?;
         connect::check_locks(&real)?;
+        placeholders::sweep(&sibling(&real, JOURNAL));
         let acknowledged = head::Acknowledged::read(&real);
         let log = log::open(&real).ok();
         let mut opened = connect::open(&real, &options);
@@ -193,7 +200,7 @@ impl SqliteBackend {
 
     /// Removes a vault file and its companions.
     pub(crate) fn remove_files(path: &Path) -> Result<()> {
-        remove_beside(path, &COMPANIONS)?;
+        remove_beside(path, COMPANIONS)?;
         remove_beside(path, &[""])
     }
 
@@ -202,7 +209,7 @@ impl SqliteBackend {
     pub(crate) fn delete(path: &Path, aside: &Path, patience: Duration) -> Result<()> {
         let _turn = turn_at(path, path, patience)?;
         std::fs::rename(path, aside).map_err(|error| BackendError::io("remove", path, error))?;
-        remove_beside(path, &COMPANIONS)?;
+        remove_beside(path, COMPANIONS)?;
         Self::remove_files(aside)
     }
 

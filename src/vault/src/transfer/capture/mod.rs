@@ -30,6 +30,7 @@ use super::import::shared::{Flavour, Outlet, Shared, lock};
 use super::import::upper::{Over, Upper};
 use super::import::{ImportError, Scanned, TroubleReason};
 use super::layers::Footprint;
+use super::own::OwnFile;
 use super::write_out::{FreshPages, WriteOut};
 use crate::backend::Guard;
 use crate::edit::{Edit, Edits};
@@ -176,7 +177,7 @@ pub enum LeftOutReason {
     Excluded,
     /// The options hide it.
     Hidden,
-    /// A vault's own directory.
+    /// A vault's own directory, or a file of the vault.
     Own,
     /// It belongs to another user and is not readable.
     NoPermission,
@@ -222,7 +223,7 @@ impl std::fmt::Display for LeftOutReason {
             Self::Ignored => f.write_str("an ignore rule matches it"),
             Self::Excluded => f.write_str("it is excluded"),
             Self::Hidden => f.write_str("it is not part of the workspace"),
-            Self::Own => f.write_str("it is a vault's own directory"),
+            Self::Own => f.write_str("it belongs to a vault"),
             Self::NoPermission => f.write_str("no permission to read it"),
             Self::TooLarge { size, max } => write!(f, "it is {size} bytes long; at most {max} can be kept"),
             Self::TooDeep => write!(
@@ -368,6 +369,7 @@ impl Vault {
             kind: options.kind,
             exclude: Rules::excluding(options.exclude).map_err(bad_exclude)?,
             hidden: options.hidden,
+            own: OwnFile::of_bound(self)?,
             file_bytes_max: options.file_bytes_max.min(crate::chunk::FILE_BYTES_MAX),
             secrets: options.secrets,
             times: options.times,

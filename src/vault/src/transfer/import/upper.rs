@@ -19,7 +19,8 @@ use crate::backend::Reader;
 use crate::capture::merger::Merger;
 use crate::capture::modes::{Modes, is_closed};
 use crate::capture::{CaptureError, LeftOutReason, Times, UpperKind};
-use crate::ignore::{FILE_NAME, OWN_DIR, Rules, Text};
+use crate::ignore::{FILE_NAME, Rules, Text};
+use crate::own::OwnFile;
 use crate::page::{Body, DirRef, FileContent, Node};
 use crate::{Result, content, ignore, tree};
 
@@ -28,6 +29,7 @@ pub(crate) struct Upper<'a> {
     pub(crate) kind: UpperKind,
     pub(crate) exclude: Rules,
     pub(crate) hidden: &'a [TreePath],
+    pub(crate) own: OwnFile,
     pub(crate) file_bytes_max: u64,
     /// Secrets whose values must not be captured.
     pub(crate) secrets: &'a Secrets,
@@ -85,8 +87,8 @@ impl Upper<'_> {
 
     /// The reason why a path is never captured, regardless of the base.
     fn is_untouchable(&self, path: &TreePath) -> Option<LeftOutReason> {
-        // At any depth: the next command in that directory would look for its vault there.
-        if path.split().is_some_and(|(_, name)| name == OWN_DIR) {
+        // `.avfs` at any depth: the next command in that directory would look for its vault there.
+        if self.own.covers(path) {
             return Some(LeftOutReason::Own);
         }
         self.hidden.contains(path).then_some(LeftOutReason::Hidden)

@@ -1,0 +1,256 @@
+//! Tried: creating or replacing the files of a vault (its log, its journal, its locks, its policy) from a command.
+//! Stopped by: the names are taken and covered by mounts, the directory of the vault cannot be renamed, and none of
+//! them is captured, applied or exported.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::attempt::{assert_all_gained, assert_nothing_gained, gained, inside, natively};
+use crate::env::{Running, TestEnv};
+use crate::shared::Shared;
+
+/// Every name that belongs to the vault `v.db`.
+const NAMES: [&str; 10] = [
+    "v.db",
+    "v.db-wal",
+    "v.db-shm",
+    "v.db-journal",
+    "v.db-head",
+    "v.db-lock",
+    "v.db-use",
+    "v.db-gate",
+    "v.db.policy.toml",
+    "v.db.policy.rego",
+];
+
+/// A vault with its own name in a directory that holds other files too.
+fn vault_in(env: &TestEnv, dir: &str) -> PathBuf {
+    std::fs::create_dir_all(env.at(dir)).unwrap();
+    let vault = env.at(dir).join("v.db");
+    env.avfs(&["init", "--vault", vault.to_str().unwrap(), "."]).expect(0);
+    env.avfs(&["--vault", vault.to_str().unwrap(), "import"]).expect(0);
+    vault
+}
+
+/// Plants each name in several ways.
+fn plant(dir: &Path) -> String {
+    format!(
+        "D = '{}'
+names = {NAMES:?}
+def write(path, flags):
+    # Not in one word: the vault records the program.
+    os.write(os.open(path, os.O_WRONLY | flags, 0o666), b'pl' + b'anted')
+write(D + '/other', os.O_CREAT)
+for name in names:
+    at = D + '/' + name
+    tried('remove ' + name, lambda: os.unlink(at))
+    tried('create ' + name, lambda: write(at, os.O_CREAT | os.O_EXCL))
+    tried('link ' + name, lambda: os.link(D + '/other', at))
+    tried('symlink ' + name, lambda: os.symlink('other', at))
+    tried('mkdir ' + name, lambda: os.mkdir(at))
+    def move():
+        write(D + '/moved', os.O_CREAT)
+        os.rename(D + '/moved', at)
+    tried('rename ' + name, move)
+    tried('away ' + name, lambda: os.rename(at, D + '/away'))
+    def read():
+        if not open(at, 'rb').read(1): raise OSError(errno.ENOENT, '')
+    tried('read ' + name, read)",
+        dir.display()
+    )
+}
+
+/// The contents of a directory by name.
+fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all: Vec<(String, Vec<u8>)> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn files_of_a_vault_beneath_rw_are_covered() {
+    for above in ["beside", "beside/inner"] {
+        let env = TestEnv::with_project();
+        let vault = vault_in(&env, above);
+        let (dir, name) = (env.at(above), vault.to_str().unwrap());
+        let rw = env.at("beside");
+        let program = plant(&dir);
+        for options in [&[][..], &["--profile", "host"], &["--fork", "f"], &["--readonly"]] {
+            let mut words = vec!["--vault", name, "--rw", rw.to_str().unwrap()];
+            words.extend(options);
+            let answer = inside(&env, &words, &program);
+            assert_eq!(gained(&answer), [""; 0], "{options:?}: {answer:?}");
+            assert_eq!(std::fs::read(dir.join("other")).unwrap(), b"planted", "--rw works: {answer:?}");
+            for (file, content) in contents(&dir) {
+                let is_planted = content.windows(7).any(|bytes| bytes == b"planted");
+                assert_eq!(is_planted, ["moved", "other"].contains(&&*file), "{file}");
+                // What exists only to take the name is gone.
+                assert!(!file.contains("policy") && !file.ends_with("-journal"), "{file}");
+            }
+            env.avfs(&["--vault", name, "log"]).expect(0);
+        }
+        env.avfs(&["--vault", name, "fsck"]).expect(0);
+        // Control: without a sandbox.
+        let answer = natively(&env, &program);
+        assert!(NAMES.iter().all(|name| gained(&answer).contains(&format!("create {name}"))), "{answer:?}");
+    }
+}
+
+/// A new directory at the path of the vault's would hold a vault that a command has written.
+#[test]
+fn directory_of_a_vault_cannot_be_renamed() {
+    let env = TestEnv::with_project();
+    let vault = vault_in(&env, "above/dir/inner");
+    let program = format!(
+        "P = '{}'
+tried('inner', lambda: os.rename(P + '/dir/inner', P + '/dir/moved'))
+tried('dir', lambda: os.rename(P + '/dir', P + '/moved'))
+tried('exchange', lambda: call(316 if X86 else 276, -100, (P + '/dir').encode(), -100, (P + '/new').encode(), 2))",
+        env.at("above").display()
+    );
+    std::fs::create_dir(env.at("above/new")).unwrap();
+    let words = ["--vault", vault.to_str().unwrap(), "--rw", &env.at("above").display().to_string()];
+    assert_nothing_gained(&inside(&env, &words, &program), &["inner", "dir", "exchange"]);
+    assert!(vault.exists());
+    // Control: without a sandbox.
+    assert_all_gained(&natively(&env, &program), &["inner", "dir"]);
+}
+
+#[test]
+fn vaults_of_other_projects_and_the_trust_list_are_hidden() {
+    let env = TestEnv::with_project();
+    let other = env.at("work/other");
+    std::fs::create_dir_all(&other).unwrap();
+    env.avfs(&["init", other.to_str().unwrap()]).expect(0);
+    env.avfs(&["init", "--vault", env.at("work/named.db").to_str().unwrap(), other.to_str().unwrap()])
+        .expect(0);
+    env.avfs(&["init", env.project().join("src").to_str().unwrap()]).expect(0);
+    let program = format!(
+        "def write(path): os.write(os.open(path, os.O_WRONLY | os.O_CREAT), b'x')
+def read(path):
+    if not open(path, 'rb').read(1): raise OSError(errno.ENOENT, '')
+W, D, S = '{}', '{}', '{}'
+tried('vault', lambda: read(W + '/other/.avfs/vault.db'))
+tried('file', lambda: write(W + '/other/.avfs/vault.db-journal'))
+tried('policy', lambda: write(W + '/other/.avfs/policy.toml'))
+tried('named', lambda: read(W + '/named.db'))
+tried('list', lambda: write(D + '/avfs/trusted-vaults'))
+tried('inner', lambda: read(S + '/.avfs/vault.db'))",
+        env.at("work").display(),
+        env.at("data").display(),
+        env.project().join("src").display()
+    );
+    let names = ["vault", "file", "policy", "named", "list", "inner"];
+    let (work, data) = (env.at("work"), env.at("data"));
+    let shown = |option| {
+        let words = [option, work.to_str().unwrap(), option, data.to_str().unwrap(), "--allow-degraded"];
+        inside(&env, &words, &program)
+    };
+    assert_nothing_gained(&shown("--rw"), &names);
+    assert_nothing_gained(&shown("--ro"), &names);
+    let host = ["--profile", "host", "--rw", work.to_str().unwrap()];
+    assert_nothing_gained(&inside(&env, &host, &program), &names);
+    assert_eq!(contents(&other.join(".avfs")).iter().filter(|(name, _)| name.contains("journal")).count(), 0);
+    // Control: without a sandbox.
+    assert_all_gained(&natively(&env, &program), &names);
+}
+
+/// A vault in the workspace, bound to it.
+fn planted_in_workspace(env: &TestEnv, vault: &Path) -> serde_json::Value {
+    let words = NAMES.iter().skip(1).fold(String::from("mkdir -p sub"), |line, name| {
+        format!("{line}; echo planted > {name}; echo planted > sub/{name}")
+    });
+    let line =
+        format!("{words}; mkdir V.db-Journal; echo x > V.db-Journal/x; mkdir v.db.new-0123456789abcdef");
+    // Not with the check that the project is unchanged: the vault is in it.
+    let words = ["--json", "--vault", vault.to_str().unwrap(), "--fork", "f", "--shell", &line];
+    env.start(&words).answer().expect(0).envelope()
+}
+
+#[test]
+fn files_of_a_vault_are_never_captured() {
+    let env = TestEnv::with_project();
+    let vault = vault_in(&env, "project");
+    let envelope = planted_in_workspace(&env, &vault);
+    let changes: Vec<&str> = envelope["result"]["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| change["path"].as_str().unwrap())
+        .collect();
+    // A file of that name elsewhere is not the vault's.
+    assert!(changes.iter().all(|path| path.starts_with("sub")), "{envelope}");
+    assert!(changes.contains(&"sub/v.db-journal"), "{envelope}");
+    let left: Vec<&str> = envelope["result"]["left_out"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|left| left["path"].as_str().unwrap())
+        .collect();
+    assert!(left.contains(&"v.db-journal") && left.contains(&"v.db.policy.toml"), "{envelope}");
+}
+
+/// A version can have such names from before the vault was moved to its directory, or because it was handcrafted.
+#[test]
+fn files_of_a_vault_are_never_applied_or_exported() {
+    for moved in [false, true] {
+        let env = TestEnv::with_project();
+        let elsewhere = vault_in(&env, "elsewhere");
+        let envelope = planted_in_workspace(&env, &elsewhere);
+        assert_eq!(envelope["result"]["exit_code"], json!(0), "{envelope}");
+        let vault = if moved { env.project().join("v.db") } else { elsewhere };
+        if moved {
+            for entry in std::fs::read_dir(env.at("elsewhere")).unwrap().map(|entry| entry.unwrap()) {
+                std::fs::rename(entry.path(), env.project().join(entry.file_name())).unwrap();
+            }
+        }
+        let name = vault.to_str().unwrap();
+        let dir = env.project();
+        for words in [&["apply", "f"][..], &["export", "--overwrite", "f", dir.to_str().unwrap()]] {
+            env.avfs(&[&["--vault", name], words].concat()).expect(0);
+            let planted = |name: &&str| std::fs::read(dir.join(name)).is_ok_and(|text| text == b"planted\n");
+            let found = NAMES.iter().filter(|name| planted(name)).count();
+            // Control: with the vault elsewhere these are ordinary names.
+            assert_eq!(found, if moved { 0 } else { NAMES.len() - 1 }, "{words:?}");
+            assert_eq!(dir.join("V.db-Journal").exists(), !moved);
+            assert!(planted(&"sub/v.db-journal"));
+        }
+        env.avfs(&["--vault", name, "log"]).expect(0);
+    }
+}
+
+/// Other commands use the vault while its names are taken, and after the runner was killed.
+#[test]
+fn taken_names_do_not_lock_out_other_commands() {
+    let env = TestEnv::with_project();
+    let vault = vault_in(&env, "beside");
+    let (name, journal) = (vault.to_str().unwrap(), env.at("beside/v.db-journal"));
+    let beside = env.at("beside");
+    let shared = Shared::new(&env);
+    let options = ["--vault", name, "--rw", beside.to_str().unwrap()];
+    let start = |word: &str| {
+        let line = format!(": > $S/{word}; while [ ! -e $S/go-{word} ]; do sleep 0.01; done");
+        shared.wait_for_word(shared.start(&env, &options, &line), word)
+    };
+    let (one, two) = (start("one"), start("two"));
+    assert!(journal.exists());
+    env.avfs(&["--vault", name, "log"]).expect(0);
+    env.command(&["--vault", name, "--", "true"]).output().unwrap();
+    assert!(journal.exists());
+    shared.put("go-one");
+    one.answer().expect(0);
+    // The other run still covers the name.
+    assert!(journal.exists());
+    two.signal(rustix::process::Signal::KILL);
+    assert_eq!(two.answer().signal, Some(9));
+    env.avfs(&["--vault", name, "log"]).expect(0);
+    assert!(!journal.exists());
+    let again = Running::start(&mut env.command(&[&options[..], &["--", "true"]].concat()));
+    again.answer().expect(0);
+    assert!(!beside.join("v.db.policy.toml").exists());
+}
