@@ -41,6 +41,7 @@ mod first_process;
 mod foreign_request;
 mod forged_worktree;
 mod fork_bomb;
+mod given_files;
 mod hardlink_to_vault;
 mod hidden_characters;
 mod home_and_keys;

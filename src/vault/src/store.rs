@@ -1,5 +1,6 @@
 //! The [`Vault`] type: creates and opens vaults, and runs their transactions.
 
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use rustix::fs::{Access, access};
 
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
+use avfs_hostfs::owner::give;
 use avfs_hostfs::random;
 use avfs_types::clock::{Clock, Timestamp};
 use avfs_types::ids::{ForkName, VersionId, to_hex};
@@ -67,15 +69,20 @@ fn unfinished_name(path: &Path) -> Result<PathBuf> {
 }
 
 /// Creates the file of a future vault, locked by this process while it is still empty.
-fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
+fn begin(path: &Path, owner: Option<&Metadata>) -> Result<(PathBuf, FileLock)> {
     for _ in 0..BEGIN_TRIES_MAX {
         let unfinished = unfinished_name(path)?;
-        SqliteBackend::make_file(&unfinished)?;
+        let file = SqliteBackend::make_file(&unfinished)?;
+        if let Some(owner) = owner {
+            give(&file, owner).map_err(|error| {
+                given_up(&unfinished, BackendError::io("change the owner of", path, error).into())
+            })?;
+        }
         avfs_types::pause::point("vault-begun");
-        match FileLock::try_existing(&unfinished, Mode::Exclusive) {
-            Ok(Some(lock)) => return Ok((unfinished, lock)),
+        match FileLock::try_open(file.into(), Mode::Exclusive) {
+            Ok(Some(lock)) if lock.is_at(&unfinished).unwrap_or(false) => return Ok((unfinished, lock)),
             // A concurrent sweep locked it first, and removes it.
-            Ok(None) => {}
+            Ok(_) => {}
             Err(error) => {
                 let error = BackendError::lock(path, LockError::of(error));
                 return Err(given_up(&unfinished, error.into()));
@@ -98,8 +105,7 @@ fn sweep_unfinished(path: &Path) {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let own =
-            |meta: std::fs::Metadata| meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
+        let own = |meta: Metadata| meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
         if is_unfinished_name(vault.as_encoded_bytes(), name.as_encoded_bytes())
             && entry.metadata().is_ok_and(own)
             && let Ok(Some(_lock)) = FileLock::try_existing(&entry.path(), Mode::Exclusive)
@@ -112,11 +118,22 @@ fn sweep_unfinished(path: &Path) {
 impl Vault {
     /// Creates a vault at `path` atomically. `bound` is the value of [`key::BOUND`].
     pub fn create(path: &Path, bound: Option<&[u8]>, options: OpenOptions, context: Context) -> Result<Self> {
+        Self::create_for(None, path, bound, options, context)
+    }
+
+    /// Creates a vault that belongs to the owner of a file with this metadata, if root creates it.
+    pub fn create_for(
+        owner: Option<&Metadata>,
+        path: &Path,
+        bound: Option<&[u8]>,
+        options: OpenOptions,
+        context: Context,
+    ) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(SqliteBackend::taken(path, &options).into());
         }
         sweep_unfinished(path);
-        let (unfinished, lock) = begin(path)?;
+        let (unfinished, lock) = begin(path, owner)?;
         let made = SqliteBackend::create_in(&unfinished, options)
             .map_err(VaultError::from)
             .and_then(|backend| initialize(&backend, bound, &context).map(|()| backend));
@@ -140,7 +157,7 @@ impl Vault {
             return Err(SqliteBackend::taken(to, &options).into());
         }
         sweep_unfinished(to);
-        let (unfinished, lock) = begin(to)?;
+        let (unfinished, lock) = begin(to, None)?;
         let copied = SqliteBackend::open(path, options)
             .and_then(|source| source.copy_into(&unfinished))
             .and_then(|copy| copy.publish(to));

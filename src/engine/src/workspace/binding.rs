@@ -1,18 +1,19 @@
 //! The directory a vault is bound to, and the path of its stat cache.
 
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use avfs_hostfs::make;
-use avfs_hostfs::owner::hand_over;
+use avfs_hostfs::owner::{give, make_dir};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::to_hex;
 use avfs_types::path::TreePath;
 use avfs_types::{VAULT_DIR, VAULT_FILE};
 use avfs_vault::backend::BackendError;
-use avfs_vault::backend::sqlite::{COMPANIONS, OpenOptions, sibling};
+use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_vault::ignore::line_for;
 use avfs_vault::{Context, Vault, VaultError, key};
 
@@ -95,13 +96,23 @@ pub fn make_vault(
     let home = path.parent().unwrap_or(Path::new("/"));
     let was_there = home.exists();
     let refused = |error| BackendError::no_place(home, error);
-    make::private_dirs(home).map_err(refused)?;
+    // Files that root creates in another user's directory must belong to that user, who must be able to use the vault.
+    let owner = match home.ends_with(VAULT_DIR) {
+        true => Some(dir.metadata().map_err(|error| BackendError::io("stat", dir, error))?),
+        false => None,
+    };
+    match &owner {
+        Some(_) if !was_there => make_dir(home).or_else(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        }),
+        Some(_) | None => make::private_dirs(home),
+    }
+    .map_err(refused)?;
     rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|errno| refused(errno.into()))?;
-    let made = Vault::create(path, Some(&bound), options, context).and_then(|vault| {
-        if home.ends_with(VAULT_DIR) {
-            keep_out_of_git(home)?;
-            give_to_owner(path, home, dir)?;
-        }
+    let made = Vault::create_for(owner.as_ref(), path, Some(&bound), options, context);
+    let made = made.and_then(|vault| {
+        owner.map_or(Ok(()), |owner| keep_out_of_git(home, &owner))?;
         Ok(vault)
     });
     if made.is_err() && !was_there {
@@ -112,26 +123,15 @@ pub fn make_vault(
 }
 
 /// Writes a `.gitignore`, unless one exists, even as a dangling symlink.
-fn keep_out_of_git(home: &Path) -> Result<(), BackendError> {
+fn keep_out_of_git(home: &Path, owner: &Metadata) -> Result<(), BackendError> {
     let ignore = home.join(".gitignore");
     let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&ignore);
-    match made.and_then(|mut file| file.write_all(b"*\n")) {
+    match made.and_then(|mut file| file.write_all(b"*\n").and_then(|()| give(&file, owner))) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             Err(BackendError::io("write", &ignore, error))
         }
         Ok(()) | Err(_) => Ok(()),
     }
-}
-
-/// Files that root creates in another user's directory must belong to that user, who must be able to use the vault.
-fn give_to_owner(path: &Path, home: &Path, dir: &Path) -> Result<(), BackendError> {
-    let owner = dir.metadata().map_err(|error| BackendError::io("stat", dir, error))?;
-    let siblings = COMPANIONS.iter().map(|suffix| sibling(path, suffix)).filter(|file| file.exists());
-    let files = [home.to_owned(), path.to_owned(), home.join(".gitignore")].into_iter().chain(siblings);
-    for file in files {
-        hand_over(&file, &owner).map_err(|error| BackendError::io("change the owner of", &file, error))?;
-    }
-    Ok(())
 }
 
 /// The directory whose files the vault keeps, if it was created for one.

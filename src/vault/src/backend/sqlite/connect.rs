@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use rustix::fs::{FlockOperation, StatVfs, fcntl_lock};
 use rustix::io::Errno;
+
+use avfs_hostfs::owner::{self, OwnersKept};
 
 use super::{placeholders, schema};
 use crate::backend::{BackendError, Result};
@@ -124,18 +126,19 @@ pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Creates the empty file that [`create`] turns into a vault; the caller has checked that the path is free.
-pub(crate) fn make_file(path: &Path) -> Result<()> {
+pub(crate) fn make_file(path: &Path) -> Result<File> {
     // The vault contains data of files that only their owner can read. SQLite gives its companion files the same
     // mode.
     let mut only_owner = std::fs::OpenOptions::new();
     only_owner.write(true).create_new(true).mode(0o600);
-    only_owner.open(path).map(drop).map_err(|error| BackendError::io("create", path, error))
+    only_owner.open(path).map_err(|error| BackendError::io("create", path, error))
 }
 
 /// Creates an empty vault in an empty file.
 pub(crate) fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
     // No lock on the file exists yet that closing the descriptor could drop.
     check_locks_of(path, path)?;
+    let _kept = owners_kept(path)?;
     let conn = open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
     let settle = || -> rusqlite::Result<()> {
         conn.sql.pragma_update(None, "page_size", PAGE_BYTES as i64)?;
@@ -166,37 +169,32 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, 
     if !writable(path) {
         return opened(Access::ReadOnly);
     }
-    match check_room(path).and_then(|()| opened(Access::ReadWrite)) {
+    match check_room(path).and_then(|()| {
+        make_log(path, &meta);
+        opened(Access::ReadWrite)
+    }) {
         // The vault can still be read, and saved to another disk. If that fails too, report the full disk.
         Err(full @ BackendError::DiskFull { .. }) => opened(Access::Full).map_err(|_| full),
-        opened => {
-            share_log(path, &meta);
-            opened
-        }
+        opened => opened,
     }
 }
 
-/// Gives the WAL the group of the vault file, as SQLite itself does only for root: users who share the vault
-/// through its group also need the WAL, even after this process has ended.
-fn share_log(path: &Path, vault: &Metadata) {
-    let group = rustix::fs::Gid::from_raw(vault.gid());
-    if group == rustix::process::getegid() {
+/// Creates the files of the WAL with the owner, group and mode of the vault, if SQLite would give them others: users who
+/// share the vault also need its WAL, even after this process has ended. Existing files stay as they are.
+fn make_log(path: &Path, vault: &Metadata) {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    if (vault.uid(), vault.gid()) == (user.as_raw(), group.as_raw()) {
         return;
     }
-    for suffix in ["-wal", "-shm", "-head"] {
-        let file = sibling(path, suffix);
-        let own = |meta: Metadata| meta.is_file() && meta.nlink() == 1 && meta.gid() != vault.gid();
-        if file.symlink_metadata().is_ok_and(own) {
-            // If another user owns the file, or the group cannot be changed, it stays unchanged.
-            let _ = rustix::fs::chownat(
-                rustix::fs::CWD,
-                &file,
-                None,
-                Some(group),
-                rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
-            );
-        }
+    for suffix in ["-wal", "-shm"] {
+        // If that fails, SQLite creates the file, or reports why it cannot.
+        let _ = owner::create_like(&sibling(path, suffix), vault, 0o666);
     }
+}
+
+/// Keeps SQLite from giving away a file that another user has put at the name of one of its own.
+fn owners_kept(path: &Path) -> Result<OwnersKept> {
+    OwnersKept::begin().map_err(|error| BackendError::io("open", path, error))
 }
 
 /// Why no vault can be created at a path in use: a vault or something else exists there. Changes nothing.
@@ -228,7 +226,13 @@ pub(crate) fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Res
     // SQLite would play back the journal, whoever wrote it.
     placeholders::check_journal(path)?;
     match access {
-        Access::ReadWrite => open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options),
+        Access::ReadWrite => {
+            let _kept = owners_kept(path)?;
+            let conn = open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
+            // SQLite opens the WAL with the first read.
+            let read = conn.sql.query_row("PRAGMA schema_version", [], |_| Ok(()));
+            read.map_err(|error| translate(path, error)).map(|()| conn)
+        }
         Access::ReadOnly | Access::Full => open_read_only(path, options),
     }
 }

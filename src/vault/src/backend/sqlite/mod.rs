@@ -91,7 +91,7 @@ impl SqliteBackend {
     }
 
     /// Creates only the file, for callers that use it before it becomes a vault.
-    pub(crate) fn make_file(path: &Path) -> Result<()> {
+    pub(crate) fn make_file(path: &Path) -> Result<File> {
         connect::make_file(path)
     }
 
