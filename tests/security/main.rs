@@ -91,6 +91,7 @@ mod stream_mode;
 mod stream_reopen;
 mod swap_in_capture;
 mod swapped_link;
+mod swept_directories;
 mod symlink_in_capture;
 mod symlink_in_run;
 mod tiny_files;

@@ -22,6 +22,7 @@ use avfs_types::{VAULT_DIR, VAULT_FILE, pause};
 use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
+use avfs_vault::unfinished::Unfinished;
 use avfs_vault::{Context, Vault, VaultError};
 
 use crate::command::approve::AtTerminal;
@@ -73,6 +74,7 @@ impl Invocation {
         let boot_id = machine::boot_id()
             .map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
         let (vault_id, cache_dir) = (vault.id()?, around.cache_dir()?);
+        let vault = vault.noting(Unfinished::new(&cache_dir));
         Ok(Self {
             avfs: args.avfs(),
             around,

@@ -16,6 +16,7 @@ use avfs_policy::Opening;
 use avfs_types::clock::SystemClock;
 use avfs_vault::backend::sqlite::{Mapped, OpenOptions, with_reserve};
 use avfs_vault::materialize::BaseCache;
+use avfs_vault::unfinished::Unfinished;
 use avfs_vault::{Context, Vault, VaultError};
 
 use crate::error::EdgeError;
@@ -82,6 +83,11 @@ impl CommandContext {
     /// Opens the vault in this file, and warns if it was replaced by an older copy.
     pub fn open_vault_at(&self, path: &Path, options: OpenOptions) -> Result<Vault, VaultError> {
         let vault = Vault::open(path, options, self.actor.clone())?;
+        // Without a cache directory, nothing is noted.
+        let vault = match self.around.cache_dir() {
+            Ok(cache_dir) => vault.noting(Unfinished::new(&cache_dir)),
+            Err(_) => vault,
+        };
         if let Some(rollback) = vault.older_copy() {
             // Also in JSON format: the vault reports it only once.
             error_line(format_args!("warning: the vault was replaced by an older copy: it lacks {rollback}"));

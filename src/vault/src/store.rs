@@ -25,6 +25,7 @@ use crate::error::{Result, VaultError};
 use crate::own::{UNFINISHED_INFIX, is_unfinished_name};
 use crate::page::{DirMeta, DirRef};
 use crate::pages::NewPages;
+use crate::unfinished::{Filled, Note, Unfinished};
 use crate::version::{Draft, check_entries};
 use crate::{audit, pages, quota};
 
@@ -57,6 +58,7 @@ pub struct Vault {
     path: Option<PathBuf>,
     context: Context,
     in_use: Option<InUse>,
+    unfinished: Option<Unfinished>,
 }
 
 /// Attempts to create a file and lock it before a concurrent sweep removes it.
@@ -168,7 +170,13 @@ impl Vault {
     /// Opens a vault file. Fails if the file does not exist, is not a vault, or has a newer format.
     pub fn open(path: &Path, options: OpenOptions, context: Context) -> Result<Self> {
         let backend = SqliteBackend::open(path, options)?;
-        Ok(Self { backend: Box::new(backend), path: Some(path.to_owned()), context, in_use: None })
+        Ok(Self {
+            backend: Box::new(backend),
+            path: Some(path.to_owned()),
+            context,
+            in_use: None,
+            unfinished: None,
+        })
     }
 
     /// Removes the vault and its companion files, once no process uses it.
@@ -185,7 +193,7 @@ impl Vault {
     /// Creates a vault on any backend.
     pub fn over(backend: Box<dyn Backend>, context: Context) -> Result<Self> {
         initialize(&*backend, None, &context)?;
-        Ok(Self { backend, path: None, context, in_use: None })
+        Ok(Self { backend, path: None, context, in_use: None, unfinished: None })
     }
 
     /// Makes gc and prune keep the versions that `in_use` returns: only the caller knows the active runs.
@@ -196,6 +204,25 @@ impl Vault {
     ) -> Self {
         self.in_use = Some(Box::new(in_use));
         self
+    }
+
+    /// Makes exports and applies note their staging directories there, so that those of killed processes are removed.
+    #[must_use]
+    pub fn noting(mut self, unfinished: Unfinished) -> Self {
+        self.unfinished = Some(unfinished);
+        self
+    }
+
+    /// Notes a staging directory in `place`, after removing what killed processes left. Errors are not fatal: a
+    /// leftover does no harm.
+    #[must_use]
+    pub fn note_staging(&self, place: &Path) -> Option<Note> {
+        let unfinished = self.unfinished.as_ref()?;
+        if let Err(error) = unfinished.sweep() {
+            tracing::warn!(%error, "cannot remove what killed processes left");
+        }
+        let noted = unfinished.note(Filled::Staging(place));
+        noted.inspect_err(|error| tracing::warn!(%error, "cannot note a staging directory in the cache")).ok()
     }
 
     /// Waits until every transaction committed so far, by any process, is on disk.

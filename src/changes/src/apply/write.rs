@@ -16,6 +16,7 @@ use avfs_types::ids::LinkId;
 use avfs_types::path::TreePath;
 use avfs_vault::export::Staging;
 use avfs_vault::page::{DirMeta, DirRef, Entry, Node};
+use avfs_vault::unfinished::staged;
 use avfs_vault::write_out::{FreshPages, Unfinished, WriteOut};
 use avfs_vault::{export, links};
 
@@ -43,9 +44,11 @@ pub fn carry_out(
     };
     // Even if nothing is new: a process that was killed may have left its staging directory after changing the
     // last name.
-    export::sweep_in(place, &shown);
+    let note = out.vault.note_staging(&shown);
+    export::sweep_in(place, &shown, None);
     let stage = if plan.adds() {
         let staging = Staging::make(place, &shown)?;
+        staged(note.as_ref(), staging.fd.as_fd());
         let mut stage = Stage { host, out, wanted, staging, dirs: StagingDirs::default() };
         stage.fill(plan)?;
         Some(stage)

@@ -1,7 +1,7 @@
 //! Exports a version to a directory of the host, completely or not at all.
 //!
 //! All files are written to a staging directory first, which is moved into place when it is complete. The staging
-//! directory of a killed export is not locked; the next export to the same place removes it.
+//! directory of a killed export is not locked; [`Unfinished`](super::unfinished::Unfinished) notes which one to remove.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use avfs_hostfs::cause::Cause;
 use avfs_hostfs::held::FileId;
 use avfs_hostfs::lock::{FileLock, Mode};
 use avfs_hostfs::place::{MadeDirs, NewOwner, Place, PlaceError, Rest, readable};
-use avfs_hostfs::remove::{remove_open_tree, remove_same};
+use avfs_hostfs::remove::{remove_empty_dir, remove_open_tree, remove_same};
 use avfs_hostfs::{beneath, make, random};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::path::TreePath;
@@ -25,6 +25,7 @@ use super::merge::{Meeting, Merge, Top};
 use super::own;
 use super::own::OwnFile;
 use super::set_ids::SetIds;
+use super::unfinished::{DirIdentity, staged};
 pub use super::write_out::Unwritten;
 use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut, Written};
 use crate::meter::Meter;
@@ -193,7 +194,9 @@ impl Vault {
         };
         match destination {
             Destination::New { parent, real, name, made } => {
+                let note = self.note_staging(&real);
                 let staging = Staging::make(parent.as_fd(), &real)?;
+                staged(note.as_ref(), staging.fd.as_fd());
                 let written = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.finish(staging.fd.as_fd(), &written.unfinished)?;
                 staging.publish(&name, &real.join(&name))?;
@@ -201,7 +204,9 @@ impl Vault {
                 Ok(sorted(written.stripped))
             }
             Destination::Into { dir: target, real: dir } => {
+                let note = self.note_staging(&dir);
                 let staging = Staging::make(target.as_fd(), &dir)?;
+                staged(note.as_ref(), staging.fd.as_fd());
                 let Written { unfinished, stripped } = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.attributes(staging.fd.as_fd(), &unfinished)?;
                 let merge = Merge {
@@ -311,15 +316,17 @@ fn remove_moved(dir: BorrowedFd<'_>, meetings: &[Meeting]) {
     }
 }
 
-/// Removes staging directories of this user whose exporter is dead. Errors are ignored: a leftover does no harm.
-pub fn sweep(dir: &Path) {
+/// Removes what killed processes left in a directory, as [`sweep_in`].
+pub(crate) fn sweep_noted(dir: &Path, noted: Option<DirIdentity>) {
     if let Ok(fd) = Place::open_dir(dir) {
-        sweep_in(fd.as_fd(), dir);
+        sweep_in(fd.as_fd(), dir, noted);
     }
 }
 
-/// Like [`sweep`], in an open directory.
-pub fn sweep_in(dir: BorrowedFd<'_>, shown: &Path) {
+/// Removes empty staging directories of this user whose exporter is dead, and the one that a dead exporter has noted,
+/// with its files. Others keep their files: whoever can write to `dir` can give the name of a staging directory to any
+/// directory in it. Errors are ignored: a leftover does no harm.
+pub fn sweep_in(dir: BorrowedFd<'_>, shown: &Path, noted: Option<DirIdentity>) {
     let Ok(names) = beneath::names(dir) else { return };
     let me = rustix::process::geteuid().as_raw();
     for name in names.into_iter().map(|listed| listed.name).filter(|name| own::is_staging_name(name)) {
@@ -330,8 +337,12 @@ pub fn sweep_in(dir: BorrowedFd<'_>, shown: &Path) {
         // Held until the directory is removed: an exporter that has created it but not locked it yet then makes
         // another.
         let locked = tree.try_clone().and_then(|tree| FileLock::try_open(tree, Mode::Exclusive));
+        let remove = || match noted.is_some() && DirIdentity::of(tree.as_fd()).ok() == noted {
+            true => remove_open_tree(dir, &name, tree.as_fd()),
+            false => remove_empty_dir(dir, &name).map(drop),
+        };
         if let Ok(Some(_abandoned)) = locked
-            && let Err(error) = remove_open_tree(dir, &name, tree.as_fd())
+            && let Err(error) = remove()
         {
             let path = shown.join(OsStr::from_bytes(&name));
             tracing::warn!(%error, path = %path.display(), "cannot remove leftovers of an export");
@@ -388,7 +399,7 @@ impl Staging {
                 Ok(None) => {}
                 Err(error) => {
                     // Removes only an empty directory. If this fails, the next export to the same place does it.
-                    let _ = avfs_hostfs::remove::remove_empty_dir(parent, name.as_bytes());
+                    let _ = remove_empty_dir(parent, name.as_bytes());
                     return Err(error.into());
                 }
             }

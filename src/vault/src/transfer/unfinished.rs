@@ -4,16 +4,20 @@
 //! ```text
 //! CACHE/unfinished/base-X      locked by a process that builds in CACHE/base
 //! CACHE/unfinished/layer-X     the same for CACHE/layer
-//! CACHE/unfinished/export-X    names the directory of an export's staging directory; locked by the exporter
+//! CACHE/unfinished/export-X    identifies the staging directory of an export or an apply, and names the directory that
+//!                              it is in; locked by the process that fills it
 //! ```
 //!
 //! The check for leftovers lists one directory, which is usually empty.
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use avfs_hostfs::{make, random};
@@ -41,7 +45,65 @@ pub enum Filled<'a> {
 #[derive(Debug)]
 pub struct Note {
     path: PathBuf,
+    /// The directory with the staging directory; empty for an item on a shelf.
+    place: Vec<u8>,
     _alive: FileLock,
+}
+
+/// The identity of a directory: another one can get its inode number when it is removed, but not its time of birth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirIdentity {
+    device: (u32, u32),
+    inode: u64,
+    birth: (i64, u32),
+}
+
+impl DirIdentity {
+    /// Fails on a file system that records no times of birth.
+    pub(crate) fn of(dir: BorrowedFd<'_>) -> io::Result<Self> {
+        let stat = statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+        if !StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::INO | StatxFlags::BTIME) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(Self {
+            device: (stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            birth: (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self { device: (major, minor), inode, birth: (seconds, nanos) } = self;
+        format!("{major} {minor} {inode} {seconds} {nanos}")
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(text).ok()?.split(' ');
+        let mut word = || words.next();
+        Some(Self {
+            device: (word()?.parse().ok()?, word()?.parse().ok()?),
+            inode: word()?.parse().ok()?,
+            birth: (word()?.parse().ok()?, word()?.parse().ok()?),
+        })
+    }
+}
+
+/// Notes the identity of a staging directory before it is filled. Without it, a sweep removes only an empty one.
+pub fn staged(note: Option<&Note>, dir: BorrowedFd<'_>) {
+    let noted = note.map_or(Ok(()), |note| note.identify(dir));
+    if let Err(error) = noted {
+        tracing::warn!(%error, "cannot note the staging directory in the cache");
+    }
+}
+
+impl Note {
+    fn identify(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
+        let id = match DirIdentity::of(dir) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
+            id => id?,
+        };
+        std::fs::write(&self.path, [id.text().as_bytes(), &self.place].join(&0))
+    }
 }
 
 impl Drop for Note {
@@ -69,7 +131,8 @@ impl Unfinished {
         loop {
             let (kind, text) = match filled {
                 Filled::Shelf(name) => (name, Vec::new()),
-                Filled::Staging(dir) => ("export", std::path::absolute(dir)?.into_os_string().into_vec()),
+                // The real path: the working directory and symlinks may be others when it is swept.
+                Filled::Staging(dir) => ("export", dir.canonicalize()?.into_os_string().into_vec()),
             };
             let path = dir.join(format!("{kind}-{}", random::suffix()?));
             let locked = FileLock::acquire(&path, Mode::Exclusive, Duration::ZERO);
@@ -79,8 +142,8 @@ impl Unfinished {
                 Err(LockError::TimedOut(_)) => continue,
                 Err(error) => return Err(io::Error::other(error)),
             };
-            let note = Note { path, _alive: alive };
-            std::fs::write(&note.path, text)?;
+            let note = Note { path, place: text, _alive: alive };
+            std::fs::write(&note.path, &note.place)?;
             // A sweep may have found and removed it before it was locked.
             if note._alive.is_at(&note.path).unwrap_or(false) {
                 return Ok(note);
@@ -103,9 +166,14 @@ impl Unfinished {
                 kind @ ("base" | "layer") => Shelf { dir: self.cache.join(kind) }.sweep()?,
                 "export" => {
                     let text = std::fs::read(&path).map_err(super::shelf::host("read", &path))?;
-                    let dir = PathBuf::from(OsString::from_vec(text));
+                    // Without an identity, the process was killed before it filled the directory.
+                    let (id, dir) = match text.iter().position(|byte| *byte == 0) {
+                        Some(end) => (DirIdentity::parse(&text[..end]), text[end + 1..].to_vec()),
+                        None => (None, text),
+                    };
+                    let dir = PathBuf::from(OsString::from_vec(dir));
                     if dir.is_absolute() && !dir.as_os_str().as_bytes().contains(&0) {
-                        export::sweep(&dir);
+                        export::sweep_noted(&dir, id);
                     }
                 }
                 _ => {}

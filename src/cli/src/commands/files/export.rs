@@ -1,16 +1,14 @@
 //! `avfs export`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
 
-use avfs_engine::LocateError;
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::export::{ExportOptions, Overwrite};
 use avfs_vault::set_ids::SetIds;
-use avfs_vault::unfinished::{Filled, Note, Unfinished};
 use avfs_vault::write_out::Unwritten;
 use avfs_wire::{ErrorBody, Export, PathText};
 
@@ -20,7 +18,7 @@ use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::given_path::{GivenPath, tree_path, within};
 use crate::progress::Progress;
-use crate::ui::{Failure, Out, Outcome};
+use crate::ui::{Out, Outcome};
 use crate::view::{View, plural};
 
 /// Write a version, or some of its paths, to a directory
@@ -65,7 +63,6 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     let paths = within(&args.paths, &vault)?;
     let dest = ctx.around.cwd.join(&args.dest);
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
-    let noted = note(ctx, &dest)?;
     let progress = Progress::interruptible("exporting")?;
     let unwritten = Unwritten::default();
     let options = ExportOptions {
@@ -76,7 +73,6 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         unwritten: args.keep_going.then_some(&unwritten),
     };
     let stripped = vault.export(&root, &dest, &options).map_err(EdgeError::in_version(&args.reference))?;
-    drop(noted);
     let left_out = unwritten.into_sorted();
     let result = Export {
         version: id.to_hex(),
@@ -104,18 +100,4 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     );
     let error = ErrorBody { code: "export.left_out".to_owned(), message, hint: Some(hint) };
     ctx.ui.answer_no(&result, &error, show)
-}
-
-/// Sweeps the leftovers of killed exports, and notes the staging directory of this one. If it cannot be
-/// noted, the next export to the same place sweeps it.
-fn note(ctx: &CommandContext, dest: &Path) -> Result<Option<Note>, Failure> {
-    let unfinished = match ctx.around.cache_dir() {
-        Ok(cache_dir) => Unfinished::new(&cache_dir),
-        Err(LocateError::NoHome { .. }) => return Ok(None),
-        Err(other) => return Err(other.into()),
-    };
-    unfinished.sweep()?;
-    let place = if dest.is_dir() { dest } else { dest.parent().unwrap_or(dest) };
-    let noted = unfinished.note(Filled::Staging(place));
-    Ok(noted.inspect_err(|error| tracing::warn!(%error, "cannot note the export in the cache")).ok())
 }
