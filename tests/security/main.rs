@@ -96,6 +96,7 @@ mod symlink_in_capture;
 mod symlink_in_run;
 mod tiny_files;
 mod typed_input;
+mod vault_above;
 mod vault_companions;
 mod vault_journal;
 mod vsock;

@@ -7,8 +7,8 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
     CacheKeeper, CacheOwners, ExecuteError, Executed, ForkDirs, LocateError, Located, Look, Machine,
     MemoSite, NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, Reason, RememberFor, Site, Surroundings,
-    UNBOUND_PATH, VaultSource, WarnAbove, bound_dir, cache_line, check_request, look, make_first_vault,
-    stat_cache_path, why_not_remembered,
+    UNBOUND_PATH, VAULT_SKIPPED, VaultSource, WarnAbove, bound_dir, cache_line, check_request, look,
+    make_first_vault, stat_cache_path, why_not_remembered,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask, owner};
@@ -65,10 +65,17 @@ impl Invocation {
     /// The same for a vault and settings that are already known.
     fn at(
         vault: VaultAt,
-        (config, notes): (Config, Vec<Note>),
+        (config, mut notes): (Config, Vec<Note>),
         args: &Args,
         around: Surroundings,
     ) -> Result<Self, RunError> {
+        let option = args.spec.vault.as_ref().map(|vault| vault.as_os_str());
+        for skipped in around.skipped_vaults(option) {
+            if !args.quiet {
+                render::say([format!("avfs-run: warning: {skipped}")]);
+            }
+            notes.push(Note::new(VAULT_SKIPPED, skipped.to_string()));
+        }
         let (vault, named) = vault.open(args, &around)?;
         let bound = bound_dir(&vault)?;
         let boot_id = machine::boot_id()

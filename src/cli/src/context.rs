@@ -54,6 +54,7 @@ impl CommandContext {
         let Err(LocateError::NoneNear { .. }) = self.around.locate(self.vault_option.as_deref()) else {
             return self.open_vault_with(options);
         };
+        self.warn_of_skipped();
         let (config, _) = ConfigTexts::read(&self.around, None)?.for_a_run()?;
         let NewVault { path, dir } = self.around.new_vault(config.vault_place.value)?;
         if let Some(verdict) = PolicyTexts::read(&self.around, None)?.policy()?.refuses(&Opening::NewVault) {
@@ -67,6 +68,7 @@ impl CommandContext {
     }
 
     fn open_vault_with(&self, options: OpenOptions) -> Result<Vault, Failure> {
+        self.warn_of_skipped();
         let located = self.around.locate(self.vault_option.as_deref())?;
         tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
         Ok(self.open_vault_at(&located.path, options)?)
@@ -78,6 +80,12 @@ impl CommandContext {
         // The files next to the vault are next to the real file.
         let path = path.canonicalize().unwrap_or(path);
         with_reserve(&path, |failure: &Failure| failure.code() == Some("vault.disk_full"), verb)
+    }
+
+    fn warn_of_skipped(&self) {
+        for skipped in self.around.skipped_vaults(self.vault_option.as_deref()) {
+            error_line(format_args!("warning: {skipped}"));
+        }
     }
 
     /// Opens the vault in this file, and warns if it was replaced by an older copy.

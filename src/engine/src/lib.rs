@@ -58,7 +58,10 @@ pub use launcher::{
     LaunchPlan, Launcher, Lookup, OutsideWrite, OutsideWrites, Refused, TmpfsSize, UpperPlace, UpperRoot,
     Usage, ViewStep, WorkspaceMount,
 };
-pub use locate::{LocateError, Located, NewVault, Surroundings, VaultChoice, VaultSource, directory_config};
+pub use locate::{
+    LocateError, Located, NewVault, SkippedVault, Surroundings, VAULT_SKIPPED, VaultChoice, VaultSource,
+    directory_config,
+};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use orphans::{RunLife, UnfinishedRun, bases_in_use};
 pub use output::{Omitted, Output, OutputBuffer, OutputReader};

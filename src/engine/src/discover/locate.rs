@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use avfs_request::VaultPlace;
-use avfs_types::diagnose::Diagnose;
+use avfs_types::diagnose::{Diagnose, shell_word};
 use avfs_types::ids::{NameError, VaultName, to_hex};
 use avfs_types::{CONFIG_FILE, VAULT_DIR, VAULT_FILE};
 use avfs_vault::own::files_of;
@@ -112,6 +112,24 @@ pub struct NewVault {
     pub path: PathBuf,
     /// The directory it is for.
     pub dir: PathBuf,
+}
+
+/// The note about a [`SkippedVault`]. On stderr it is printed when the vault is searched for.
+pub const VAULT_SKIPPED: &str = "vault.skipped";
+
+/// A vault above the working directory that belongs to another user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedVault(pub PathBuf);
+
+impl std::fmt::Display for SkippedVault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(vault) = self;
+        write!(f, "the vault {} is not used: it belongs to another user", vault.display())?;
+        match vault.parent().and_then(Path::parent).filter(|_| TrustedVaults::check_place(vault).is_ok()) {
+            Some(dir) => write!(f, "; trust it with: avfs vault trust {}", shell_word(dir.as_os_str())),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -346,17 +364,43 @@ impl Surroundings {
     /// directory itself, or kept for it in the user's data directory.
     #[must_use]
     pub fn nearest(&self) -> Option<(PathBuf, PathBuf)> {
+        self.search().0
+    }
+
+    /// The vaults above the working directory that are not used because they belong to other users. Empty if the vault
+    /// is chosen explicitly.
+    #[must_use]
+    pub fn skipped_vaults(&self, option: Option<&OsStr>) -> Vec<SkippedVault> {
+        if self.chosen(option).is_some() { Vec::new() } else { self.search().1 }
+    }
+
+    fn search(&self) -> (Option<(PathBuf, PathBuf)>, Vec<SkippedVault>) {
         let kept = self.kept_dir().ok().filter(|kept| kept.is_dir());
-        self.cwd.ancestors().find_map(|dir| {
+        let mut skipped = Vec::new();
+        let found = self.cwd.ancestors().find_map(|dir| {
             let here = dir.join(VAULT_DIR).join(VAULT_FILE);
             let elsewhere = || kept.as_ref().map(|kept| kept_vault(kept, dir));
             // A vault behind a symlink is not skipped: the check of its place refuses it.
             let is_here = is_vault_place(&here) || dir.join(VAULT_DIR).is_symlink();
-            let found = Some(here).filter(|_| is_here);
+            // In the working directory itself, it is refused.
+            let is_others = is_here && dir != self.cwd && self.is_of_another_user(&here);
+            if is_others {
+                skipped.push(SkippedVault(here.clone()));
+            }
+            let found = Some(here).filter(|_| is_here && !is_others);
             found
                 .or_else(|| elsewhere().filter(|place| is_vault_place(place)))
                 .map(|path| (dir.to_owned(), path))
-        })
+        });
+        (found, skipped)
+    }
+
+    /// Whether another user has created a vault or its directory, and the caller does not trust it.
+    fn is_of_another_user(&self, vault: &Path) -> bool {
+        let me = rustix::process::geteuid().as_raw();
+        let is_others = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.uid() != me);
+        let is_trusted = || self.trusted_vaults().is_ok_and(|list| list.contains(vault).unwrap_or(false));
+        (is_others(vault) || vault.parent().is_some_and(is_others)) && !is_trusted()
     }
 
     /// The directory of workspace vaults that are not kept in the workspace.
