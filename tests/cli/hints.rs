@@ -48,6 +48,54 @@ fn directory_that_cannot_hold_a_vault_is_named() {
     assert!(answer.stderr.contains("avfs init --vault NAME"), "{answer:?}");
 }
 
+/// A directory such as `/tmp` is not changed for a vault; what the hint names works there.
+#[test]
+fn hint_for_a_world_writable_directory_can_be_followed() {
+    let mode = |env: &TestEnv, mode| {
+        std::fs::set_permissions(env.project(), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let refused = |env: &TestEnv| {
+        let answer = env.run(&["init"]);
+        assert!(answer.code == 1 && answer.stderr.contains("is world-writable"), "{answer:?}");
+        answer.stderr
+    };
+    // One that all users share.
+    let env = TestEnv::new();
+    mode(&env, 0o1777);
+    let hint = refused(&env);
+    assert!(hint.contains("AVFS_VAULT_PLACE=data") && !hint.contains("chmod"), "{hint}");
+    let mut elsewhere = env.avfs(&["run", "--", "true"]);
+    assert_eq!(Answer::of(elsewhere.env("AVFS_VAULT_PLACE", "data")).code, 0);
+    env.ok(&["run", "--", "true"]);
+    let env = TestEnv::new();
+    mode(&env, 0o1777);
+    assert!(refused(&env).contains("avfs init --vault NAME|PATH"));
+    env.ok(&["init", "--vault", "named"]);
+    env.ok(&["run", "--vault", "named", "--", "true"]);
+    // One that belongs to the caller.
+    let env = TestEnv::new();
+    mode(&env, 0o777);
+    assert!(refused(&env).contains("chmod o-w "));
+    mode(&env, 0o775);
+    env.ok(&["init"]);
+    // The data directory is of no use for a vault that exists.
+    mode(&env, 0o1777);
+    let hint = env.run(&["log"]).stderr;
+    let vault = env.vault_file();
+    assert!(hint.contains(&format!("--vault {}", vault.display())) && !hint.contains("=data"), "{hint}");
+    env.ok(&["--vault", vault.to_str().unwrap(), "log"]);
+    if !support::is_root() {
+        return skip("hint_for_a_world_writable_directory_can_be_followed", "only root gives files away");
+    }
+    // One of another user.
+    let env = TestEnv::new();
+    env.give_away();
+    std::os::unix::fs::chown(env.project(), Some(0), Some(0)).unwrap();
+    mode(&env, 0o777);
+    let answer = env.run_as_user(&["init"]);
+    assert!(answer.code == 1 && !answer.stderr.contains("chmod"), "{answer:?}");
+}
+
 #[test]
 fn verbs_of_other_tools_get_a_hint() {
     let env = TestEnv::with_project();

@@ -1,6 +1,7 @@
 //! Hints for locating a vault, for runs, their approvals and their recovery.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use avfs_engine::{
@@ -38,6 +39,20 @@ hint!(LocateError, |error, avfs| Some(match error {
     Self::NoHome { variable } => format!("set HOME or {variable}"),
 }));
 
+/// What works in a directory that every user can write, if it has no vault.
+const ELSEWHERE: &str = "keep its vault in your data directory with: AVFS_VAULT_PLACE=data, or in a place of your choice with: \
+     avfs init --vault NAME|PATH";
+
+/// Whether changing the mode of a path affects only the caller: not for `/tmp` and the like, nor for a mount.
+fn is_of_caller_alone(path: &Path) -> bool {
+    let device = |path: &Path| path.symlink_metadata().map(|meta| meta.dev()).ok();
+    path.symlink_metadata().is_ok_and(|meta| {
+        let is_sticky = meta.mode() & 0o1000 != 0;
+        let is_mount = meta.is_dir() && path.parent().and_then(device) != Some(meta.dev());
+        meta.uid() == rustix::process::geteuid().as_raw() && !is_sticky && !is_mount
+    })
+}
+
 hint!(TrustError, |error, _| {
     let word = |path: &Path| shell_word(path.as_os_str());
     Some(match error {
@@ -45,8 +60,15 @@ hint!(TrustError, |error, _| {
             let dir = vault.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
             format!("if you know its origin, trust it with: avfs vault trust {}", word(dir))
         }
-        Self::Unsafe { reason: Unsafe::WorldWritable, path, .. } => {
-            format!("run: chmod o-w {}, or name the vault with --vault", word(path))
+        Self::Unsafe { reason: Unsafe::WorldWritable, path, vault } if is_of_caller_alone(path) => {
+            let named = if vault.exists() { "name the vault with --vault" } else { ELSEWHERE };
+            format!("run: chmod o-w {}, or {named}", word(path))
+        }
+        Self::Unsafe { reason: Unsafe::WorldWritable, vault, .. } if vault.exists() => {
+            format!("use it anyway with: --vault {}", word(vault))
+        }
+        Self::Unsafe { reason: Unsafe::WorldWritable, .. } => {
+            format!("work in a directory that only you can write, or {ELSEWHERE}")
         }
         Self::Unsafe { reason: Unsafe::Symlink, .. } => "name the vault with --vault".into(),
         Self::Hidden { vault } => {
