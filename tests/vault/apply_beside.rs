@@ -113,6 +113,9 @@ fn directory_replaced_while_a_run_started_is_a_conflict() {
     let what = format!("run:{}", runs::run_id(1));
     let refused =
         apply_with(&stand.vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap_err();
-    assert_eq!(conflicts(refused), [("dir/f".to_owned(), "a parent directory changed during the run".into())]);
+    assert_eq!(
+        conflicts(refused),
+        [("dir/f".to_owned(), "a parent directory changed during the run".into())]
+    );
     assert_eq!(fs::read_to_string(stand.host().join("dir/f")).unwrap(), "mine");
 }

@@ -213,15 +213,19 @@ impl Vault {
         self
     }
 
-    /// Notes a staging directory in `place`, after removing what killed processes left. Errors are not fatal: a
-    /// leftover does no harm.
-    #[must_use]
-    pub fn note_staging(&self, place: &Path) -> Option<Note> {
-        let unfinished = self.unfinished.as_ref()?;
-        if let Err(error) = unfinished.sweep() {
+    /// Removes the noted staging directories of killed processes. Errors are not fatal: a leftover does no harm.
+    pub fn sweep_staging(&self) {
+        if let Some(unfinished) = &self.unfinished
+            && let Err(error) = unfinished.sweep()
+        {
             tracing::warn!(%error, "cannot remove what killed processes left");
         }
-        let noted = unfinished.note(Filled::Staging(place));
+    }
+
+    /// Notes a staging directory in `place`.
+    #[must_use]
+    pub fn note_staging(&self, place: &Path) -> Option<Note> {
+        let noted = self.unfinished.as_ref()?.note(Filled::Staging(place));
         noted.inspect_err(|error| tracing::warn!(%error, "cannot note a staging directory in the cache")).ok()
     }
 

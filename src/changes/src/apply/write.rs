@@ -44,8 +44,10 @@ pub fn carry_out(
     };
     // Even if nothing is new: a process that was killed may have left its staging directory after changing the
     // last name.
-    let note = out.vault.note_staging(&shown);
+    out.vault.sweep_staging();
     export::sweep_in(place, &shown, None);
+    // Dropped after the staging directory.
+    let note = plan.adds().then(|| out.vault.note_staging(&shown)).flatten();
     let stage = if plan.adds() {
         let staging = Staging::make(place, &shown)?;
         staged(note.as_ref(), staging.fd.as_fd());
@@ -65,6 +67,7 @@ pub fn carry_out(
         }
     }
     drop(stage);
+    drop(note);
     let mut kept = Vec::new();
     let closed = open_up(host, plan)?;
     for task in plan.tasks_backward() {

@@ -185,6 +185,8 @@ impl Vault {
         options.meter.expect(root.totals.entries, root.totals.bytes);
         let ExportOptions { set_ids, meter, unwritten, .. } = *options;
         let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten };
+        // First: the destination of a killed export counts as empty.
+        self.sweep_staging();
         let destination = place_for(dest, options.overwrite)?;
         // A handcrafted version may contain the paths of avfs's own files, which an export must not overwrite.
         let own_file = OwnFile::of(self, &destination.real());
@@ -284,7 +286,7 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Destination> {
         Rest::File { .. } => Err(ExportError::NotADirectory { path: dest.to_owned() }.into()),
         Rest::Nothing => {
             let dir = readable(dir.as_fd()).map_err(ExportError::host("open", dest))?;
-            sweep_in(dir.as_fd(), &real);
+            sweep_in(dir.as_fd(), &real, None);
             let is_empty = beneath::is_empty(dir.as_fd()).map_err(ExportError::host("list", dest))?;
             if overwrite == Overwrite::Refuse && !is_empty {
                 return Err(ExportError::Exists { path: dest.to_owned() }.into());
@@ -298,7 +300,7 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Destination> {
             let (made, parent) = made.map_err(ExportError::host("create", &real))?;
             // A directory that cannot be listed has leftovers that only the note of the exporter finds.
             if let Ok(parent) = readable(parent.as_fd()) {
-                sweep_in(parent.as_fd(), &real);
+                sweep_in(parent.as_fd(), &real, None);
             }
             Ok(Destination::New { parent, real, name, made })
         }
