@@ -7,7 +7,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 
-use avfs_policy::{Action, Asked, Category, Layer, OwnChoices, Policy, Reading, Tier, read};
+use avfs_policy::{Action, Asked, COMMANDS_MAX, Category, Layer, OwnChoices, Policy, Reading, Tier, read};
 use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
@@ -49,7 +49,7 @@ fn quoted(text: &str) -> String {
 
 /// Whether parsing stopped earlier: the wrapper can exceed a limit that the text alone does not.
 fn stopped_earlier(wide: &Reading, narrow: &Reading) -> bool {
-    wide.doubts.iter().any(|doubt| !narrow.doubts.contains(doubt))
+    wide.commands.len() >= COMMANDS_MAX || wide.doubts.iter().any(|doubt| !narrow.doubts.contains(doubt))
 }
 
 /// A doubt is at least mutating, never read-only.

@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
                 self.doubt(format!("`{}` may run a command in the index of an array", assignment.name));
             }
         }
-        // A part of the command of its own: a rule about the program does not cover another PATH.
+        // Judged separately: a rule about the program does not cover another PATH.
         if !found.is_empty() && !simple.words.is_empty() {
             self.keep(bare_words(&simple.assignments, &[]), std::mem::take(&mut found), "a shell");
         }

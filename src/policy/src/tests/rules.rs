@@ -154,7 +154,7 @@ fn a_rule_gives_no_network_to_a_request_with_a_doubt() {
         let decided = (decision.action, decision.rule.as_deref(), decision.net);
         assert_eq!(decided, (Action::RequireApproval, Some("builtin.networked"), None), "{doubt:?}");
     }
-    // A command that needs no network runs without the one of its rule.
+    // A command that needs no network runs without the rule's network.
     let local = plain.decided(&policy([allowing(None)]), in_doubt([command("git fetch", WRITE)]));
     assert_eq!((local.action, local.net), (Action::AllowWithCheckpoint, None));
 }

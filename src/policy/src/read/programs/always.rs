@@ -96,8 +96,8 @@ fn subcommand_option(program: &str, verb: &str, rest: &[Word]) -> Option<String>
     directing_option(entry, rest.get(1..).unwrap_or_default())
 }
 
-/// The first option that names a program or a configuration. Long options may be abbreviated, have one dash, or continue:
-/// `config` is also `config-file`.
+/// The first option that names a program or a configuration. Long options may be abbreviated, have one dash, or
+/// continue: `config` is also `config-file`.
 fn directing_option(program: &Program, args: &[Word]) -> Option<String> {
     let directs = |option: &str| {
         let dashes = option.len() - option.trim_start_matches('-').len();
