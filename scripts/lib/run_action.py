@@ -4,8 +4,8 @@
   run_action.py ACTION.YML WORKSPACE TEMP [INPUT=VALUE]...
 
 Each `run:` step is executed with bash in WORKSPACE, with the variables and files of a runner in TEMP. Inputs that are
-not given have their defaults. The outputs of the action are printed as NAME=VALUE. Exit status: that of the first
-step that fails.
+not given have their defaults. The outputs of the action are printed as NAME=VALUE, and each workflow command that would
+take effect as workflow-command=NAME. Exit status: that of the first step that fails.
 """
 import os
 import pathlib
@@ -17,6 +17,28 @@ import yaml
 
 EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 COMPARISON = re.compile(r"^(\S+)\s*(==|!=)\s*'([^']*)'$")
+
+
+COMMAND = re.compile(r"^\s*::([^\s:]+)[^:]*::(.*)$|##\[([^\s\]]+)")
+
+
+class Output:
+    """The output of a step: printed, and searched for workflow commands."""
+
+    def __init__(self):
+        self.token = None
+
+    def line(self, text):
+        print(text, flush=True)
+        found = COMMAND.search(text)
+        name = found and (found[1] or found[3])
+        if self.token is not None:
+            if name == self.token:
+                self.token = None
+        elif name == "stop-commands":
+            self.token = found[2]
+        elif name:
+            print(f"workflow-command={name}", flush=True)
 
 
 class Runner:
@@ -58,15 +80,22 @@ class Runner:
             "GITHUB_WORKSPACE": str(self.workspace), **{name: str(file) for name, file in files.items()},
             **{name: self.fill(value) for name, value in step.get("env", {}).items()},
         }
-        ended = subprocess.run(
+        running = subprocess.Popen(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)], env=environment,
-            cwd=self.workspace / self.fill(step.get("working-directory", ".")), check=False)
+            cwd=self.workspace / self.fill(step.get("working-directory", ".")),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+        output = Output()
+        for line in running.stdout:
+            output.line(line.rstrip("\n"))
+        status = running.wait()
+        if output.token is not None:
+            sys.exit(f"{step['name']}: workflow commands stay disabled")
         for line in files["GITHUB_OUTPUT"].read_text().splitlines():
             name, value = line.split("=", 1)
             self.values[f"steps.{step['id']}.outputs.{name}"] = value
         for line in files["GITHUB_PATH"].read_text().splitlines():
             self.path = f"{line}:{self.path}"
-        return ended.returncode
+        return status
 
 
 def main():
