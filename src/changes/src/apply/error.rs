@@ -47,7 +47,7 @@ pub enum ApplyError {
         /// The version with the changes.
         version: VersionId,
         /// The repository that the conflicts block.
-        repository: Option<BlockedRepository>,
+        repository: Option<Box<BlockedRepository>>,
         /// The changes that the directory lacks and that cause conflicts. Their numbers count the conflicts.
         inherited: Vec<Inherited>,
     },
@@ -120,7 +120,8 @@ impl ApplyError {
         let paths: Vec<&TreePath> = conflicts.iter().map(|conflict| &conflict.path).collect();
         match BlockedRepository::find(&paths, changes) {
             Ok(repository) => {
-                let (dir, inherited) = (dir.to_owned(), Vec::new());
+                let (dir, repository) = (dir.to_owned(), repository.map(Box::new));
+                let inherited = Vec::new();
                 Self::Conflict { dir, conflicts, version, repository, inherited }
             }
             Err(error) => error.into(),

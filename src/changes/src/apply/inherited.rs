@@ -147,11 +147,12 @@ pub fn explain(
 }
 
 /// The states between the directory and the start of the changes.
+#[derive(Default)]
 struct Chain {
     /// Oldest first.
     links: Vec<Link>,
     /// The states before and after the changes themselves.
-    own: [DirRef; 2],
+    own: Vec<DirRef>,
 }
 
 struct Link {
@@ -172,16 +173,13 @@ impl Chain {
     fn of(reader: &dyn Reader, subject: &Subject) -> Result<Self, VaultError> {
         match Self::known(reader, subject) {
             // A version has expired or was pruned.
-            Err(VaultError::MissingObject { .. } | VaultError::Pruned { .. }) => {
-                let own = [root_of_either(&subject.before)?, root_of_either(&subject.after)?];
-                Ok(Self { links: Vec::new(), own })
-            }
+            Err(VaultError::MissingObject { .. } | VaultError::Pruned { .. }) => Ok(Self::default()),
             chain => chain,
         }
     }
 
     fn known(reader: &dyn Reader, subject: &Subject) -> Result<Self, VaultError> {
-        let own = [root_of_either(&subject.before)?, root_of_either(&subject.after)?];
+        let own = vec![root_of_either(&subject.before)?, root_of_either(&subject.after)?];
         let mut chain = Self { links: Vec::new(), own };
         let Some(mut directory) = DirectoryLine::of(reader)? else { return Ok(chain) };
         let Some(start) = subject.start else { return Ok(chain) };

@@ -58,8 +58,11 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
         Vec::new()
     } else {
         let progress = Progress::interruptible("comparing")?;
-        let subject = Subject::of(&vault, &ChangesOf::Fork(fork.name.clone()))?;
-        inherited_changes(&vault, &subject, &dir, &|_| true, &progress.meter)?
+        match Subject::of(&vault, &ChangesOf::Fork(fork.name.clone())) {
+            Ok(subject) => inherited_changes(&vault, &subject, &dir, &|_| true, &progress.meter)?,
+            // The start of the fork is missing; its head can still be compared.
+            Err(_) => Vec::new(),
+        }
     };
     let pages = new.over(&reader);
     let is_shown = |change: &Change| change.kind != ChangeKind::Time && !change.is_stripped();
