@@ -141,3 +141,20 @@ fn an_agent_needs_approval_for_a_persistent_home() {
         "{denied}"
     );
 }
+
+/// The path that a file is shown at is not one that the command wrote, however it is named.
+#[test]
+fn a_shown_file_is_not_reported_as_dropped() {
+    let env = TestEnv::with_project();
+    std::fs::write(env.at("b.patch"), "patch\n").unwrap();
+    std::fs::create_dir(env.at("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(env.at("elsewhere"), env.project().join("away")).unwrap();
+    for named in ["../b.patch", "src/../../b.patch", "away/../b.patch", "../elsewhere/./../b.patch"] {
+        let path = env.at("b.patch");
+        let answer =
+            env.run(&["--json", "--ro", named, "--", "cat", path.to_str().unwrap()]).expect(0).envelope();
+        assert_eq!(answer["result"]["stdout"], json!("patch\n"), "{named}: {answer}");
+        assert_eq!(answer["result"]["outside_writes"], Value::Null, "{named}: {answer}");
+    }
+    assert_eq!(env.run(&["--ro", "../b.patch", "--", "cat", "../b.patch"]).expect(0).stderr, "");
+}

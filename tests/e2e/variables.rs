@@ -162,3 +162,45 @@ fn misspelt_variable_of_a_setting_is_noted() {
     let note = notes.iter().find(|note| note["code"] == "config.unknown_variable").unwrap();
     assert!(note["text"].as_str().unwrap().ends_with("did you mean AVFS_RUN_TIMEOUT?"), "{note}");
 }
+
+#[test]
+fn a_file_of_variables_can_have_quotes_and_export() {
+    let env = TestEnv::with_project();
+    let file = env.at("variables");
+    let with = |text: &str| std::fs::write(&file, text).unwrap();
+    with(
+        "# comment\nA=plain\nexport B=exported\n  export\tC=\"two words\"\nD='$A \"x\"'\nE=\"a\" \"b\"\nF=\"open\nG=''\n\
+         export=H\nI=x=y\nJ=\"\nK=export L=1\n",
+    );
+    let words = ["--env-file", file.to_str().unwrap(), "--", "env"];
+    let answer = env.run(&words).expect(0).text();
+    let seen: Vec<&str> =
+        answer.lines().filter(|line| line.as_bytes()[1] == b'=' || line.starts_with("exp")).collect();
+    let mut seen: Vec<&str> = seen.into_iter().filter(|line| !line.starts_with("_=")).collect();
+    seen.sort_unstable();
+    assert_eq!(
+        seen,
+        [
+            "A=plain",
+            "B=exported",
+            "C=two words",
+            "D=$A \"x\"",
+            "E=\"a\" \"b\"",
+            "F=\"open",
+            "G=",
+            "I=x=y",
+            "J=\"",
+            "K=export L=1",
+            "export=H"
+        ]
+    );
+    for bad in ["1A=x", "A B=x", "A =x", "A.B=x", "export A", "export  =x", "declare -x A=x", "=x", "A"] {
+        with(&format!("FIRST=1\n\n{bad}\n"));
+        let refused = env.run(&words).expect(125);
+        let message = format!("line 3 of {} is not NAME=VALUE", file.display());
+        assert!(
+            refused.stderr.contains(&message) && refused.stderr.contains("\nhint: "),
+            "{bad}: {refused:?}"
+        );
+    }
+}

@@ -1,6 +1,6 @@
 //! The view of a command outside of the workspace: how much of the host is visible, and what the request adds or hides.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use avfs_hostfs::held::HeldFile;
 use avfs_types::words;
@@ -18,7 +18,7 @@ words!(
 /// A host path that a request names, resolved once, so that the policy judges the same file that is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPath {
-    /// The path as named, which is also the path in the sandbox.
+    /// The path as named, without `..`. It is also the path in the sandbox.
     pub path: PathBuf,
     /// The path without symlinks.
     pub real: PathBuf,
@@ -30,8 +30,18 @@ impl HostPath {
     pub fn resolve(path: PathBuf) -> std::io::Result<Self> {
         let real = path.canonicalize()?;
         let file = HeldFile::open(&real)?;
-        Ok(Self { path, real, file })
+        Ok(Self { path: without_parents(path)?, real, file })
     }
+}
+
+/// The path without `..`. Where that leads depends on symlinks, which the sandbox may not have: everything before the
+/// last `..` is resolved.
+fn without_parents(path: PathBuf) -> std::io::Result<PathBuf> {
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else { return Ok(path) };
+    let (above, below) = parts.split_at(last + 1);
+    let above = above.iter().collect::<PathBuf>().canonicalize()?;
+    Ok(above.join(below.iter().collect::<PathBuf>()).components().collect())
 }
 
 /// A requested change to the view.

@@ -14,7 +14,10 @@ hint!(ResolveError, |error, avfs| match error {
     Self::BadEnv { .. } => {
         Some("pass one on with --env HOME, several with --env 'NPM_*', set one with --env A=b".into())
     }
-    Self::EnvLine { .. } => Some("write one NAME=VALUE per line".into()),
+    Self::EnvLine { .. } => Some(
+        "write one NAME=VALUE per line; a name has letters, digits and _, and does not start with a digit"
+            .into(),
+    ),
     Self::NoFork { .. } => Some("name one with: --fork NAME".into()),
     Self::TouchedBase { option } => Some(format!("omit {option} or --base touched")),
     Self::PureWithoutCache => Some("add --cache read or --cache write, or omit --pure".into()),

@@ -58,7 +58,7 @@ pub enum ResolveError {
         #[source]
         source: std::io::Error,
     },
-    #[error("line {line} of {} is not NAME=VALUE", path.display())]
+    #[error("line {line} of {} is not NAME=VALUE with a valid name", path.display())]
     EnvLine { path: PathBuf, line: usize },
     #[error("{option} requires a persistent fork, and the request names none")]
     NoFork { option: &'static str },
@@ -441,7 +441,24 @@ fn env_word(word: &OsStr) -> Option<EnvChoice> {
     }
 }
 
-/// Parses lines of `NAME=VALUE`; empty lines and lines that start with `#` are ignored.
+/// A line of a file of variables, as files that a shell reads have it: `NAME=VALUE` or `export NAME=VALUE`, where VALUE
+/// can be in one pair of quotes. Nothing in VALUE is expanded.
+fn file_variable(line: &[u8]) -> Option<(OsString, OsString)> {
+    let line = match line.strip_prefix(b"export") {
+        Some(rest) if rest.first().is_some_and(u8::is_ascii_whitespace) => rest.trim_ascii_start(),
+        Some(_) | None => line,
+    };
+    let at = line.iter().position(|byte| *byte == b'=')?;
+    let name = std::str::from_utf8(&line[..at]).ok().filter(|name| is_variable(name))?;
+    let value = &line[at + 1..];
+    let inside = match value {
+        [first @ (b'"' | b'\''), inside @ .., last] if first == last && !inside.contains(first) => inside,
+        _ => value,
+    };
+    Some((name.into(), OsString::from_vec(inside.to_vec())))
+}
+
+/// Parses the lines of a file of variables; empty lines and lines that start with `#` are ignored.
 ///
 /// Opens the file once: the resolved path, which the policy judges, is that of the file that was read.
 fn env_file(path: &Path) -> Result<(Vec<EnvChoice>, PathBuf), ResolveError> {
@@ -463,20 +480,9 @@ fn env_file(path: &Path) -> Result<(Vec<EnvChoice>, PathBuf), ResolveError> {
         if line.is_empty() || line[0] == b'#' {
             continue;
         }
-        match env_word(OsStr::from_bytes(line)) {
-            Some(EnvChoice::Set(name, value)) => choices.push(EnvChoice::SetByFile(name, value)),
-            Some(
-                EnvChoice::Pass(_)
-                | EnvChoice::SetByFile(..)
-                | EnvChoice::PassBySetting(_)
-                | EnvChoice::Secret(_)
-                | EnvChoice::SecretInFile(_)
-                | EnvChoice::SecretFile(_),
-            )
-            | None => {
-                return Err(ResolveError::EnvLine { path: path.to_owned(), line: number + 1 });
-            }
-        }
+        let bad = || ResolveError::EnvLine { path: path.to_owned(), line: number + 1 };
+        let (name, value) = file_variable(line).ok_or_else(bad)?;
+        choices.push(EnvChoice::SetByFile(name, value));
     }
     Ok((choices, real))
 }
