@@ -23,4 +23,4 @@ mod supervisor;
 #[expect(unsafe_code, reason = "system calls without a safe wrapper in any crate")]
 mod sys;
 
-pub use command::{as_helper, command_line, main, manual_page};
+pub use command::{as_helper, command_line, main, manual_page, option_meant};

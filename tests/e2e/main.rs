@@ -44,6 +44,7 @@ mod large_directories;
 mod limits;
 mod lists;
 mod looking;
+mod messages;
 mod network;
 mod oracle;
 mod output;

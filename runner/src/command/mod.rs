@@ -6,6 +6,7 @@ mod cache;
 mod error;
 mod invocation;
 mod listed;
+mod meant;
 mod render;
 mod request_file;
 mod run;
@@ -23,6 +24,7 @@ use avfs_types::exit_code;
 
 use crate::{renames, sys};
 
+pub use meant::option_meant;
 pub use run::manual_page;
 
 /// The exit code of a helper process of a run, if these arguments start one.

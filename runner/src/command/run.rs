@@ -11,7 +11,7 @@ use avfs_engine::{
     CacheKeeper, ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal, SANDBOX_LOST,
 };
 use avfs_hostfs::mask::set_umask;
-use avfs_present::{Avfs, error_body, usage_text};
+use avfs_present::{Avfs, error_body, usage_lines};
 use avfs_request::spec::RequestObject;
 use avfs_request::{ExecutionRequest, JsonForm};
 use avfs_types::clock::{Clock as _, SystemClock};
@@ -27,6 +27,7 @@ use crate::command::invocation::{
     Invocation, VaultAt, arguments_bytes_max, outside, policy, read_config, surroundings,
 };
 use crate::command::listed::Listed;
+use crate::command::meant::option_meant;
 use crate::command::render;
 use crate::command::request_file::with_request;
 use crate::command::serve::serve;
@@ -224,26 +225,32 @@ pub fn print_usage_error(error: &clap::Error, words: &[OsString]) -> u8 {
         Some(_) | None => None,
     });
     if let Some(form) = form {
-        let body = usage_body(error);
+        let body = usage_body(error, words);
         // If stdout is closed, only the exit code reports the error.
         let _ = EnvelopeTo::Stdout(form).write(&ExecutionEnvelope::failed(None, body), None);
         return exit_code::RUN_OWN;
     }
     if lacks_command(error) {
-        let ErrorBody { message, hint, .. } = usage_body(error);
+        let ErrorBody { message, hint, .. } = usage_body(error, words);
         render::say([format!("error: {message}"), format!("hint: {}", hint.unwrap_or_default())]);
         return exit_code::RUN_OWN;
     }
     // clap repeats arguments verbatim, so it gets them escaped.
     let shown = printable::words(words).and_then(|words| Args::try_parse_from(words).err());
     let text = shown.as_ref().unwrap_or(error).render().to_string();
-    render::say(usage_text(&text).lines().chain([format!("hint: {OPTIONS_HINT}").as_str()]));
+    render::say(
+        usage_lines(&text).into_iter().chain([format!("hint: {}", usage_hint(error, words)).as_str()]),
+    );
     exit_code::RUN_OWN
 }
 
 const OPTIONS_HINT: &str = "see the options with: avfs-run --help";
 
-fn usage_body(error: &clap::Error) -> ErrorBody {
+fn usage_hint(error: &clap::Error, words: &[OsString]) -> String {
+    option_meant(error, words, |_| true).unwrap_or_else(|| OPTIONS_HINT.to_owned())
+}
+
+fn usage_body(error: &clap::Error, words: &[OsString]) -> ErrorBody {
     let code = "usage".to_owned();
     if lacks_command(error) {
         let message = "missing COMMAND".to_owned();
@@ -252,7 +259,7 @@ fn usage_body(error: &clap::Error) -> ErrorBody {
     }
     let text = error.render().to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    ErrorBody { code, message, hint: Some(OPTIONS_HINT.to_owned()) }
+    ErrorBody { code, message, hint: Some(usage_hint(error, words)) }
 }
 
 /// COMMAND is the only required argument. clap would list all alternatives to it, including internal ones.

@@ -12,7 +12,7 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 use serde::Serialize;
 
 use avfs_hostfs::size_limit;
-use avfs_present::{Avfs, Hint, error_body, usage_text};
+use avfs_present::{Avfs, Hint, error_body, usage_lines};
 use avfs_request::spec::SCHEMA_VERSION;
 use avfs_types::printable::Text;
 use avfs_types::{exit_code, printable};
@@ -407,7 +407,7 @@ impl Ui {
     /// Prints an error of clap with a hint in the form of the other errors, in place of its last line.
     pub fn print_usage_error(&self, error: &clap::Error, hint: &str) {
         let text = error.render().to_string();
-        for line in usage_text(&text).lines() {
+        for line in usage_lines(&text) {
             match line.strip_prefix("error: ") {
                 Some(message) => self.labelled(Tone::Failure, "error:", message),
                 None => error_line(format_args!("{line}")),

@@ -7,6 +7,7 @@ use clap::{ArgMatches, Command};
 
 use avfs_present::Hint;
 use avfs_request::JsonForm;
+use avfs_run::option_meant;
 use avfs_types::ids::{DrawnIdError, NameError};
 use avfs_types::path::PathError;
 use avfs_types::reference::{BadReference, Base, Reference};
@@ -103,6 +104,8 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
         ui.print_error_body(&ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) });
         return exit_code::USAGE;
     }
+    let has = |long: &str| command.get_arguments().any(|known| known.get_long() == Some(long));
+    let hint = option_meant(error, words, has).unwrap_or_else(|| options_hint(&path));
     match (refused_value(error), format) {
         (Some(refusal), _) => match version_for_fork(error, &kind) {
             Some((message, hint)) => {
@@ -111,14 +114,14 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
             }
             None => ui.print_error(refusal),
         },
-        (None, Format::Json) => ui.print_error_json(&usage_body(error, &path)),
+        (None, Format::Json) => ui.print_error_json(&usage_body(error, hint)),
         // clap's message is the whole help. Errors are ignored: stderr may be closed.
         (None, Format::Human) if is_help(error) => drop(print_clap(error)),
         (None, Format::Human) => {
             // clap repeats arguments verbatim, so give it the escaped arguments.
             let shown = printable::words(words);
             let shown = shown.and_then(|words| help::command().try_get_matches_from(words).err());
-            ui.print_usage_error(shown.as_ref().unwrap_or(error), &options_hint(&path));
+            ui.print_usage_error(shown.as_ref().unwrap_or(error), &hint);
         }
     }
     exit_code::USAGE
@@ -206,7 +209,7 @@ fn is_help(error: &clap::Error) -> bool {
     matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand)
 }
 
-fn usage_body(error: &clap::Error, path: &[&str]) -> ErrorBody {
+fn usage_body(error: &clap::Error, hint: String) -> ErrorBody {
     let text = error.render().to_string();
     let mut lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let first = lines.next().unwrap_or_default();
@@ -216,5 +219,5 @@ fn usage_body(error: &clap::Error, path: &[&str]) -> ErrorBody {
         first if listed.is_empty() => first.to_owned(),
         first => format!("{first} {}", listed.join(", ")),
     };
-    ErrorBody { code: "usage".to_owned(), message, hint: Some(options_hint(path)) }
+    ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) }
 }

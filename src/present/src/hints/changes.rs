@@ -75,6 +75,14 @@ hint!(ApplyError, |error, avfs| Some(match error {
     Self::NoPermission { .. } => {
         "change the permissions, or leave it out with: --exclude PATH".into()
     }
+    Self::Owner { what: "group", path } => {
+        let name = path.to_string();
+        let file = shell_word(name.as_ref());
+        format!(
+            "give it, or the directory of a new file, a group that you are in: chgrp GROUP {file}; or leave it out with: \
+             --exclude {file}"
+        )
+    }
     Self::Owner { .. } => {
         "apply it as the owner of the file, as a member of its group, or as root; or leave it out with: --exclude PATH"
             .into()

@@ -27,10 +27,19 @@ pub trait Hint: Diagnose {
     fn hint(&self, avfs: &Avfs) -> Option<String>;
 }
 
-/// The text of a usage error as clap renders it, without its last line, which a hint replaces.
+/// The lines of a usage error as clap renders it, without its last line, which a hint replaces, and without its advice to
+/// pass a mistyped option as an argument.
 #[must_use]
-pub fn usage_text(rendered: &str) -> &str {
-    rendered.split("\nFor more information").next().unwrap_or_default().trim_end()
+pub fn usage_lines(rendered: &str) -> Vec<&str> {
+    let text = rendered.split("\nFor more information").next().unwrap_or_default().trim_end();
+    let advised = text.lines().filter(|line| !line.trim_start().starts_with("tip: to pass '"));
+    let mut lines: Vec<&str> = Vec::new();
+    for line in advised {
+        if !line.is_empty() || lines.last().is_some_and(|last| !last.is_empty()) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 /// Implements [`Hint`] for an error type: `hint!(SomeError, |error, avfs| match error { … })`, with `Self`
@@ -78,6 +87,16 @@ pub fn error_body(error: &dyn Hint, avfs: &Avfs) -> ErrorBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usage_errors_do_not_advise_to_pass_an_option_as_an_argument() {
+        let rendered = "error: unexpected argument '--forse' found\n\n  tip: a similar argument exists: '--force'\n  \
+                        tip: to pass '--forse' as a value, use '-- --forse'\n\nUsage: avfs\n\nFor more information, try\n";
+        let lines = usage_lines(rendered);
+        assert_eq!(lines[1..], ["", "  tip: a similar argument exists: '--force'", "", "Usage: avfs"]);
+        let only = "error: x\n\n  tip: to pass '-c' as a value, use '-- -c'\n\nUsage: avfs\n";
+        assert_eq!(usage_lines(only), ["error: x", "", "Usage: avfs"]);
+    }
 
     #[test]
     fn hints_repeat_the_vault_option() {
