@@ -20,6 +20,7 @@ mod cache;
 mod cache_reasons;
 mod confinement;
 mod contract;
+mod discard_all;
 mod disk_use;
 mod doubts;
 mod env;

@@ -22,6 +22,8 @@ use crate::ui::Failure;
 pub enum EdgeError {
     #[error("{} would be deleted with every version in it", vault.display())]
     NotConfirmed { vault: PathBuf },
+    #[error("the changes of {runs} would be discarded")]
+    DiscardNotConfirmed { runs: String },
     #[error("no vault is created here: {reason}")]
     NoNewVault { reason: String, hint: Option<String> },
     #[error("run {run} is neither on a persistent fork nor applied; it is only kept for review")]
@@ -196,6 +198,7 @@ impl Diagnose for EdgeError {
     fn code(&self) -> &'static str {
         match self {
             Self::NotConfirmed { .. } => "vault.not_confirmed",
+            Self::DiscardNotConfirmed { .. } => "discard.not_confirmed",
             Self::NoNewVault { .. } => "policy.denied",
             Self::NotKept { .. } => "undo.not_kept",
             Self::NotNewest { .. } => "undo.not_newest",
@@ -301,7 +304,7 @@ hint!(EdgeError, |error, avfs| {
             });
         }
         Self::NoOutput { .. } => "keep it with: avfs-run --keep-output -- COMMAND",
-        Self::NotConfirmed { .. } => "confirm with: --yes",
+        Self::NotConfirmed { .. } | Self::DiscardNotConfirmed { .. } => "confirm with: --yes",
         Self::BadPattern { .. } => "search for plain text with: -F",
         Self::NoParent { .. } => return Some(format!("name two versions: {avfs} diff A B")),
         Self::PatchIncomplete { .. } => "raise the limit with: --patch-max SIZE",

@@ -344,6 +344,17 @@ impl Ui {
         }
     }
 
+    /// Whether a person can be asked: stdin and stderr are a terminal.
+    pub fn can_ask(&self) -> bool {
+        self.format == Format::Human && std::io::stdin().is_terminal() && stderr_is_terminal()
+    }
+
+    /// Prints a question; the answer is typed on the same line.
+    pub fn ask(&self, text: fmt::Arguments<'_>) {
+        let line = Line::of(text);
+        let _ = stderr().lock().write_all(line.trim_end_matches('\n').as_bytes());
+    }
+
     /// Prints the output of a command, for --verbose.
     pub fn note_output(&self, ran: &Ran) {
         for (name, text, encoding) in

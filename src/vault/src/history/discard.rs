@@ -142,7 +142,7 @@ fn discard_fork(transaction: &mut Transaction<'_>, fork: ForkRecord, runs_max: u
 }
 
 /// The runs that led to a fork's head. An earlier fork of the same name may have had other runs.
-pub(crate) fn own_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecord>> {
+pub fn own_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecord>> {
     let mut own: HashSet<VersionId> = HashSet::new();
     for version in History::new(reader, fork.head) {
         let version = version?;
