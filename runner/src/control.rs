@@ -53,6 +53,8 @@ pub enum Order {
 pub struct End {
     /// The command's wait(2) status.
     pub status: i32,
+    /// Number of processes that it left running, which were killed.
+    pub left_running: u16,
     pub usage: TreeUsage,
 }
 
@@ -210,6 +212,7 @@ impl Channel<'_> {
     pub fn send_end(&self, end: &End) -> Result<()> {
         let mut bytes = [0; MESSAGE_BYTES];
         bytes[0] = END;
+        bytes[2..4].copy_from_slice(&end.left_running.to_le_bytes());
         bytes[4..8].copy_from_slice(&end.status.to_le_bytes());
         let usage = [end.usage.user_micros, end.usage.system_micros, end.usage.max_rss_kib];
         for (at, number) in usage.iter().enumerate() {
@@ -233,7 +236,7 @@ fn decode_end(bytes: &[u8; MESSAGE_BYTES]) -> End {
     };
     let status = i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
     let usage = TreeUsage { user_micros: number(8), system_micros: number(16), max_rss_kib: number(24) };
-    End { status, usage }
+    End { status, left_running: u16::from_le_bytes([bytes[2], bytes[3]]), usage }
 }
 
 #[cfg(test)]
@@ -268,7 +271,7 @@ mod tests {
         init.send_no_input().unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Input(None))));
         let usage = TreeUsage { user_micros: 1, system_micros: 2, max_rss_kib: 3 };
-        let end = End { status: 256, usage };
+        let end = End { status: 256, left_running: 515, usage };
         init.send_end(&end).unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::End(came)) if came == end));
         drop(theirs);
@@ -280,7 +283,7 @@ mod tests {
         let (ours, theirs) = pair().unwrap();
         let (supervisor, init) = (Channel(ours.as_fd()), Channel(theirs.as_fd()));
         let usage = TreeUsage { user_micros: 1, system_micros: 2, max_rss_kib: 3 };
-        init.send_end(&End { status: 0, usage }).unwrap();
+        init.send_end(&End { status: 0, left_running: 0, usage }).unwrap();
         supervisor.order(Order::Signal(15)).unwrap();
         drop(theirs);
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::End(end)) if end.status == 0));

@@ -263,6 +263,7 @@ pub fn watch(
         stderr,
         merged,
         usage: end.map(|end| usage_of(&end)).unwrap_or_default(),
+        left_running: end.map_or(0, |end| end.left_running.into()),
         mounting: Duration::ZERO,
         executing,
         memory,

@@ -50,10 +50,11 @@ pub fn summary(result: &ExecutionResult, first: &[(Change, bool)], avfs: &Avfs) 
     }
     lines.extend(refused_connections(result));
     lines.extend(outside_writes(&result.outside_writes));
-    for left in result.left_out.iter().take(LEFT_OUT_SHOWN) {
+    let left_out = || result.left_out.iter().filter(|left| !result.caches.contains(&left.path));
+    for left in left_out().take(LEFT_OUT_SHOWN) {
         lines.push(format!("not kept: {}: {}", left.path, left.reason));
     }
-    let more = result.left_out.len().saturating_sub(LEFT_OUT_SHOWN);
+    let more = left_out().count().saturating_sub(LEFT_OUT_SHOWN);
     if more > 0 {
         lines.push(format!("not kept: and {more} more"));
     }

@@ -61,16 +61,22 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
     }
     // Resource usage of dead processes is counted only if they are waited for.
     let _ = sys::kill_all(libc::SIGKILL);
+    let mut left_running = 0_u16;
     loop {
         match sys::reap_any(Wait::UntilItEnds) {
+            Ok(Some(reaped)) if is_killed(reaped.status) => left_running = left_running.saturating_add(1),
             Ok(_) => {}
             Err(Errno::CHILD) => break,
             Err(_) => return 1,
         }
     }
     private.hand_over(control);
-    let end = End { status: status.unwrap_or(0), usage: sys::children_usage() };
+    let end = End { status: status.unwrap_or(0), left_running, usage: sys::children_usage() };
     u8::from(control.send_end(&end).is_err())
+}
+
+fn is_killed(status: i32) -> bool {
+    libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL
 }
 
 /// Signals the command's process group, as a terminal would.

@@ -200,6 +200,8 @@ pub struct Completion {
     /// Both streams combined, if they share a pipe or terminal and the output is kept.
     pub merged: Option<Output>,
     pub usage: Usage,
+    /// Number of processes that it left running at its end, which were killed.
+    pub left_running: u64,
     /// Time until the command's first instruction, and from there to its end.
     pub mounting: Duration,
     pub executing: Duration,
@@ -240,6 +242,7 @@ impl Completion {
             stderr: None,
             merged: None,
             usage: Usage::default(),
+            left_running: 0,
             mounting: Duration::ZERO,
             executing: Duration::ZERO,
             memory: None,

@@ -231,7 +231,16 @@ fn shown_dirs(profile: Profile, extras: &[Extra]) -> Vec<(&Path, &Path)> {
 
 /// Paths in the workspace that are not part of it, because something else is mounted there.
 pub(super) fn hidden(request: &ExecutionRequest, places: &Places) -> Vec<TreePath> {
-    let below = request.extras.iter().filter_map(|extra| extra.path().strip_prefix(&places.workspace).ok());
+    in_workspace(request.extras.iter(), places)
+}
+
+/// The ones of them that persist between runs.
+pub(super) fn caches(request: &ExecutionRequest, places: &Places) -> Vec<TreePath> {
+    in_workspace(request.extras.iter().filter(|extra| matches!(extra, Extra::Cache { .. })), places)
+}
+
+fn in_workspace<'e>(extras: impl Iterator<Item = &'e Extra>, places: &Places) -> Vec<TreePath> {
+    let below = extras.filter_map(|extra| extra.path().strip_prefix(&places.workspace).ok());
     below.filter_map(|below| TreePath::parse(below.as_os_str().as_encoded_bytes()).ok()).collect()
 }
 

@@ -35,7 +35,7 @@ use crate::journal;
 use crate::launcher::{Completion, LaunchError, LaunchPlan, Launcher, Refused};
 use crate::mount_session::{MountSession, ScratchDir};
 use crate::permission::{Approver, Denial, Permission, decide};
-use crate::plan::hidden;
+use crate::plan::{caches, hidden};
 use crate::recover::{HalfCaptured, sweep};
 use crate::result::{ExecutionResult, Phases};
 use crate::result_cache::MemoSite;
@@ -372,6 +372,7 @@ impl ProxyRuntime<'_> {
                 launched_at,
                 scratch_place,
                 hidden,
+                caches: caches(&run.request, places),
                 run_base: &run_base,
                 imported,
                 look,
@@ -619,6 +620,8 @@ pub(super) struct Ended<'g> {
     pub launched_at: FileTime,
     pub scratch_place: Scratch,
     pub hidden: Vec<TreePath>,
+    /// The hidden paths that persist between runs.
+    pub caches: Vec<TreePath>,
     pub run_base: &'g RunBase,
     /// The import that ran in parallel to the command.
     pub imported: Option<avfs_vault::Result<Imported>>,

@@ -6,6 +6,7 @@ use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost};
 use avfs_request::{ClockHeld, Confined, EnforcedLimit, LimitKind, NetMode, RefusedCall};
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{CheckpointName, ForkName, RunId, VersionId};
+use avfs_types::path::TreePath;
 use avfs_types::words;
 use avfs_vault::capture::LeftOut;
 use avfs_vault::run::Landed;
@@ -118,6 +119,8 @@ pub struct ExecutionResult {
     /// The changes as text, in the requested form.
     pub change_report: Option<ChangeReport>,
     pub left_out: Vec<LeftOut>,
+    /// The paths in the workspace that persist between runs. Each run leaves them out.
+    pub caches: Vec<TreePath>,
     pub landed: Landed,
     /// True if the command was classified read-only but changed files.
     pub classification_violated: bool,

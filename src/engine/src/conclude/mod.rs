@@ -94,6 +94,7 @@ impl ProxyRuntime<'_> {
         self.note_room(&mut run, &ended);
         self.note_limits(&mut run, &ended.completion);
         notes::note_worktree(&mut run, self.site.bound.as_deref(), &ended.completion);
+        notes::note_left_running(&mut run, &ended.completion);
         withheld::note_of_programs(self.site, &mut run);
         let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
@@ -149,6 +150,7 @@ impl ProxyRuntime<'_> {
             changes: kept.changes,
             change_report: kept.report,
             left_out: kept.left_out,
+            caches: ended.caches,
             landed,
             classification_violated: kept.violated,
             runs_on_host: kept.runs_on_host,

@@ -101,6 +101,27 @@ pub(super) fn note_worktree(run: &mut Run, bound: Option<&Path>, completion: &Co
     run.note("git.linked_worktree", text);
 }
 
+/// Notes that the command left processes running, which ended with the run. Not if the run was ended from outside: then
+/// all processes were.
+pub(super) fn note_left_running(run: &mut Run, completion: &Completion) {
+    let is_ended = completion.timed_out
+        || completion.stopped_by.is_some()
+        || completion.signalled
+        || completion.unwatched.is_some();
+    let (what, were) = match completion.left_running {
+        0 => return,
+        1 => ("1 process".to_owned(), "was"),
+        count => (format!("{count} processes"), "were"),
+    };
+    if !is_ended {
+        let text = format!(
+            "{what} that the command left running {were} killed at its end; start and use a background process in one \
+             command"
+        );
+        run.note("processes.killed", text);
+    }
+}
+
 const GIT_SETTINGS: &str = "git.settings";
 
 impl ProxyRuntime<'_> {

@@ -193,6 +193,7 @@ impl ProxyRuntime<'_> {
             changes,
             change_report,
             left_out: Vec::new(),
+            caches: Vec::new(),
             landed,
             classification_violated: false,
             runs_on_host,

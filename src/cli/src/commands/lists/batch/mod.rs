@@ -12,6 +12,7 @@ mod results;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use before::succeeded;
 use clap::Args;
 use drive::{Ended, drive};
 use plan::Plan;
@@ -23,6 +24,8 @@ use avfs_request::CacheMode;
 use avfs_types::exit_code;
 use avfs_types::ids::{BatchPrefix, ForkName};
 use avfs_types::reference::{BadReference, Reference};
+use avfs_vault::Vault;
+use avfs_vault::backend::BatchRecord;
 use avfs_vault::backend::sqlite::Mapped;
 use avfs_wire::{BatchAnswer, BatchItemResult, BatchList, BatchObject, ErrorBody, ItemState};
 
@@ -214,6 +217,28 @@ impl Advice {
     }
 }
 
+/// The state of a batch, in one word. It has a time of its end only if every item has succeeded.
+fn stands(vault: &Vault, batch: &BatchRecord) -> Result<&'static str, Failure> {
+    if batch.ended_at.is_some() {
+        return Ok("ended");
+    }
+    let items = journal_value(&batch.plan)["items"].as_u64();
+    let (mut ran, mut done) = (HashSet::new(), HashSet::new());
+    vault.each_batch_run(&batch.id, |item, run| {
+        ran.insert(item);
+        if succeeded(&run) {
+            done.insert(item);
+        }
+        Ok::<(), Failure>(())
+    })?;
+    let is_all = |items_of: &HashSet<u64>| items.is_some_and(|items| items_of.len() as u64 >= items);
+    Ok(match (is_all(&ran), is_all(&done)) {
+        (_, true) => "ended",
+        (true, false) => "failed",
+        (false, false) => "unfinished",
+    })
+}
+
 fn list(ctx: &CommandContext) -> Outcome {
     let vault = ctx.open_vault()?;
     let records = vault.batches(LISTED_MAX)?;
@@ -221,7 +246,7 @@ fn list(ctx: &CommandContext) -> Outcome {
     let answer = BatchAnswer::Listed(BatchList { batches });
     ctx.ui.answer(&answer, |out| {
         for record in &records {
-            let stands = if record.ended_at.is_some() { "ended" } else { "unfinished" };
+            let stands = stands(&vault, record)?;
             let (id, when) = (out.paint(Tone::Id, &record.id), local_time(record.started_at));
             let plan = journal_value(&record.plan);
             let plan_text = |key: &str| plan[key].as_str().map(first_line).unwrap_or_default();
