@@ -116,6 +116,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         changes: ChangeSummary::default(),
         change_report: None,
         left_out: Vec::new(),
+        caches: Vec::new(),
         landed: Landed::Advanced { version: VersionId([2; 32]) },
         classification_violated: false,
         runs_on_host: vec![RunsOnHost {
