@@ -156,12 +156,7 @@ pub static TABLE: &[Row] = &[
         "https://www.nushell.sh/book/configuration.html",
         &[".config/nushell/**", ".local/share/nushell/vendor/**"],
     ),
-    row(
-        START_UP,
-        Executed,
-        "https://elv.sh/ref/command.html#rc-file",
-        &[".config/elvish/**", ".elvish/rc.elv"],
-    ),
+    row(START_UP, Executed, "elvish-command(7), RC file", &[".config/elvish/**", ".elvish/rc.elv"]),
     row(START_UP, Executed, "https://xon.sh/xonshrc.html", &[".xonshrc", ".config/xonsh/**"]),
     row(
         START_UP,
@@ -179,8 +174,16 @@ pub static TABLE: &[Row] = &[
     row(
         MISE,
         Executed,
-        "https://mise.jdx.dev/configuration.html",
-        &["mise.toml", ".mise.toml", ".mise/config.toml", ".config/mise.toml", ".config/mise/**"],
+        "https://mise.jdx.dev/cli/trust.html",
+        &[
+            "mise.toml",
+            ".mise.toml",
+            "mise.local.toml",
+            ".mise.local.toml",
+            ".mise/config.toml",
+            ".config/mise.toml",
+            ".config/mise/**",
+        ],
     ),
     row(
         TERMINAL,
@@ -405,7 +408,7 @@ pub static TABLE: &[Row] = &[
         &[".continue/config.yaml", ".continue/config.json", ".continue/config.ts", ".continue/mcpServers/**"],
     ),
     row(AGENT, Executed, agent_config!("crush"), &[".crush/skills/**"]),
-    row(AGENT, Executed, "https://docs.factory.ai/cli/configuration/hooks-guide", &[".factory/**"]),
+    row(AGENT, Executed, "https://docs.factory.com/reference/hooks-reference", &[".factory/**"]),
     row(AGENT, Executed, agent_config!("forge"), &[".forge/**"]),
     row(AGENT, Executed, agent_config!("hermes"), &[".hermes/**"]),
     row(AGENT, Executed, agent_config!("iflow"), &[".iflow/**"]),
@@ -438,7 +441,7 @@ pub static TABLE: &[Row] = &[
     ),
     row(INSTRUCTIONS, ReadByAgents, agent_config!("crush"), &["CRUSH.md"]),
     row(INSTRUCTIONS, ReadByAgents, agent_config!("hermes"), &["HERMES.md", ".hermes.md", "SOUL.md"]),
-    row(INSTRUCTIONS, ReadByAgents, "https://docs.warp.dev/knowledge-and-collaboration/rules", &["WARP.md"]),
+    row(INSTRUCTIONS, ReadByAgents, "https://docs.warp.dev/agents/capabilities/rules.md", &["WARP.md"]),
     row(
         INSTRUCTIONS,
         ReadByAgents,
