@@ -9,6 +9,7 @@ use avfs_vault::Vault;
 use avfs_vault::import::OnTrouble;
 use avfs_vault::materialize::{BaseCache, Built, Trust};
 use avfs_vault::meter::Meter;
+use avfs_vault::unfinished::Unfinished;
 use avfs_vault::version::History;
 
 use crate::support;
@@ -178,11 +179,16 @@ fn names(dir: &Path) -> Vec<String> {
 fn killed_export_leaves_no_partial_output() {
     let scratch = Scratch::new();
     let (path, dir, dest) = (scratch.join("vault.db"), scratch.dir("dir"), scratch.dir("dest"));
+    let cache = scratch.dir("cache");
     support::many_files(&dir, 60);
     std::fs::write(dir.join("large"), support::noise(5, 3 << 19)).unwrap();
     let vault = support::create_real_vault(&path);
     support::import(&vault, &dir);
-    let settings = [("VAULT", path.to_str().unwrap()), ("DEST", dest.to_str().unwrap())];
+    let settings = [
+        ("VAULT", path.to_str().unwrap()),
+        ("DEST", dest.to_str().unwrap()),
+        ("CACHE", cache.to_str().unwrap()),
+    ];
     let acks = kill_at_points(&scratch, kills(), "export", &settings, |moment| {
         // Each export removes the leftovers of the killed ones before it.
         let found = names(&dest);
@@ -192,7 +198,7 @@ fn killed_export_leaves_no_partial_output() {
     });
     assert_eq!(acks.len(), 1, "only the export that was not killed finishes");
     snapshot::assert_same(&dir, Path::new(&acks[0]));
-    support::export(&vault, "main", &dest.join("out-last"));
+    support::export(&vault.noting(Unfinished::new(&cache)), "main", &dest.join("out-last"));
     assert!(names(&dest).iter().all(|name| name.starts_with("out-")), "the next export removed nothing");
     snapshot::assert_same(&dir, &dest.join("out-last"));
 }

@@ -29,6 +29,7 @@ use avfs_vault::meter::Meter;
 use avfs_vault::quota::Quota;
 use avfs_vault::run::Landing;
 use avfs_vault::set_ids::SetIds;
+use avfs_vault::unfinished::Unfinished;
 use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Advance, Context, Vault, When};
 
@@ -246,6 +247,10 @@ fn worker() {
         return create(&path);
     }
     let vault = Vault::open(&path, options(), context()).unwrap();
+    let vault = match optional("CACHE") {
+        Some(cache) => vault.noting(Unfinished::new(Path::new(&cache))),
+        None => vault,
+    };
     vault.forks().unwrap();
     say("ready");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();

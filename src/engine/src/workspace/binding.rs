@@ -102,10 +102,10 @@ pub fn make_vault(
         false => None,
     };
     match &owner {
-        Some(_) if !was_there => make_dir(home).or_else(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Ok(()),
-            _ => Err(error),
-        }),
+        Some(_) if !was_there => {
+            let made = make_dir(home);
+            made.or_else(|error| if error.kind() == ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
+        }
         Some(_) | None => make::private_dirs(home),
     }
     .map_err(refused)?;
