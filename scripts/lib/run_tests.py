@@ -67,6 +67,10 @@ class Place:
         self.home, self.tmp = os.path.join(self.root, "home"), os.path.join(self.root, "tmp")
         os.makedirs(self.home)
         os.makedirs(self.tmp)
+        # Outside of /tmp, where every command of a run can write.
+        cache = "/var/cache" if os.getuid() == 0 else os.path.expanduser("~/.cache")
+        os.makedirs(cache, exist_ok=True)
+        self.sessions = tempfile.mkdtemp(prefix="avfs-sessions-", dir=cache)
         source, binaries = os.getcwd(), os.path.join(options.target, "debug")
         if self.drop:
             # This user cannot read a checkout in the home of root.
@@ -83,6 +87,7 @@ class Place:
             "AVFS_TEST_BIN": os.path.join(binaries, "avfs"),
             "AVFS_TEST_RUN": os.path.join(binaries, "avfs-run"),
             "AVFS_TEST_SRC": source,
+            "AVFS_TEST_SESSIONS": self.sessions,
         }
         self.seconds_max = LONG_TEST_SECONDS_MAX if options.long else TEST_SECONDS_MAX
         if options.long:
@@ -91,7 +96,7 @@ class Place:
             self.environment["LD_PRELOAD"] = options.slow_disk
             self.environment["AVFS_TEST_PRELOAD"] = options.slow_disk
         if self.drop:
-            for directory in (self.root, self.home, self.tmp):
+            for directory in (self.root, self.home, self.tmp, self.sessions):
                 os.chown(directory, NOBODY, NOBODY)
 
     def executable(self, test):
@@ -307,10 +312,11 @@ def main():
         sys.exit(f"no test matches {' '.join(options.filters)}")
     work = tempfile.mkdtemp(prefix="avfs-tests-")
     os.chmod(work, 0o755)
+    places = {}
     try:
         if os.getuid() == 0 and "user" in users:
             copy_for_nobody(work, options)
-        places = {user: Place(user, work, options) for user in users}
+        places.update((user, Place(user, work, options)) for user in users)
         times = Times(options.target)
         seed = options.seed if options.seed is not None else 1
         items = [
@@ -322,8 +328,9 @@ def main():
         outcomes = run_all(items, places, options)
         times.save(outcomes)
     finally:
-        subprocess.run(["chmod", "-R", "u+rwx", work], stderr=subprocess.DEVNULL)
-        shutil.rmtree(work, ignore_errors=True)
+        for directory in (work, *(place.sessions for place in places.values())):
+            subprocess.run(["chmod", "-R", "u+rwx", directory], stderr=subprocess.DEVNULL)
+            shutil.rmtree(directory, ignore_errors=True)
     failures = [outcome for outcome in outcomes if outcome.status != 0]
     slowest = sorted(outcomes, key=lambda outcome: -outcome.seconds)[:10]
     print("slowest: " + ", ".join(f"{o.test.suite}::{o.test.name} {o.seconds:.1f} s as {o.test.user}" for o in slowest))

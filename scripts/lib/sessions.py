@@ -42,10 +42,11 @@ def programs():
 
 
 def scratch():
-    """A new directory in the cache directory of the user. Not in /tmp, which every command of a run can write."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache").resolve()
+    """A new directory, by default in the cache directory. Not in /tmp, which every command of a run can write."""
+    cache = os.environ.get("AVFS_TEST_SESSIONS") or os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    cache = pathlib.Path(cache).resolve()
     if any(cache.is_relative_to(place) for place in ("/tmp", "/var/tmp", "/dev/shm")):
-        raise SystemExit(f"set XDG_CACHE_HOME to a directory that is not a temporary one: {cache}")
+        raise SystemExit(f"{cache} is temporary: set AVFS_TEST_SESSIONS to another directory")
     cache.mkdir(parents=True, exist_ok=True)
     return pathlib.Path(tempfile.mkdtemp(prefix="avfs-session-", dir=cache))
 
