@@ -1,5 +1,5 @@
-//! Tried: inspecting init, which keeps its capabilities: memory, environment, root, descriptors.
-//! Stopped by: init is not dumpable, so its files in /proc are not accessible.
+//! Tried: inspecting init, which keeps its capabilities: memory, arguments, environment, root, descriptors.
+//! Stopped by: init is not dumpable, so its files in /proc are not accessible, and overwrites its arguments.
 
 use crate::attempt::{assert_all_gained, assert_nothing_gained, own_host};
 use crate::env::TestEnv;
@@ -11,8 +11,13 @@ def descriptor():
     # Root may list their numbers; only their targets count.
     for fd in os.listdir('/proc/1/fd'): return os.readlink(f'/proc/1/fd/{fd}')
 tried('fd', descriptor)
+def arguments():
+    # Everyone can read them.
+    if not open('/proc/1/cmdline', 'rb').read().strip(b'\\0'): raise OSError(errno.ENODATA, '')
+tried('arguments', arguments)
 tried('through', lambda: os.listdir('/proc/1/root/'))";
-const NAMES: [&str; 9] = ["mem", "environ", "maps", "auxv", "root", "cwd", "exe", "fd", "through"];
+const NAMES: [&str; 10] =
+    ["mem", "environ", "maps", "auxv", "root", "cwd", "exe", "fd", "arguments", "through"];
 
 #[test]
 fn init_cannot_be_inspected() {

@@ -7,17 +7,18 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
     CacheKeeper, CacheOwners, ExecuteError, Executed, ForkDirs, LocateError, Located, Look, Machine,
     MemoSite, NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, Reason, RememberFor, Site, Surroundings,
-    UNBOUND_PATH, VAULT_SKIPPED, VaultSource, WarnAbove, bound_dir, cache_line, check_request, look,
-    make_first_vault, stat_cache_path, why_not_remembered,
+    UNBOUND_PATH, VAULT_SKIPPED, VaultSource, WarnAbove, batch_lock, bound_dir, cache_line, check_request,
+    look, make_first_vault, stat_cache_path, why_not_remembered,
 };
 use avfs_hostfs::held::HeldFile;
-use avfs_hostfs::{machine, mask, owner};
+use avfs_hostfs::{lock, machine, mask, owner};
 use avfs_policy::{Opening, Policy};
 use avfs_present::{Avfs, Hint};
 use avfs_request::config::Config;
 use avfs_request::request::NamedVault;
 use avfs_request::{ExecutionRequest, Extra, ForkChoice, HomeMode, Outside, Retention, Terminal, TmpMode};
 use avfs_types::clock::SystemClock;
+use avfs_types::ids::BatchId;
 use avfs_types::{VAULT_DIR, VAULT_FILE, pause};
 use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_vault::materialize::BaseCache;
@@ -233,6 +234,11 @@ impl Invocation {
                 None
             }
         }
+    }
+
+    /// Whether a batch has started this process: then it has inherited the lock. Only the items of that batch count.
+    pub fn is_worker_of(&self, batch: &BatchId) -> bool {
+        lock::is_inherited(&batch_lock(&self.cache_dir, batch)).unwrap_or(false)
     }
 
     /// Maintains the cache after a run was answered.

@@ -120,6 +120,12 @@ fn follow(
     let item = item
         .transpose()
         .map_err(|error| malformed(SpecError::Key { key: "batch", problem: error.to_string() }))?;
+    if let Some(BatchItem { batch, .. }) = &item
+        && !invocation.is_worker_of(batch)
+    {
+        let problem = format!("this process is not a worker of the batch {batch}");
+        return Err(malformed(SpecError::Key { key: "item", problem }).into());
+    }
     let words = Args { serve: false, json: Some(JsonForm::Full), quiet: true, ..args.clone() };
     let words = over(words, Ok(order.request), path)?;
     let request = ExecutionRequest { item, ..invocation.request(&words)? };

@@ -78,6 +78,7 @@ pub fn run(inherited: &Inherited<'_>) -> u8 {
 
 fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<'a>)>, Failed> {
     let prepared = inherited.prepared;
+    prepared.arguments.clear();
     // The supervisor's end of the channel makes sure of this; the signal makes it fast.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Stage::Start)?;
     if !inherited.control.wait_for_go().at(Stage::Start)? {

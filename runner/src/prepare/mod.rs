@@ -21,7 +21,7 @@ use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::outside_writes::private_dirs;
 use crate::renames;
-use crate::sys::{CloneFlags, Exec};
+use crate::sys::{ArgumentArea, CloneFlags, Exec};
 
 pub use ops::{Execution, IfThere, Layers, Op, Otherwise, Upper, UpperFace};
 
@@ -38,6 +38,8 @@ pub struct Prepared {
     /// The supervisor gets a descriptor of /proc.
     pub shows_proc: bool,
     pub exec: Exec,
+    /// Inherited by init, which the command can see.
+    pub arguments: ArgumentArea,
     pub cwd: CString,
     pub umask: u32,
     pub hostname: Option<&'static str>,
@@ -99,6 +101,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         wants_listener: matches!(plan.request.net, NetMode::Allow(_)),
         shows_proc: keeper.wants_processes(),
         exec: program::exec_of(&plan.command, &plan.environment)?,
+        arguments: ArgumentArea::find().map_err(SandboxError::host("find the arguments of this process"))?,
         cwd: c_path(&plan.cwd)?,
         umask,
         hostname: plan.hostname,

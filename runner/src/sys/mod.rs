@@ -3,6 +3,7 @@
 //! Code that runs between a clone and an exec must not allocate: another thread may have held the allocator's lock at
 //! the time of the clone. Everything here follows this rule.
 
+mod arguments;
 mod exec;
 mod fds;
 mod landlock;
@@ -13,6 +14,7 @@ mod process;
 mod seccomp;
 mod signals;
 
+pub use arguments::ArgumentArea;
 pub use exec::{Exec, StringTable};
 pub use fds::{adopt_fd, close_all_but, close_in_child, dup_to, keep_only_low_fds};
 pub use landlock::{Ruleset, RulesetAttr, landlock_abi};

@@ -81,6 +81,7 @@ pub use result_cache::{CachedResult, Look};
 pub use result_cache::{Reason, why_not_remembered};
 pub use run::message as version_message;
 pub use scratch_size::Scratch;
+pub use session::batch_lock::batch_lock;
 use session::fork_dirs;
 pub use session::fork_dirs::ForkDirs;
 use session::mount_session;

@@ -60,24 +60,31 @@ fn dir_of<'a>(from: &'a Option<OwnedFd>, root: BorrowedFd<'a>) -> BorrowedFd<'a>
 fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let name = OsStr::from_bytes(path);
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    match outlast_lease(|| openat2(dir, name, flags, mode, resolve)) {
+        // It was moved out of the directory during the path resolution: as bad as a symlink that leads outside.
+        Err(Errno::XDEV) => Err(Errno::LOOP.into()),
+        // A socket, or a FIFO without a reader: the file no longer exists.
+        Err(Errno::NXIO) => Err(Errno::NOENT.into()),
+        other => Ok(other?),
+    }
+}
+
+/// Repeats a non-blocking open that fails with EAGAIN. Either a rename elsewhere in the tree raced with the path
+/// resolution, which passes at once; or another process, such as a file server, holds a lease on the file and is asked
+/// to release it, which may take long.
+pub(crate) fn outlast_lease(open: impl Fn() -> rustix::io::Result<OwnedFd>) -> rustix::io::Result<OwnedFd> {
     let mut tries = 0;
     loop {
-        match openat2(dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode, resolve) {
+        match open() {
             Err(Errno::INTR) => {}
-            // Either a rename elsewhere in the tree raced with the path resolution, which passes at once; or
-            // another process, such as a file server, holds a lease on the file and is asked to release it, which
-            // may take long.
             Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX => tries += 1,
             Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX + LEASE_PAUSES_MAX => {
                 avfs_types::pause::point("leased");
                 std::thread::sleep(LEASE_PAUSE);
                 tries += 1;
             }
-            // It was moved out of the directory during the path resolution: as bad as a symlink that leads outside.
-            Err(Errno::XDEV) => return Err(Errno::LOOP.into()),
-            // A socket, or a FIFO without a reader: the file no longer exists.
-            Err(Errno::NXIO) => return Err(Errno::NOENT.into()),
-            other => return Ok(other?),
+            other => return other,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -146,6 +147,28 @@ impl FileLock {
     pub fn try_acquire_for(guarded: &Path, path: &Path, mode: Mode) -> Result<Option<Self>, LockError> {
         free(Self::acquire_for(guarded, path, mode, Duration::ZERO))
     }
+}
+
+/// Whether this process has a descriptor of the file at a path that holds its exclusive lock: the process that locked
+/// it has passed it on. The path alone proves nothing, because every process of the user can name it.
+pub fn is_inherited(path: &Path) -> io::Result<bool> {
+    let wanted = path.metadata()?;
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let number = entry?.file_name();
+        // The descriptor of this listing is closed at its end.
+        let Ok(found) = Path::new("/proc/self/fd").join(&number).metadata() else { continue };
+        if (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()) {
+            // Lists the locks of this descriptor only.
+            let info = std::fs::read_to_string(Path::new("/proc/self/fdinfo").join(&number))?;
+            let is_held = |line: &str| {
+                line.starts_with("lock:") && ["FLOCK", "WRITE"].iter().all(|word| line.contains(word))
+            };
+            if info.lines().any(is_held) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 fn free(taken: Result<FileLock, LockError>) -> Result<Option<FileLock>, LockError> {
@@ -296,9 +319,33 @@ fn refused(errno: Errno) -> LockError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn only_a_descriptor_that_holds_the_lock_is_inherited() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        assert!(is_inherited(&path).is_err());
+        let open = File::create(&path).unwrap();
+        assert!(!is_inherited(&path).unwrap());
+        // Held by another process.
+        let mut holder = std::process::Command::new("flock");
+        let holder = holder.arg(&path).arg("cat");
+        let mut holder =
+            holder.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut echo = [0];
+        std::io::Write::write_all(holder.stdin.as_mut().unwrap(), b"x").unwrap();
+        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut echo).unwrap();
+        assert!(!is_inherited(&path).unwrap());
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        flock(&open, FlockOperation::LockShared).unwrap();
+        assert!(!is_inherited(&path).unwrap());
+        flock(&open, FlockOperation::LockExclusive).unwrap();
+        assert!(is_inherited(&path).unwrap());
+    }
 
     #[test]
     fn waiting_for_a_held_lock_times_out_or_succeeds_on_release() {

@@ -13,8 +13,9 @@ pub struct WorkItem {
     /// The request, as for `avfs-run --request`.
     #[serde(serialize_with = "said_only")]
     pub request: RunSpec,
-    /// The item of a batch that the request is for. Its version may not be on disk when the worker answers: the process
-    /// that sent the work item waits for that before it acknowledges the item.
+    /// The item of a batch that the request is for; only for a worker that has inherited the lock of the batch. Its
+    /// version may not be on disk when the worker answers: the process that sent the work item waits for that before it
+    /// acknowledges the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<WorkItemOfBatch>,
     /// Only look up a cached result; the answer is an [`Inspection`] instead of an execution envelope.

@@ -42,7 +42,7 @@ impl FileText {
         let absent = |error: &Error| [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind());
         // A dangling symlink means a lost policy file, not an absent policy.
         let may_dangle = what == FileUse::Settings;
-        match avfs_hostfs::text::read(&path) {
+        match avfs_hostfs::text::read_found(&path) {
             Ok(text) => Ok(Self { path, text: Some(text) }),
             Err(error)
                 if absent(&error) && (may_dangle || path.symlink_metadata().is_err_and(|e| absent(&e))) =>

@@ -2,12 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use avfs_hostfs::foreign::Writable;
+use avfs_hostfs::text::{Symlink, open_found};
 use avfs_types::diagnose::shell_word;
 use avfs_types::path::TreePath;
 use avfs_types::{VAULT_DIR, show_bytes_size};
@@ -178,14 +180,14 @@ fn look(dir: &Path, exclude: &[String]) -> Seen {
     seen
 }
 
-/// The rules inside a directory. Only a regular file of a usual size is read: opening a pipe would wait.
+/// The rules inside a directory. Only a file of a usual size is read.
 fn with_ignore_file(path: &Path, at: &TreePath, above: Rules) -> Rules {
-    let file = path.join(OsStr::from_bytes(FILE_NAME));
-    let is_usual = file.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= IGNORE_BYTES_MAX);
-    if !is_usual {
-        return above;
+    let mut text = Vec::new();
+    let file = open_found(&path.join(OsStr::from_bytes(FILE_NAME)), Symlink::Refuse);
+    match file.and_then(|file| file.take(IGNORE_BYTES_MAX + 1).read_to_end(&mut text)) {
+        Ok(bytes) if bytes as u64 <= IGNORE_BYTES_MAX => above.with_readable(at, &text).0,
+        Ok(_) | Err(_) => above,
     }
-    std::fs::read(&file).map_or_else(|_| above.clone(), |text| above.with_readable(at, &text).0)
 }
 
 /// Counts a file for the outermost rebuildable directory around it, or lists it separately if it is large.

@@ -15,14 +15,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use avfs_hostfs::beneath;
+use avfs_hostfs::text::{Symlink, open_found};
 
 /// The text of a small file; `None` if it does not exist, is larger than `bytes_max`, or is not UTF-8.
 fn read_small(path: &Path, bytes_max: u64) -> Option<String> {
-    if !path.metadata().ok()?.is_file() {
-        return None;
-    }
     let mut text = Vec::new();
-    File::open(path).ok()?.take(bytes_max + 1).read_to_end(&mut text).ok()?;
+    open_found(path, Symlink::Follow).ok()?.take(bytes_max + 1).read_to_end(&mut text).ok()?;
     if u64::try_from(text.len()).ok()? > bytes_max {
         return None;
     }

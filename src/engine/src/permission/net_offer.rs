@@ -1,11 +1,11 @@
 //! The networks offered to a person for a command that needs a network and did not request one.
 
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde_json::Value;
 
+use avfs_hostfs::text::{Symlink, open_found};
 use avfs_request::NetMode;
 
 /// Hosts that these programs use by default.
@@ -69,15 +69,9 @@ fn host_of(word: &str) -> Option<String> {
 /// The hosts of a repository's remotes. The file is untrusted, since it belongs to the workspace: its hosts are
 /// only offered, and shown to the person.
 fn git_hosts(workspace: &Path) -> Vec<String> {
-    let mut options = std::fs::OpenOptions::new();
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file =
-        options.read(true).custom_flags(flags.bits().cast_signed()).open(workspace.join(".git/config"));
+    let file = open_found(&workspace.join(".git/config"), Symlink::Refuse);
     let mut text = String::new();
-    let read = file.and_then(|file| match file.metadata()?.is_file() {
-        true => file.take(GIT_CONFIG_BYTES_MAX).read_to_string(&mut text),
-        false => Ok(0),
-    });
+    let read = file.and_then(|file| file.take(GIT_CONFIG_BYTES_MAX).read_to_string(&mut text));
     if read.is_err() {
         return Vec::new();
     }

@@ -1,5 +1,6 @@
 //! The scratch of one run: created, used, and finished by another process if necessary.
 
+pub mod batch_lock;
 pub mod fork_dirs;
 pub mod mount_session;
 mod noted;

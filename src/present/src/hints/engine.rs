@@ -93,7 +93,7 @@ fn without_link(variable: &str, path: &Path, link: &Path, real: &Path) -> String
     }
 }
 
-hint!(UnreadableFile, |_, _| Some("make it readable, or remove it".into()));
+hint!(UnreadableFile, |_, _| Some("replace it with a file that you can read, or remove it".into()));
 
 hint!(WorkspaceError, |error, avfs| match error {
     Self::Unbound { .. } => Some(format!("write a version to a directory with: {avfs} export REF DIR")),

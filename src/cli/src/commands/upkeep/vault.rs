@@ -351,7 +351,7 @@ fn remove_home(path: &Path) {
         return;
     };
     let ignore = home.join(".gitignore");
-    let ours = std::fs::read(&ignore).is_ok_and(|text| text == b"*\n");
+    let ours = avfs_hostfs::text::read_found(&ignore).is_ok_and(|text| text == "*\n");
     let alone = std::fs::read_dir(&home).is_ok_and(|entries| entries.count() == usize::from(ours));
     if alone {
         // The vault itself is deleted; an empty directory does no harm.

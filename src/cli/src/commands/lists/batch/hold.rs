@@ -1,9 +1,10 @@
-//! The lock of a batch: only one process at a time runs it. Its workers hold the lock too, so after a kill
+//! The lock of a batch or race: only one process at a time runs it. Its workers hold the lock too, so after a kill
 //! the next process waits until the last worker has exited and can no longer write.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use avfs_engine::batch_lock;
 use avfs_hostfs::lock::{FileLock, Mode};
 use avfs_hostfs::make;
 use avfs_types::ids::BatchId;
@@ -23,9 +24,10 @@ pub struct Hold {
 
 impl Hold {
     pub fn take(ctx: &CommandContext, id: &BatchId) -> Result<Self, Failure> {
-        let dir = ctx.around.cache_dir()?.join("batch");
-        make::private_dirs(&dir).map_err(EdgeError::host("create", &dir))?;
-        let path = dir.join(id.as_str());
+        let path = batch_lock(&ctx.around.cache_dir()?, id);
+        if let Some(dir) = path.parent() {
+            make::private_dirs(dir).map_err(EdgeError::host("create", dir))?;
+        }
         loop {
             let lock = FileLock::acquire(&path, Mode::Exclusive, PATIENCE)
                 .map_err(|source| BatchError::Held { id: id.clone(), source })?;

@@ -4,7 +4,7 @@ mod before;
 mod chain;
 mod drive;
 mod error;
-mod hold;
+pub(super) mod hold;
 mod plan;
 mod report;
 mod results;

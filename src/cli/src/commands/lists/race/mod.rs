@@ -22,6 +22,7 @@ use avfs_vault::discard::ChangesOf;
 use avfs_vault::{Vault, VaultError, require_version};
 use avfs_wire::{AttemptState, Race};
 
+use super::batch::hold::Hold;
 use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
@@ -109,6 +110,7 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     let base = base(ctx, &vault, args)?;
     let asked = Asked::watch()?;
     let id = BatchId::from_random(random::bytes().map_err(EdgeError::Random)?);
+    let _hold = Hold::take(ctx, &id)?;
     let jobs = args.jobs.map_or(JOBS_MAX, usize::from).min(requests.len());
     let mut pool =
         WorkerPool::hire(jobs, &ctx.ui.avfs, vault.path().unwrap_or(&ctx.around.cwd), args.options.words())?;
