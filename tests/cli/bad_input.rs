@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::env::{Answer, TestEnv};
 use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::{skip, sql};
+use crate::support::{as_unknown_user, skip, sql};
 
 #[test]
 fn missing_vault_is_refused() {
@@ -340,7 +340,7 @@ fn hints_match_the_failed_command() {
     for place in ["file", "file/beneath"] {
         assert!(hint(env.refused(&["init", place], 1, "host.io")).contains("another place"));
     }
-    let homeless = |words: &[&str]| Answer::of(env.avfs(words).env_remove("HOME"));
+    let homeless = |words: &[&str]| Answer::of(as_unknown_user(env.avfs(words).env_remove("HOME")));
     let answer = homeless(&["--vault", ".", "materialize", "main"]);
     assert!(answer.stderr.contains("hint: set HOME or XDG_CACHE_HOME\n"), "{answer:?}");
     let answer = homeless(&["log", "--vault", "work"]);

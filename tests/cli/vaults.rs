@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::env::{Answer, TestEnv, USER, binary};
 use crate::support;
+use crate::support::as_unknown_user;
 
 #[test]
 fn directory_without_a_vault_does_not_hide_a_named_vault() {
@@ -162,10 +163,12 @@ fn vault_behind_a_symlink_is_used_only_by_its_real_path() {
 #[test]
 fn vault_list_works_without_home_if_a_vault_is_named() {
     let env = TestEnv::with_project();
-    let listed = Answer::of(env.avfs(&["--vault", ".", "vault", "list"]).env_remove("HOME"));
+    let homeless = |words: &[&str], dir: &Path| {
+        Answer::of(as_unknown_user(env.avfs(words).env_remove("HOME").current_dir(dir)))
+    };
+    let listed = homeless(&["--vault", ".", "vault", "list"], &env.project());
     assert!(listed.code == 0 && listed.stdout.contains(".avfs/vault.db"), "{listed:?}");
-    let nowhere = env.avfs(&["vault", "list"]).env_remove("HOME").current_dir("/").output().unwrap();
-    assert!(Answer::from(nowhere).stderr.contains("HOME"));
+    assert!(homeless(&["vault", "list"], Path::new("/")).stderr.contains("HOME"));
 }
 
 #[test]

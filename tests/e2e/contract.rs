@@ -11,7 +11,7 @@ use crate::reproducible::has_faketime;
 use crate::shared::start_held;
 use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::skip;
+use crate::support::{as_unknown_user, skip};
 
 #[test]
 fn the_exit_code_of_the_command_is_passed_on() {
@@ -336,7 +336,7 @@ fn doctor_reports_why_it_cannot_check() {
     let env = TestEnv::with_project();
     let mut command = env.clean(&crate::env::avfs());
     command.arg("doctor").env_remove("HOME").env_remove("XDG_CACHE_HOME");
-    let answer = env.answer(&mut command).expect(1);
+    let answer = env.answer(&mut as_unknown_user(&command)).expect(1);
     assert!(answer.stderr.starts_with("error: neither HOME nor XDG_CACHE_HOME"), "{answer:?}");
     assert!(answer.stderr.contains("hint: set HOME"), "{answer:?}");
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::env::TestEnv;
+use crate::env::{Running, TestEnv, runner};
+use crate::support::as_unknown_user;
 
 /// The notes with this code of a run with these variables outside.
 fn notes(env: &TestEnv, code: &str, words: &[&str]) -> Vec<String> {
@@ -203,4 +204,33 @@ fn a_file_of_variables_can_have_quotes_and_export() {
             "{bad}: {refused:?}"
         );
     }
+}
+
+#[test]
+fn home_of_the_user_database_is_used_without_the_variable() {
+    let env = TestEnv::new();
+    let home = env.at("home");
+    let homeless = |command: &mut std::process::Command, value: Option<&str>| {
+        for name in ["HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+            command.env_remove(name);
+        }
+        command.envs(value.map(|value| ("HOME", value)));
+    };
+    std::fs::write(env.at("passwd"), format!("root:x:0:0::{}:/bin/sh\n", home.display())).unwrap();
+    let script = r#"mount --bind "$USERS" /etc/passwd; "$RUN" --shell 'echo $HOME; cd; pwd'"#;
+    for value in [None, Some("")] {
+        let mut command = env.clean("unshare".as_ref());
+        command.args(["-Urmpf", "--mount-proc", "sh", "-uc", script]);
+        command.env("RUN", runner()).env("USERS", env.at("passwd"));
+        homeless(&mut command, value);
+        let answer = Running::start(&mut command).answer().expect(0);
+        assert_eq!(answer.text(), format!("{0}\n{0}\n", home.display()), "{answer:?}");
+        assert!(home.join(".cache/avfs").is_dir() && home.join(".local/share/avfs").is_dir(), "{answer:?}");
+        std::fs::remove_dir_all(env.project().join(".avfs")).unwrap();
+    }
+    let mut command = env.command(&["--json", "--", "true"]);
+    homeless(&mut command, None);
+    let answer = Running::start(&mut as_unknown_user(&command)).answer().expect(125).envelope();
+    assert_eq!(answer["error"]["code"], json!("env.no_home"), "{answer}");
+    assert!(answer["error"]["hint"].as_str().unwrap().starts_with("set HOME"), "{answer}");
 }

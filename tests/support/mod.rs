@@ -90,6 +90,16 @@ pub fn skip(test: &str, reason: &str) {
     }
 }
 
+/// The same command for a user without an entry in the user database.
+pub fn as_unknown_user(command: &Command) -> Command {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-user=54321", "--map-group=54321", "--"]);
+    unshare.arg(command.get_program()).args(command.get_args()).env_clear();
+    unshare.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    unshare.current_dir(command.get_current_dir().unwrap()).stdin(std::process::Stdio::null());
+    unshare
+}
+
 /// A command as a user would type it, without its environment.
 pub fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());

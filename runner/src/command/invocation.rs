@@ -320,7 +320,7 @@ pub fn outside(args: &Args, around: &Surroundings) -> Outside {
     let types = args.json.is_none() && std::io::stdin().is_terminal();
     Outside {
         cwd: around.cwd.clone(),
-        environment: std::env::vars_os().collect(),
+        environment: machine::environment(),
         terminal: there(types && render::stderr_is_terminal()),
         streams: there(types && render::stdout_is_terminal()),
     }
@@ -344,7 +344,7 @@ pub fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Confi
 pub fn surroundings() -> Result<Surroundings, RunError> {
     let cwd = std::env::current_dir();
     let cwd = cwd.map_err(|source| RunError::Host { operation: "find the working directory", source })?;
-    Ok(Surroundings::of(cwd, std::env::vars_os()))
+    Ok(Surroundings::of(cwd, machine::environment()))
 }
 
 /// The selected vault.

@@ -33,7 +33,7 @@ impl CommandContext {
     /// Reads the environment, once.
     pub fn gather(ui: Ui, vault_option: Option<OsString>) -> Result<Self, Failure> {
         let cwd = working_dir(vault_option.as_deref())?;
-        let around = Surroundings::of(cwd, std::env::vars_os());
+        let around = Surroundings::of(cwd, machine::environment());
         let actor = Context { clock: Arc::new(SystemClock), actor: machine::actor() };
         Ok(Self { ui, around, vault_option, actor })
     }

@@ -1,6 +1,8 @@
 //! Information about the machine and the user, for both commands.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::PathBuf;
 
 use nix::unistd::{Uid, User};
 
@@ -43,20 +45,57 @@ pub fn actor() -> String {
     let uid = Uid::current();
     // A name service lookup costs more than reading the file, where it usually ends up anyway.
     let users = std::fs::read_to_string(USERS_FILE).unwrap_or_default();
-    let name = name_in(&users, uid.as_raw()).map(str::to_owned);
-    let name = name.or_else(|| if HAS_NAME_SERVICE { name_by_service(uid) } else { None });
+    let name = entry_in(&users, uid.as_raw()).map(|entry| entry.name.to_owned());
+    let name = name.or_else(|| by_service(uid).map(|user| user.name));
     format!("{}({uid})", name.as_deref().unwrap_or("unknown"))
 }
 
-fn name_by_service(uid: Uid) -> Option<String> {
-    User::from_uid(uid).ok().flatten().map(|user| user.name)
+/// The environment of this process. If HOME is unset or empty, as in cron jobs and containers, it has the home of the
+/// user database, if there is one.
+#[must_use]
+pub fn environment() -> Vec<(OsString, OsString)> {
+    with_home(std::env::vars_os().collect(), home)
 }
 
-fn name_in(users: &str, uid: u32) -> Option<&str> {
+fn with_home(
+    mut variables: Vec<(OsString, OsString)>,
+    home: impl Fn() -> Option<PathBuf>,
+) -> Vec<(OsString, OsString)> {
+    let is_home = |name: &OsStr| name == "HOME";
+    if !variables.iter().any(|(name, value)| is_home(name) && !value.is_empty())
+        && let Some(home) = home()
+    {
+        variables.retain(|(name, _)| !is_home(name));
+        variables.push(("HOME".into(), home.into()));
+    }
+    variables
+}
+
+/// The home of the acting user in the user database.
+fn home() -> Option<PathBuf> {
+    let uid = Uid::current();
+    let users = std::fs::read_to_string(USERS_FILE).unwrap_or_default();
+    let home = entry_in(&users, uid.as_raw()).map(|entry| PathBuf::from(entry.home));
+    home.or_else(|| by_service(uid).map(|user| user.dir)).filter(|home| home.is_absolute())
+}
+
+fn by_service(uid: Uid) -> Option<User> {
+    if HAS_NAME_SERVICE { User::from_uid(uid).ok().flatten() } else { None }
+}
+
+/// An entry of the user database.
+#[derive(Debug, PartialEq, Eq)]
+struct UserEntry<'t> {
+    name: &'t str,
+    home: &'t str,
+}
+
+fn entry_in(users: &str, uid: u32) -> Option<UserEntry<'_>> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
         let (name, id) = (fields.next()?, fields.nth(1)?);
-        (!name.is_empty() && id.parse() == Ok(uid)).then_some(name)
+        let is_wanted = !name.is_empty() && id.parse() == Ok(uid);
+        is_wanted.then(|| UserEntry { name, home: fields.nth(2).unwrap_or_default() })
     })
 }
 
@@ -68,8 +107,23 @@ mod tests {
     fn first_user_with_the_uid_is_used() {
         let users =
             "root:x:0:0:root:/root:/bin/sh\n# nobody\n\nann:x:1000:1000::/home/ann:\nbob:x:1000:1::/:\n";
-        assert_eq!(name_in(users, 0), Some("root"));
-        assert_eq!(name_in(users, 1000), Some("ann"));
-        assert_eq!(name_in(users, 7), None);
+        assert_eq!(entry_in(users, 0), Some(UserEntry { name: "root", home: "/root" }));
+        assert_eq!(entry_in(users, 1000), Some(UserEntry { name: "ann", home: "/home/ann" }));
+        assert_eq!(entry_in(users, 7), None);
+        assert_eq!(entry_in("short:x:7", 7), Some(UserEntry { name: "short", home: "" }));
+    }
+
+    #[test]
+    fn home_of_the_user_database_replaces_an_empty_variable_only() {
+        let with = |variables: &[(&str, &str)], home: Option<&str>| -> Vec<String> {
+            let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let found = with_home(variables, || home.map(PathBuf::from));
+            found.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect()
+        };
+        assert_eq!(with(&[("A", "1")], Some("/h")), ["A=1", "HOME=/h"]);
+        assert_eq!(with(&[("HOME", ""), ("A", "1")], Some("/h")), ["A=1", "HOME=/h"]);
+        assert_eq!(with(&[("HOME", "/set")], Some("/h")), ["HOME=/set"]);
+        assert_eq!(with(&[("HOME", "relative")], Some("/h")), ["HOME=relative"]);
+        assert_eq!(with(&[("HOME", "")], None), ["HOME="]);
     }
 }

@@ -32,7 +32,7 @@ pub struct Surroundings {
     pub cwd: PathBuf,
     /// `$AVFS_VAULT`
     pub vault: Option<OsString>,
-    /// `$HOME`
+    /// `$HOME`, or the home of the user database
     pub home: Option<PathBuf>,
     /// `$XDG_DATA_HOME`
     pub data_home: Option<PathBuf>,
@@ -68,7 +68,9 @@ pub enum LocateError {
     Trust(#[from] TrustError),
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("neither HOME nor {variable} is set to an absolute path")]
+    #[error(
+        "neither HOME nor {variable} is set to an absolute path, and the user database has no home for this user"
+    )]
     NoHome { variable: &'static str },
 }
 

@@ -62,7 +62,9 @@ pub enum RememberError {
     },
     #[error("{} changed since the rule was computed", path.display())]
     Changed { path: PathBuf },
-    #[error("cannot determine the path of your policy: neither XDG_CONFIG_HOME nor HOME is set")]
+    #[error(
+        "cannot determine the path of your policy: neither XDG_CONFIG_HOME nor HOME is set, and the user database has no home for this user"
+    )]
     NoHome,
     #[error("the request of approval {id} cannot be read")]
     BadRequest {

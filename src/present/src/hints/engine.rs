@@ -201,7 +201,7 @@ hint!(RememberError, |error, avfs| {
         Self::StillAsked { id, instead: Some(instead), .. } => Some(format!("{instead}, or {}", once(id))),
         Self::StillAsked { .. } => Some(format!("see the rule with: {avfs} policy explain -- COMMAND")),
         Self::Changed { .. } => Some(format!("check it, then answer again with: {avfs} approvals")),
-        Self::NoHome => Some("set HOME".into()),
+        Self::NoHome => Some("set HOME or XDG_CONFIG_HOME".into()),
         Self::Linked { path, link, real } => Some(without_link("XDG_CONFIG_HOME", path, link, real)),
         Self::BadRequest { .. } | Self::Write { .. } => None,
         Self::Unreadable(error) => error.hint(avfs),
