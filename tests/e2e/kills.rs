@@ -107,7 +107,7 @@ fn killing_the_supervisor_kills_all_processes() {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let line = format!(
-        ": {marker}; setsid sh -c 'trap \"\" TERM HUP; : > $S/one; sleep 1000' & : > $S/two; sleep 1000"
+        ": {marker}; setsid sh -c 'trap \"\" TERM HUP; : > $S/one; sleep 1000; : {marker}' & : > $S/two; sleep 1000"
     );
     let running = shared.start(&env, &[], &line);
     let running = shared.wait_for_word(running, "one");

@@ -337,31 +337,30 @@ impl Vault {
         };
         let planned: HashSet<VersionId> = planned.versions.into_iter().collect();
         let (mut pace, mut pruned) = (Pace::of(self), Pruned::default());
-        loop {
-            let some = pace.batch(|rows| self.prune_some(keep, fork, &planned, rows))?;
-            if some.versions.is_empty() {
-                return Ok(pruned);
-            }
+        let mut are_left = !planned.is_empty();
+        while are_left {
+            let (some, more) = pace.batch(|rows| self.prune_some(keep, fork, &planned, rows))?;
             pruned.versions.extend(some.versions);
             pruned.checkpoints.extend(some.checkpoints);
+            are_left = more;
         }
+        Ok(pruned)
     }
 
-    /// Prunes at most `versions_max` of the `planned` versions that `keep` still does not cover.
+    /// Prunes at most `versions_max` of the `planned` versions that `keep` still does not cover. Returns true if more
+    /// are left.
     fn prune_some(
         &self,
         keep: &Keep,
         fork: Option<&ForkName>,
         planned: &HashSet<VersionId>,
         versions_max: usize,
-    ) -> Result<Pruned> {
-        if planned.is_empty() {
-            return Ok(Pruned::default());
-        }
+    ) -> Result<(Pruned, bool)> {
         self.transact(|transaction| {
             let in_use = self.versions_in_use(transaction.view())?;
             let mut pruned = plan_prune(transaction.view(), keep, fork, in_use)?;
             pruned.versions.retain(|id| planned.contains(id));
+            let are_left = pruned.versions.len() > versions_max;
             pruned.versions.truncate(versions_max);
             let chosen: HashSet<VersionId> = pruned.versions.iter().copied().collect();
             let now = transaction.now();
@@ -386,7 +385,7 @@ impl Vault {
                     detail: &detail,
                 })?;
             }
-            Ok(pruned)
+            Ok((pruned, are_left))
         })
     }
 }
