@@ -41,6 +41,34 @@ fn chain(env: &TestEnv, name: &str) -> PathBuf {
     list(env, name, &lines)
 }
 
+/// A killed process leaves files in the stat cache, not only directories.
+#[test]
+fn files_of_killed_processes_are_removed_from_the_stat_cache() {
+    let env = TestEnv::with_project();
+    env.avfs(&["gc"]).expect(0);
+    let counts = shelf(&env, "stat").into_iter().find(|path| path.to_str().unwrap().ends_with("-references"));
+    let counts = counts.unwrap();
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let left = counts.with_file_name(format!(
+        "{}.new-{}",
+        counts.file_name().unwrap().to_str().unwrap(),
+        ended.id()
+    ));
+    let plant = || std::fs::copy(&counts, &left).unwrap();
+    plant();
+    let cleaned = env.avfs_result(&["clean"]);
+    assert_eq!(cleaned["leftovers"], json!(1), "{cleaned}");
+    assert!(!left.exists());
+    env.ok(&[], "true");
+    env.avfs(&["gc"]).expect(0);
+    plant();
+    long_ago(&env);
+    let answer = env.shell(&[], "echo done").expect(0);
+    assert_eq!((answer.text().as_str(), answer.stderr.contains("warning")), ("done\n", false), "{answer:?}");
+    assert!(!left.exists());
+}
+
 #[test]
 fn the_cache_stays_within_its_limit_over_many_runs() {
     const MAX: u64 = 6 << 20;

@@ -345,7 +345,7 @@ impl CacheKeeper {
             self.layers.sweep()?;
             let ours = before.iter().filter(|path| path.exists() && !self.is_on_shelf(path));
             for path in ours {
-                remove_tree(path).map_err(CacheCareError::host("remove", path))?;
+                remove_leftover(path).map_err(CacheCareError::host("remove", path))?;
             }
             for (_, bytes) in before.iter().zip(bytes).filter(|(path, _)| !path.exists()) {
                 swept.leftovers += 1;
@@ -441,6 +441,20 @@ impl CacheKeeper {
                 Ok(()) | Err(_) => Ok(true),
             },
         }
+    }
+}
+
+/// Removes a leftover: a directory, or a file such as an unfinished stat cache. Another process may remove it at the
+/// same time.
+fn remove_leftover(path: &Path) -> std::io::Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => remove_tree(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
     }
 }
 
