@@ -257,7 +257,7 @@ pub fn watch(
     }
     let kept = keeper.settle(limits::Ended { exit, timed_out, exceeded }, limits);
     let completion = Completion {
-        exit,
+        exit: kept.exit,
         timed_out,
         stdout,
         stderr,

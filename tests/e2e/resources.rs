@@ -258,6 +258,48 @@ fn writes_are_limited_in_memory_and_on_disk() {
     env.assert_sound();
 }
 
+/// The command ends before the watch counts: what it left decides.
+#[test]
+fn a_command_that_ended_with_too_much_on_disk_is_over_its_limit() {
+    let env = TestEnv::with_project();
+    let cases = [
+        (&["--disk", "1MiB", "--scratch", "disk"][..], "head -c 5M /dev/zero > big", "disk"),
+        (&["--disk", "1MiB", "--backend", "copy"], "head -c 5M /dev/zero > big", "disk"),
+        (&["--files", "20", "--scratch", "disk"], "seq 50 | split -l 1", "files"),
+    ];
+    for (options, line, limit) in cases {
+        let mut command = env.command(&["--json", "--apply"]);
+        command.args(options).args(["--shell", line]);
+        // On failure the environment compares the directory: nothing is applied.
+        let answer = env.answer(&mut command).expect(137);
+        let envelope = answer.envelope();
+        assert_stopped_by(&envelope, limit);
+        assert!(envelope["result"]["change_counts"]["added"].as_u64() > Some(0), "{envelope}");
+        let run = envelope["run_id"].as_str().unwrap();
+        let diff = env.avfs(&["diff", &format!("run:{run}")]).expect(0).text();
+        assert!(diff.contains("big") || diff.contains("xaa"), "kept for review: {diff}");
+        let text = env.answer(env.command(options).args(["--shell", line])).expect(137);
+        assert!(text.stderr.contains("--disk") || text.stderr.contains("--files"), "{text:?}");
+    }
+    env.assert_sound();
+}
+
+/// These mechanisms do not count how often they refuse a process.
+#[test]
+fn a_command_that_failed_may_have_met_the_process_limit() {
+    let env = TestEnv::with_project();
+    let run = |script: &str| {
+        let line = format!("{NO_GROUPS} exec \"$RUN\" --json --pids 100 --shell '{script}'");
+        let (envelope, _) = envelope(&env, &line);
+        assert!(["pid_max", "rlimit"].contains(&mechanism(&envelope, "pids")), "{envelope}");
+        envelope
+    };
+    let failed = run("exit 3");
+    assert_eq!(notes(&failed), ["limit.reached"], "{failed}");
+    assert!(failed["result"]["notes"][0]["text"].as_str().unwrap().contains("may have met"), "{failed}");
+    assert_eq!(notes(&run("true")), [""; 0]);
+}
+
 #[test]
 fn deleted_and_inaccessible_files_count_too() {
     let env = TestEnv::with_project();

@@ -64,9 +64,11 @@ enum GroupKind {
 }
 
 /// The result of enforcing the limits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitsReport {
     pub limits: Vec<EnforcedLimit>,
+    /// How the command ended; as if it was killed, if it ended with too much written.
+    pub exit: Exit,
     /// The limit that the command was stopped for.
     pub stopped_by: Option<LimitKind>,
     /// Limits that were reached without stopping the command.
@@ -256,11 +258,20 @@ impl Keeper {
                 LimitOutcome::Stopped => stopped_by = stopped_by.or(Some(limit.kind)),
             }
         }
-        if stopped_by.is_none() {
-            let in_the_end = looks.and_then(|looks| looks.exceeded_in_the_end());
-            reached.extend(in_the_end.filter(|kind| !reached.contains(kind)));
+        let mut exit = ended.exit;
+        if stopped_by.is_none()
+            && let Some(kind) = looks.and_then(|looks| looks.exceeded_in_the_end())
+        {
+            // What the command left decides, not whether it was noticed in time.
+            reached.retain(|it| *it != kind);
+            if ended.timed_out {
+                reached.push(kind);
+            } else {
+                stopped_by = Some(kind);
+                exit = Exit::Signal(libc::SIGKILL);
+            }
         }
-        LimitsReport { limits: self.enforced, stopped_by, reached }
+        LimitsReport { limits: self.enforced, exit, stopped_by, reached }
     }
 }
 

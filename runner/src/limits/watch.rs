@@ -121,7 +121,8 @@ impl Looks {
     #[must_use]
     pub fn exceeded_in_the_end(&self) -> Option<LimitKind> {
         let disk = self.disk.as_ref()?;
-        disk.beyond(disk.footprint(&AtomicBool::new(false))?, 0)
+        let filled = Filled::look(disk.root.as_fd());
+        disk.beyond(disk.estimate(filled, &AtomicBool::new(false))?, 0)
     }
 }
 
@@ -218,15 +219,7 @@ impl<'a> Watcher<'a> {
             return None;
         }
         let begun = Instant::now();
-        let mut found = disk.footprint(stop)?;
-        if found.closed > 0 {
-            // The content of an unreadable directory is at most the space that the whole disk has lost since.
-            let lost = |before: u64, now: u64| before.saturating_sub(now);
-            let bytes = lost(disk.filled.free_bytes, filled.free_bytes).saturating_add(disk.before.bytes);
-            let files = lost(disk.filled.free_files, filled.free_files).saturating_add(disk.before.files);
-            found.bytes = found.bytes.max(bytes);
-            found.files = found.files.max(files);
-        }
+        let found = disk.estimate(filled, stop)?;
         let device = device(disk.root.as_fd());
         let nameless = looks.processes.as_ref().map_or(0, |seen| seen.nameless(device).disk_bytes);
         let beyond = disk.beyond(found, nameless);
@@ -268,6 +261,20 @@ impl DiskLook {
             files: enough(self.files, self.before.files),
         };
         measure(&self.root, enough, stop)
+    }
+
+    /// Walks the tree, and counts the content of directories that cannot be read as the space that the whole disk has
+    /// lost since, which is at least as much.
+    fn estimate(&self, filled: Filled, stop: &AtomicBool) -> Option<Footprint> {
+        let mut found = self.footprint(stop)?;
+        if found.closed > 0 {
+            let lost = |before: u64, now: u64| before.saturating_sub(now);
+            let bytes = lost(self.filled.free_bytes, filled.free_bytes).saturating_add(self.before.bytes);
+            let files = lost(self.filled.free_files, filled.free_files).saturating_add(self.before.files);
+            found.bytes = found.bytes.max(bytes);
+            found.files = found.files.max(files);
+        }
+        Some(found)
     }
 
     fn grown(&self, found: Footprint) -> Footprint {

@@ -7,7 +7,7 @@ use avfs_changes::{
     called_out,
 };
 use avfs_request::reproducible::clock_held;
-use avfs_request::{ForkChoice, LimitKind, Retention};
+use avfs_request::{EnforcedLimit, ForkChoice, LimitKind, Mechanism, Retention};
 use avfs_types::ids::VersionId;
 use avfs_vault::backend::RunRecord;
 use avfs_vault::capture::{LeftOut, WrittenLinks};
@@ -219,6 +219,19 @@ impl ProxyRuntime<'_> {
                     format!("the command {}, but ended before it was stopped", kind.exceeded(value))
                 }
             };
+            run.note("limit.reached", text);
+        }
+        // These mechanisms count no refusals.
+        let is_inexact = |limit: &&EnforcedLimit| {
+            limit.kind == LimitKind::Pids && [Mechanism::Rlimit, Mechanism::PidMax].contains(&limit.mechanism)
+        };
+        let has_failed =
+            completion.exit != Exit::Code(0) && !completion.timed_out && completion.stopped_by.is_none();
+        if has_failed && let Some(limit) = completion.limits.iter().find(is_inexact) {
+            let value = limit.kind.show(limit.value);
+            let text = format!(
+                "the command failed: it may have met the limit of {value} processes (--pids), which is not counted here"
+            );
             run.note("limit.reached", text);
         }
     }
