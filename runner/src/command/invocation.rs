@@ -77,6 +77,7 @@ impl Invocation {
             }
             notes.push(Note::new(VAULT_SKIPPED, skipped.to_string()));
         }
+        notes.extend(vault.note());
         let (vault, named) = vault.open(args, &around)?;
         let bound = bound_dir(&vault)?;
         let boot_id = machine::boot_id()
@@ -353,6 +354,8 @@ pub enum VaultAt {
         vault: Vault,
         named: Option<NamedVault>,
         source: VaultSource,
+        /// That it was bound to the new path of its directory.
+        rebound: Option<Note>,
     },
     /// No vault exists: a new one would be created here, for this directory.
     Nowhere(NewVault),
@@ -362,20 +365,22 @@ impl VaultAt {
     /// Opens an existing vault; does not create one.
     pub fn find(args: &Args, around: &Surroundings) -> Result<Self, RunError> {
         match around.locate(args.spec.vault.as_ref().map(|vault| vault.as_os_str())) {
-            Ok(Located { path, source }) => {
+            Ok(located) => {
+                let (path, source) = (&located.path, located.source);
                 let (vault, named) = match source {
-                    VaultSource::Option => open_judged(&path, around, OpenOptions::default(), context())?,
+                    VaultSource::Option => open_judged(path, around, OpenOptions::default(), context())?,
                     VaultSource::Environment | VaultSource::Nearest => {
-                        (Vault::open(&path, OpenOptions::default(), context())?, None)
+                        (Vault::open(path, OpenOptions::default(), context())?, None)
                     }
                 };
+                let rebound = around.confirm::<RunError>(&located, &vault)?;
                 if let Some(rollback) = vault.older_copy() {
                     // Also with --quiet and --json, and if the command is not run: the vault reports it only once.
                     render::say([format!(
                         "avfs-run: warning: the vault was replaced by an older copy: it lacks {rollback}"
                     )]);
                 }
-                Ok(Self::There { vault, named, source })
+                Ok(Self::There { vault, named, source, rebound })
             }
             Err(LocateError::NoneNear { .. }) if !args.explain_cache => {
                 let place = read_config(around, None)?.0.vault_place.value;
@@ -394,6 +399,13 @@ impl VaultAt {
         }
     }
 
+    fn note(&self) -> Option<Note> {
+        match self {
+            Self::There { rebound, .. } => rebound.clone(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
     /// Creates the vault if it does not exist.
     fn open(self, args: &Args, around: &Surroundings) -> Result<(Vault, Option<NamedVault>), RunError> {
         let say = |text: String| {
@@ -402,7 +414,7 @@ impl VaultAt {
             }
         };
         match self {
-            Self::There { vault, named, source } => {
+            Self::There { vault, named, source, .. } => {
                 let path = vault.path().unwrap_or(Path::new(""));
                 if source != VaultSource::Option && path != around.cwd.join(VAULT_DIR).join(VAULT_FILE) {
                     say(format!("avfs-run: using the vault {}", path.display()));
@@ -435,12 +447,12 @@ fn open_judged(
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     // If the file cannot be opened here, opening the vault reports the reason.
     let judged = HeldFile::open(&path).unwrap_or_default();
-    let named = named_vault(&path, around)?;
     pause::point("vault-judged");
     let vault = Vault::open(&path, options, context)?;
     if !judged.is_at(&path) {
         return Err(VaultError::Moved { path }.into());
     }
+    let named = named_vault(&path, &vault, around)?;
     Ok((vault, named))
 }
 
@@ -451,13 +463,15 @@ fn check_new_vault(args: &Args, around: &Surroundings) -> Result<(), RunError> {
 }
 
 /// A vault named on the command line, unless it is also the default vault here.
-fn named_vault(path: &Path, around: &Surroundings) -> Result<Option<NamedVault>, RunError> {
+fn named_vault(path: &Path, vault: &Vault, around: &Surroundings) -> Result<Option<NamedVault>, RunError> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let path = real(path);
-    if around.locate(None).is_ok_and(|found| real(&found.path) == path) {
+    let is_default =
+        |found: Located| real(&found.path) == path && around.confirm::<RunError>(&found, vault).is_ok();
+    if around.locate(None).is_ok_and(is_default) {
         return Ok(None);
     }
-    let is_trusted = match around.owns_vault(&path) {
+    let is_trusted = match around.owns_vault(&path, &vault.id()?) {
         // Without a home directory, ownership is not recorded.
         Err(LocateError::NoHome { .. }) => false,
         owned => owned?,

@@ -71,7 +71,11 @@ impl CommandContext {
         self.warn_of_skipped();
         let located = self.around.locate(self.vault_option.as_deref())?;
         tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
-        Ok(self.open_vault_at(&located.path, options)?)
+        let vault = self.open_vault_at(&located.path, options)?;
+        if let Some(note) = self.around.confirm::<Failure>(&located, &vault)? {
+            self.ui.note(format_args!("{}", note.text));
+        }
+        Ok(vault)
     }
 
     /// Runs a verb that frees space, which opens the vault itself: on a full disk it uses the vault's reserve.

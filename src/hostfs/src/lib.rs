@@ -18,13 +18,14 @@
 //! assert!(beneath::open(root.as_fd(), b"link/passwd", OFlags::RDONLY).is_err());
 //! # Ok::<(), std::io::Error>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod beneath;
 pub mod cause;
 pub mod copy;
 pub mod foreign;
 pub mod held;
+pub mod identity;
 pub mod lock;
 pub mod machine;
 pub mod make;
@@ -38,6 +39,8 @@ pub mod random;
 pub mod remove;
 pub mod size_limit;
 pub mod stat;
+#[expect(unsafe_code, reason = "all unsafe code of this crate is here")]
+mod sys;
 pub mod text;
 pub mod threads;
 pub mod xattr;

@@ -229,6 +229,16 @@ impl Vault {
         noted.inspect_err(|error| tracing::warn!(%error, "cannot note a staging directory in the cache")).ok()
     }
 
+    /// Binds the vault to a directory, given by its real path.
+    pub fn rebind(&self, dir: &Path) -> Result<()> {
+        self.transact(|transaction| {
+            let bound = dir.as_os_str().as_encoded_bytes();
+            transaction.writer.set_meta(key::BOUND, bound)?;
+            let (action, detail) = ("vault.rebind", String::from_utf8_lossy(bound));
+            transaction.record(&Event { action, subject: "", before: None, after: None, detail: &detail })
+        })
+    }
+
     /// Waits until every transaction committed so far, by any process, is on disk.
     pub fn flush(&self) -> Result<()> {
         Ok(self.backend.flush()?)

@@ -15,7 +15,8 @@ use avfs_types::ids::{NameError, VaultName, to_hex};
 use avfs_types::{CONFIG_FILE, VAULT_DIR, VAULT_FILE};
 use avfs_vault::own::files_of;
 
-use super::trust::{TrustError, TrustedVaults};
+use super::kept_record;
+use super::trust::{TrustError, Trusted, TrustedVaults};
 use crate::git::repository;
 use crate::view::GIT_CONFIG;
 
@@ -138,6 +139,16 @@ impl std::fmt::Display for SkippedVault {
 pub struct Located {
     pub path: PathBuf,
     pub source: VaultSource,
+    /// The entry that permits its use, to be confirmed when it is open.
+    pub trusted: Option<Trusted>,
+    /// The directory that a vault in the user's data directory was found for, by its real path.
+    pub kept_for: Option<PathBuf>,
+}
+
+impl Located {
+    fn named(path: PathBuf, source: VaultSource) -> Self {
+        Self { path, source, trusted: None, kept_for: None }
+    }
 }
 
 impl Surroundings {
@@ -176,13 +187,14 @@ impl Surroundings {
         Ok(TrustedVaults::new(&self.data_dir()?))
     }
 
-    /// Whether this user created the vault or trusts it: it is in the list, or is one of the user's named vaults.
-    pub fn owns_vault(&self, vault: &Path) -> Result<bool, LocateError> {
+    /// Whether this user created the vault with this id or trusts it: it is in the list, or is one of the user's named
+    /// vaults.
+    pub fn owns_vault(&self, vault: &Path, id: &str) -> Result<bool, LocateError> {
         let real = |dir: PathBuf| dir.canonicalize().unwrap_or(dir);
         let (named, kept) = (real(self.vaults_dir()?), real(self.kept_dir()?));
         Ok(vault.parent() == Some(&named)
             || vault.starts_with(kept)
-            || self.trusted_vaults()?.contains(vault)?)
+            || self.trusted_vaults()?.contains(vault, id)?)
     }
 
     /// The directory of the user's data, and the vaults that the user has created or trusts.
@@ -296,15 +308,18 @@ impl Surroundings {
     /// The vault to open.
     pub fn locate(&self, option: Option<&OsStr>) -> Result<Located, LocateError> {
         if let Some((text, source)) = self.chosen(option) {
-            return Ok(Located { path: self.existing(text)?, source });
+            return Ok(Located::named(self.existing(text)?, source));
         }
         match self.nearest() {
             Some((dir, path)) => {
+                let mut located = Located::named(path, VaultSource::Nearest);
                 // Only the user can write to the user's data directory.
-                if path == dir.join(VAULT_DIR).join(VAULT_FILE) {
-                    self.trusted_vaults()?.check(&path)?;
+                if located.path == dir.join(VAULT_DIR).join(VAULT_FILE) {
+                    located.trusted = Some(self.trusted_vaults()?.check(&located.path)?);
+                } else {
+                    located.kept_for = Some(dir.canonicalize().unwrap_or(dir));
                 }
-                Ok(Located { path, source: VaultSource::Nearest })
+                Ok(located)
             }
             None => Err(LocateError::NoneNear { cwd: self.cwd.clone() }),
         }
@@ -392,6 +407,7 @@ impl Surroundings {
             let found = Some(here).filter(|_| is_here && !is_others);
             found
                 .or_else(|| elsewhere().filter(|place| is_vault_place(place)))
+                .or_else(|| adopt(kept.as_ref()?, dir))
                 .map(|path| (dir.to_owned(), path))
         });
         (found, skipped)
@@ -406,7 +422,7 @@ impl Surroundings {
     }
 
     /// The directory of workspace vaults that are not kept in the workspace.
-    fn kept_dir(&self) -> Result<PathBuf, LocateError> {
+    pub(super) fn kept_dir(&self) -> Result<PathBuf, LocateError> {
         Ok(self.data_dir()?.join("workspaces"))
     }
 
@@ -451,6 +467,17 @@ fn kept_vault(kept: &Path, dir: &Path) -> PathBuf {
     kept.join(name).join(VAULT_FILE)
 }
 
+/// Finds the vault of a directory that was moved, and renames the vault's directory to the name for the new path.
+fn adopt(kept: &Path, dir: &Path) -> Option<PathBuf> {
+    let real = dir.canonicalize().ok()?;
+    let home = kept_record::find_moved(kept, &real)?;
+    let place = kept_vault(kept, &real);
+    let noreplace = rustix::fs::RenameFlags::NOREPLACE;
+    let renamed =
+        rustix::fs::renameat_with(rustix::fs::CWD, &home, rustix::fs::CWD, place.parent()?, noreplace);
+    renamed.ok().map(|()| place)
+}
+
 /// Whether there is a vault, or a permission error that hides one.
 fn is_vault_place(place: &Path) -> bool {
     match place.symlink_metadata() {
@@ -482,9 +509,11 @@ mod tests {
         let outer = put(&dir.path().join(".avfs/vault.db"));
         std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
         let near = around(&dir.path().join("a/b"));
-        let trust = |vault: &Path| near.trusted_vaults().unwrap().add(vault, TrustOrigin::Made).unwrap();
+        let trust =
+            |vault: &Path| near.trusted_vaults().unwrap().add(vault, "id", TrustOrigin::Made).unwrap();
         trust(&outer);
-        assert_eq!(near.locate(None).unwrap(), Located { path: outer, source: VaultSource::Nearest });
+        let located = near.locate(None).unwrap();
+        assert_eq!((located.path, located.source), (outer, VaultSource::Nearest));
         let inner = put(&dir.path().join("a/.avfs/vault.db"));
         // A vault kept for a directory needs no record.
         let kept = put(&near.place_for(&dir.path().join("a/b"), VaultPlace::Data).unwrap());
@@ -506,7 +535,7 @@ mod tests {
         put(&dir.path().join("x.db"));
         assert_eq!(near.locate(None).unwrap().source, VaultSource::Environment);
         let located = near.locate(Some(OsStr::new("x.db"))).unwrap();
-        assert_eq!(located, Located { path: dir.path().join("x.db"), source: VaultSource::Option });
+        assert_eq!(located, Located::named(dir.path().join("x.db"), VaultSource::Option));
     }
 
     #[test]

@@ -2,8 +2,11 @@
 //! before its first import.
 
 pub mod config_files;
+pub mod confirm;
 pub mod file_text;
 pub mod first_import;
+mod kept_record;
 pub mod locate;
 pub mod policy_files;
 pub mod trust;
+mod trust_entry;

@@ -5,11 +5,10 @@
 //! who can write to a directory above the working directory, or who publishes a repository, could put a vault
 //! there. A vault named with `--vault` or `$AVFS_VAULT` is an explicit choice and is not checked here.
 
-use std::ffi::OsStr;
 use std::io;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,27 +17,40 @@ use rustix::fs::{Gid, Mode as FileMode, OFlags, Uid};
 
 use avfs_hostfs::beneath;
 use avfs_hostfs::beneath::READ;
+use avfs_hostfs::identity::FileIdentity;
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use avfs_hostfs::new_file::NewFile;
 use avfs_hostfs::place::{FilePlace, NewOwner, Place, PlaceError};
 use avfs_hostfs::remove::remove_file;
 use avfs_hostfs::stat::HostKind;
 use avfs_types::diagnose::Diagnose;
+use avfs_vault::{Vault, VaultError};
 
-/// The file in the user's data directory that lists trusted vaults, one per line: `ORIGIN DEVICE INODE BIRTH PATH`.
+use super::trust_entry::{Entry, canonical, directory_of};
+
+/// The file in the user's data directory that lists trusted vaults, one per line:
+/// `ORIGIN DEVICE INODE BIRTH FILE-SYSTEM ID PATH`, or without file system and id, as an older avfs wrote it.
 pub const TRUSTED_FILE: &str = "trusted-vaults";
 /// Its lock, and the new list until it replaces the old one.
 const LOCK_FILE: &[u8] = b"trusted-vaults.lock";
 const NEW_FILE: &[u8] = b"trusted-vaults.new";
 /// Far more than the vaults of one user need; a longer list is not read.
 const LIST_BYTES_MAX: u64 = 16 << 20;
+/// Entries that are kept although their vault is gone: it may have been moved, or its disk may not be mounted.
+const GONE_MAX: usize = 256;
 /// Maximum time to wait for another process that writes the list.
 const LOCK_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     #[error("the vault {} is not used: you did not create it here and do not trust it", vault.display())]
-    Unknown { vault: PathBuf },
+    Unknown {
+        vault: PathBuf,
+        /// Where this file was when it was trusted.
+        moved_from: Option<PathBuf>,
+    },
+    #[error("the vault {} is not used: its file has the content of another vault", vault.display())]
+    Replaced { vault: PathBuf },
     #[error("the vault {} is not used: {} {reason}", vault.display(), path.display())]
     Unsafe { vault: PathBuf, path: PathBuf, reason: Unsafe },
     #[error("no permission to read the vault {}", vault.display())]
@@ -78,7 +90,7 @@ impl std::fmt::Display for Unsafe {
 impl Diagnose for TrustError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => "vault.untrusted",
+            Self::Unknown { .. } | Self::Replaced { .. } => "vault.untrusted",
             Self::Unsafe { .. } => "vault.unsafe",
             Self::Hidden { .. } => "vault.no_permission",
             Self::Linked { .. } | Self::List { .. } => "vault.trust_list",
@@ -96,7 +108,7 @@ pub enum TrustOrigin {
 }
 
 impl TrustOrigin {
-    const fn word(self) -> &'static [u8] {
+    pub(super) const fn word(self) -> &'static [u8] {
         match self {
             Self::Made => b"made",
             Self::Chosen => b"chosen",
@@ -112,94 +124,15 @@ pub enum Writers {
     AnotherGroup,
 }
 
-/// A vault in the list: exactly this file at exactly this path.
+/// The entry that a vault is used by. It is confirmed when the vault is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+pub struct Trusted {
     origin: TrustOrigin,
-    file: FileIdentity,
-    path: PathBuf,
-}
-
-/// The identity of a file. A file system may reuse the inode of a deleted file: the birth time distinguishes
-/// the two, if the file system records it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileIdentity {
-    device: u64,
-    inode: u64,
-    /// Nanoseconds; 0 if unknown.
-    birth: u128,
-}
-
-impl FileIdentity {
-    fn of(path: &Path) -> io::Result<Self> {
-        let meta = path.symlink_metadata()?;
-        let birth = meta.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-        let birth = birth.map_or(0, |since| since.as_nanos());
-        Ok(Self { device: meta.dev(), inode: meta.ino(), birth })
-    }
-}
-
-impl Entry {
-    fn of(vault: &Path, origin: TrustOrigin) -> io::Result<Self> {
-        let path = canonical(vault)?;
-        Ok(Self { origin, file: FileIdentity::of(&path)?, path })
-    }
-
-    fn is_there(&self) -> bool {
-        FileIdentity::of(&self.path).is_ok_and(|file| file == self.file)
-    }
-
-    fn line(&self) -> Vec<u8> {
-        let mut line = self.origin.word().to_vec();
-        let FileIdentity { device, inode, birth } = self.file;
-        line.extend(format!(" {device} {inode} {birth} ").as_bytes());
-        line.extend(self.path.as_os_str().as_bytes().escape_ascii());
-        line.push(b'\n');
-        line
-    }
-
-    /// `None` for a line that this version does not understand.
-    fn parse(line: &[u8]) -> Option<Self> {
-        let mut words = line.splitn(5, |byte| *byte == b' ');
-        let word = words.next()?;
-        let origin =
-            [TrustOrigin::Made, TrustOrigin::Chosen].into_iter().find(|origin| origin.word() == word)?;
-        let mut number = || std::str::from_utf8(words.next()?).ok();
-        let (device, inode) = (number()?.parse().ok()?, number()?.parse().ok()?);
-        let file = FileIdentity { device, inode, birth: number()?.parse().ok()? };
-        Some(Self { origin, file, path: PathBuf::from(unescape(words.next()?)?) })
-    }
-}
-
-/// Reverses `escape_ascii`.
-fn unescape(text: &[u8]) -> Option<std::ffi::OsString> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.iter().copied();
-    while let Some(byte) = rest.next() {
-        bytes.push(match (byte, if byte == b'\\' { rest.next()? } else { 0 }) {
-            (b'\\', b't') => b'\t',
-            (b'\\', b'n') => b'\n',
-            (b'\\', b'r') => b'\r',
-            (b'\\', b'x') => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            (b'\\', literal) => literal,
-            (plain, _) => plain,
-        });
-    }
-    Some(std::ffi::OsString::from_vec(bytes))
-}
-
-/// The real path of the directory, joined with the file name: a symlink in place of the file is not resolved.
-fn canonical(file: &Path) -> io::Result<PathBuf> {
-    let dir = file.parent().unwrap_or(Path::new("/")).canonicalize()?;
-    Ok(dir.join(file.file_name().unwrap_or(OsStr::new(""))))
-}
-
-/// The directory whose `.avfs` contains the vault.
-fn directory_of(vault: &Path) -> &Path {
-    vault.parent().and_then(Path::parent).unwrap_or(Path::new("/"))
+    /// The recorded id of the vault; `None` in an entry of an older avfs.
+    id: Option<String>,
+    moved_from: Option<PathBuf>,
+    /// Whether the entry lacks something that is known now.
+    is_outdated: bool,
 }
 
 /// The entries of an open list; none if it does not exist.
@@ -222,6 +155,14 @@ struct Locked {
     /// `None` if the file system does not support locks: two vaults created at the same time may then need
     /// `vault trust`.
     _lock: Option<FileLock>,
+}
+
+/// The entry of a vault.
+enum Found {
+    Here(Trusted),
+    /// The file was recorded with another path.
+    Moved(Entry),
+    Nothing,
 }
 
 /// The list of one user.
@@ -271,27 +212,52 @@ impl TrustedVaults {
         }
     }
 
-    /// Fails unless a vault found at `DIR/.avfs/vault.db` may be used.
-    pub fn check(&self, vault: &Path) -> Result<(), TrustError> {
+    /// Fails unless a vault found at `DIR/.avfs/vault.db` may be used. The entry must be confirmed when it is open.
+    pub fn check(&self, vault: &Path) -> Result<Trusted, TrustError> {
         let foreign_group = Self::check_place(vault)? == Writers::AnotherGroup;
-        let unknown = || TrustError::Unknown { vault: vault.to_owned() };
-        let listed = || self.origin(vault);
-        let mut origin = listed()?;
-        if origin.is_none() && self.path.exists() {
+        let mut found = self.find(vault)?;
+        if matches!(found, Found::Nothing) && self.path.exists() {
             // Another process may have created this vault and not recorded it yet.
             let _locked = self.lock()?;
-            origin = listed()?;
+            found = self.find(vault)?;
         }
-        match origin {
-            Some(TrustOrigin::Chosen) => Ok(()),
-            Some(TrustOrigin::Made) if !foreign_group => Ok(()),
-            Some(TrustOrigin::Made) | None => Err(unknown()),
+        let unknown = |moved_from| TrustError::Unknown { vault: vault.to_owned(), moved_from };
+        match found {
+            Found::Here(Trusted { origin: TrustOrigin::Made, .. }) if foreign_group => Err(unknown(None)),
+            Found::Here(trusted) => Ok(trusted),
+            Found::Moved(entry) if entry.keeps_trust_at(vault) => Ok(Trusted {
+                origin: entry.origin,
+                id: entry.id,
+                moved_from: Some(entry.path),
+                is_outdated: true,
+            }),
+            Found::Moved(entry) => Err(unknown(Some(entry.path))),
+            Found::Nothing => Err(unknown(None)),
         }
     }
 
-    /// Whether the list has a vault, regardless of where it is.
-    pub fn contains(&self, vault: &Path) -> Result<bool, TrustError> {
-        Ok(self.origin(vault)?.is_some())
+    /// Checks that an open vault is the one that the entry was made for, and brings the entry up to date.
+    /// `is_bound_above`: whether it is bound to the directory above it, as a moved vault must be.
+    pub fn confirm(
+        &self,
+        vault: &Path,
+        id: &str,
+        trusted: &Trusted,
+        is_bound_above: bool,
+    ) -> Result<(), TrustError> {
+        if trusted.id.as_deref().is_some_and(|recorded| recorded != id) {
+            return Err(TrustError::Replaced { vault: vault.to_owned() });
+        }
+        if trusted.moved_from.is_some() && !is_bound_above {
+            let moved_from = trusted.moved_from.clone();
+            return Err(TrustError::Unknown { vault: vault.to_owned(), moved_from });
+        }
+        if trusted.is_outdated
+            && let Err(error) = self.add(vault, id, trusted.origin)
+        {
+            tracing::debug!(%error, "cannot bring the entry of the vault up to date");
+        }
+        Ok(())
     }
 
     /// The paths of all vaults in the list.
@@ -299,34 +265,51 @@ impl TrustedVaults {
         Ok(self.entries()?.into_iter().map(|entry| entry.path).collect())
     }
 
-    /// Why the list has a vault; `None` if it is not in the list or does not exist.
-    fn origin(&self, vault: &Path) -> Result<Option<TrustOrigin>, TrustError> {
-        let found = match Entry::of(vault, TrustOrigin::Made) {
+    /// Whether the list has a vault with this id, regardless of where it is.
+    pub fn contains(&self, vault: &Path, id: &str) -> Result<bool, TrustError> {
+        Ok(match self.find(vault)? {
+            Found::Here(trusted) => trusted.id.is_none_or(|recorded| recorded == id),
+            Found::Moved(_) | Found::Nothing => false,
+        })
+    }
+
+    fn find(&self, vault: &Path) -> Result<Found, TrustError> {
+        let found = canonical(vault).and_then(|path| Ok((FileIdentity::of(&path)?, path)));
+        let (file, path) = match found {
             Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return Err(TrustError::Hidden { vault: vault.to_owned() });
             }
-            Err(_) => return Ok(None),
+            Err(_) => return Ok(Found::Nothing),
         };
-        let same = |entry: &Entry| (entry.file, &entry.path) == (found.file, &found.path);
-        Ok(self.entries()?.into_iter().find(same).map(|entry| entry.origin))
+        let mut entries = self.entries()?;
+        entries.retain(|entry| entry.file.is_of(&file));
+        if let Some(Entry { origin, file: recorded, id, .. }) =
+            entries.iter().find(|entry| entry.path == path)
+        {
+            let lacks = id.is_none() || (recorded.file_system.is_none() && file.file_system.is_some());
+            let (origin, id) = (*origin, id.clone());
+            return Ok(Found::Here(Trusted { origin, id, moved_from: None, is_outdated: lacks }));
+        }
+        // Without a birth time, an inode that was used again would look like a file that was moved.
+        Ok(entries.pop().filter(|_| file.birth != 0).map_or(Found::Nothing, Found::Moved))
     }
 
-    /// Adds an existing vault, and drops those that no longer exist.
-    pub fn add(&self, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
-        self.append(&self.lock()?, vault, origin)
+    /// Adds an existing vault, and drops those whose path has another file now.
+    pub fn add(&self, vault: &Path, id: &str, origin: TrustOrigin) -> Result<(), TrustError> {
+        self.append(&self.lock()?, vault, id, origin)
     }
 
     /// Creates and records a vault under the lock, so that no other process finds and refuses it in between.
-    pub fn make<T, E: From<TrustError>>(
+    pub fn make<E: From<TrustError> + From<VaultError>>(
         &self,
         vault: &Path,
         origin: TrustOrigin,
-        make: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
+        make: impl FnOnce() -> Result<Vault, E>,
+    ) -> Result<Vault, E> {
         let locked = self.lock()?;
         let made = make()?;
-        self.append(&locked, vault, origin)?;
+        self.append(&locked, vault, &made.id()?, origin)?;
         Ok(made)
     }
 
@@ -344,11 +327,22 @@ impl TrustedVaults {
         }
     }
 
-    fn append(&self, locked: &Locked, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
-        let entry = Entry::of(vault, origin).map_err(self.failed("find the vault for"))?;
+    fn append(&self, locked: &Locked, vault: &Path, id: &str, origin: TrustOrigin) -> Result<(), TrustError> {
+        let entry = Entry::of(vault, id, origin).map_err(self.failed("find the vault for"))?;
         let place = &locked.place;
         let mut entries = read(|| place.open(READ, 0)).map_err(self.failed("read"))?;
-        entries.retain(|known| known.path != entry.path && known.is_there());
+        let mut gone = 0;
+        // From the newest one.
+        entries.reverse();
+        entries.retain(|known| match FileIdentity::of(&known.path) {
+            _ if known.path == entry.path => false,
+            Ok(found) => known.file.is_of(&found),
+            Err(_) => {
+                gone += usize::from(!known.file.is_of(&entry.file));
+                !known.file.is_of(&entry.file) && gone <= GONE_MAX
+            }
+        });
+        entries.reverse();
         entries.push(entry);
         let text: Vec<u8> = entries.iter().flat_map(Entry::line).collect();
         let write = || -> io::Result<()> {
@@ -384,6 +378,8 @@ mod tests {
 
     use super::*;
 
+    const ID: &str = "0123456789abcdef0123456789abcdef";
+
     struct Home(tempfile::TempDir);
 
     impl Home {
@@ -410,43 +406,133 @@ mod tests {
         let (home, list) = Home::new();
         let vault = home.vault("one two\n\u{e4}");
         assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted");
-        list.add(&vault, TrustOrigin::Made).unwrap();
-        list.add(&home.vault("other"), TrustOrigin::Chosen).unwrap();
+        list.add(&vault, ID, TrustOrigin::Made).unwrap();
+        list.add(&home.vault("other"), ID, TrustOrigin::Chosen).unwrap();
         list.check(&vault).unwrap();
         std::fs::write(vault.with_extension("new"), "").unwrap();
         std::fs::rename(vault.with_extension("new"), &vault).unwrap();
         assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "another file at the path");
-        list.add(&vault, TrustOrigin::Made).unwrap();
+        list.add(&vault, ID, TrustOrigin::Made).unwrap();
         // Even a file that gets the inode of its predecessor, as a checkout does on ext4.
         std::fs::remove_file(&vault).unwrap();
         std::fs::write(&vault, "").unwrap();
         if FileIdentity::of(&vault).unwrap().birth != 0 {
             assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "reused inode");
         }
-        list.add(&vault, TrustOrigin::Made).unwrap();
-        let moved = home.0.path().join("moved");
-        std::fs::rename(directory_of(&vault), &moved).unwrap();
-        let moved = moved.join(".avfs/vault.db");
-        assert_eq!(list.check(&moved).unwrap_err().code(), "vault.untrusted", "the file at another path");
+        list.add(&vault, ID, TrustOrigin::Made).unwrap();
     }
 
     #[test]
-    fn list_drops_vaults_that_no_longer_exist() {
+    fn moved_vault_keeps_trust_if_only_its_owner_could_have_moved_it() {
         let (home, list) = Home::new();
-        for n in 0..5 {
-            let vault = home.vault(&format!("v{n}"));
-            list.add(&vault, TrustOrigin::Made).unwrap();
-            std::fs::remove_file(vault).unwrap();
+        let old = home.vault("project");
+        list.add(&old, ID, TrustOrigin::Chosen).unwrap();
+        let dir = home.0.path().join("moved");
+        std::fs::rename(directory_of(&old), &dir).unwrap();
+        let moved = dir.join(".avfs/vault.db");
+        if FileIdentity::of(&moved).unwrap().birth == 0 {
+            return;
         }
-        list.add(&home.vault("last"), TrustOrigin::Made).unwrap();
-        assert_eq!(list.entries().unwrap().len(), 1);
+        let refused = |why: &str| match list.check(&moved) {
+            Err(TrustError::Unknown { moved_from: Some(path), .. }) => {
+                assert!(path.ends_with("project/.avfs/vault.db"), "{}", path.display());
+            }
+            other => panic!("{why}: {other:?}"),
+        };
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for path in [moved.as_path(), moved.parent().unwrap(), &dir] {
+            mode(path, 0o770);
+            refused("a group can write it");
+            mode(path, 0o700);
+        }
+        let second = dir.join("second");
+        std::fs::hard_link(&moved, &second).unwrap();
+        refused("it has two links");
+        std::fs::remove_file(&second).unwrap();
+        let other = home.vault("project");
+        refused("the recorded path exists");
+        std::fs::remove_file(&other).unwrap();
+        // Another vault that is trusted in between does not remove the entry.
+        list.add(&home.vault("other"), ID, TrustOrigin::Chosen).unwrap();
+        let trusted = list.check(&moved).unwrap();
+        assert_eq!(list.confirm(&moved, "other", &trusted, true).unwrap_err().code(), "vault.untrusted");
+        assert_eq!(list.confirm(&moved, ID, &trusted, false).unwrap_err().code(), "vault.untrusted");
+        assert!(list.check(&moved).unwrap().moved_from.is_some(), "nothing was confirmed");
+        list.confirm(&moved, ID, &trusted, true).unwrap();
+        assert!(list.check(&moved).unwrap().moved_from.is_none());
+        assert!(list.contains(&moved, ID).unwrap() && !list.contains(&moved, "other").unwrap());
+    }
+
+    /// As after a reboot that numbers the devices in another order.
+    #[test]
+    fn vault_on_another_device_number_is_trusted_if_the_file_system_agrees() {
+        let (home, list) = Home::new();
+        let vault = home.vault("project");
+        list.add(&vault, ID, TrustOrigin::Made).unwrap();
+        let text = std::fs::read_to_string(&list.path).unwrap();
+        let FileIdentity { device, inode, birth, file_system } = FileIdentity::of(&vault).unwrap();
+        let rewrite = |from: String, to: String| {
+            assert!(text.contains(&from), "{text}");
+            std::fs::write(&list.path, text.replace(&from, &to)).unwrap();
+        };
+        let untrusted = || assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted");
+        rewrite(format!("made {device} {inode} "), format!("made {} {inode} ", device + 1));
+        match file_system.filter(|_| birth != 0) {
+            Some(_) => drop(list.check(&vault).unwrap()),
+            None => untrusted(),
+        }
+        rewrite(format!("made {device} {inode} "), format!("made {device} {} ", inode + 1));
+        untrusted();
+        rewrite(format!(" {inode} {birth} "), format!(" {inode} {} ", birth + 1));
+        untrusted();
+    }
+
+    #[test]
+    fn entry_of_an_older_avfs_is_completed_when_it_is_used() {
+        let (home, list) = Home::new();
+        let vault = home.vault("project");
+        list.add(&vault, ID, TrustOrigin::Made).unwrap();
+        let new = std::fs::read_to_string(&list.path).unwrap();
+        let path = canonical(&vault).unwrap();
+        let FileIdentity { device, inode, birth, .. } = FileIdentity::of(&vault).unwrap();
+        std::fs::write(&list.path, format!("made {device} {inode} {birth} {}\n", path.display())).unwrap();
+        let trusted = list.check(&vault).unwrap();
+        assert_eq!(trusted.id, None);
+        list.confirm(&vault, ID, &trusted, false).unwrap();
+        assert_eq!(std::fs::read_to_string(&list.path).unwrap(), new);
+    }
+
+    #[test]
+    fn list_drops_replaced_vaults_and_keeps_some_that_are_gone() {
+        let (home, list) = Home::new();
+        let replaced = home.vault("replaced");
+        list.add(&replaced, ID, TrustOrigin::Made).unwrap();
+        std::fs::write(replaced.with_extension("new"), "").unwrap();
+        std::fs::rename(replaced.with_extension("new"), &replaced).unwrap();
+        let vault = home.vault("vault");
+        let lines: Vec<u8> = (0..GONE_MAX + 10)
+            .flat_map(|n| {
+                let file = FileIdentity { inode: n as u64, ..FileIdentity::of(&vault).unwrap() };
+                let path = home.0.path().join(format!("gone-{n}"));
+                Entry { origin: TrustOrigin::Made, file, id: None, path }.line()
+            })
+            .collect();
+        std::fs::File::options().append(true).open(&list.path).unwrap().write_all(&lines).unwrap();
+        list.add(&vault, ID, TrustOrigin::Made).unwrap();
+        let entries = list.entries().unwrap();
+        assert_eq!(entries.len(), GONE_MAX + 1);
+        assert!(
+            entries[0].path.ends_with("gone-10") && entries[GONE_MAX].path.ends_with("vault/.avfs/vault.db")
+        );
     }
 
     #[test]
     fn places_that_other_users_can_write_are_refused() {
         let (home, list) = Home::new();
         let vault = home.vault("project");
-        list.add(&vault, TrustOrigin::Chosen).unwrap();
+        list.add(&vault, ID, TrustOrigin::Chosen).unwrap();
         for path in [vault.as_path(), vault.parent().unwrap(), directory_of(&vault)] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o702)).unwrap();
             assert_eq!(list.check(&vault).unwrap_err().code(), "vault.unsafe", "{}", path.display());
@@ -457,20 +543,5 @@ mod tests {
         std::fs::rename(&vault, &real).unwrap();
         std::os::unix::fs::symlink(&real, &vault).unwrap();
         assert_eq!(list.check(&vault).unwrap_err().code(), "vault.unsafe");
-    }
-
-    #[test]
-    fn written_lines_read_back_unchanged() {
-        for path in ["/plain", "/with space", "/tab\tnew\nline", "/back\\slash'\"", "/\u{fc}ber"] {
-            let entry = Entry {
-                origin: TrustOrigin::Chosen,
-                file: FileIdentity { device: 7, inode: u64::MAX, birth: 9 },
-                path: PathBuf::from(path),
-            };
-            let line = entry.line();
-            assert_eq!(Entry::parse(&line[..line.len() - 1]), Some(entry));
-        }
-        assert_eq!(Entry::parse(b"other 1 2 /x"), None);
-        assert_eq!(Entry::parse(b"made 1 /x"), None);
     }
 }

@@ -69,13 +69,21 @@ where
             Self::Other(error.into())
         }
     }
+    impl<E: From<VaultError>> From<VaultError> for Failed<E> {
+        fn from(error: VaultError) -> Self {
+            Self::Other(error.into())
+        }
+    }
     let make = || match make_vault(path, dir, options, context.clone()) {
         Ok(vault) => Ok(vault),
         Err(VaultError::Backend(BackendError::Exists { .. })) => Err(Failed::Exists),
         Err(error) => Err(Failed::Other(E::from(error))),
     };
     match trusted.make(path, TrustOrigin::Made, make) {
-        Ok(vault) => Ok((vault, true)),
+        Ok(vault) => {
+            around.record_kept(path, dir);
+            Ok((vault, true))
+        }
         Err(Failed::Exists) => {
             trusted.check(path)?;
             Ok((Vault::open(path, options, context.clone())?, false))

@@ -53,12 +53,27 @@ fn is_of_caller_alone(path: &Path) -> bool {
     })
 }
 
+/// The directory whose `.avfs` contains the vault.
+fn directory_of(vault: &Path) -> &Path {
+    vault.parent().and_then(Path::parent).unwrap_or(Path::new("/"))
+}
+
 hint!(TrustError, |error, _| {
     let word = |path: &Path| shell_word(path.as_os_str());
     Some(match error {
-        Self::Unknown { vault } => {
-            let dir = vault.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
-            format!("if you know its origin, trust it with: avfs vault trust {}", word(dir))
+        Self::Unknown { vault, moved_from } => {
+            let dir = word(directory_of(vault));
+            match moved_from {
+                Some(old) => format!(
+                    "if you moved it from {}, trust it here with: avfs vault trust {dir}",
+                    directory_of(old).display()
+                ),
+                None => format!("if you know its origin, trust it with: avfs vault trust {dir}"),
+            }
+        }
+        Self::Replaced { vault } => {
+            let dir = word(directory_of(vault));
+            format!("if you put it there, trust it with: avfs vault trust {dir}")
         }
         Self::Unsafe { reason: Unsafe::WorldWritable, path, vault } if is_of_caller_alone(path) => {
             let named = if vault.exists() { "name the vault with --vault" } else { ELSEWHERE };

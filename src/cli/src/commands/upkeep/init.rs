@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use avfs_engine::config_files::ConfigTexts;
-use avfs_engine::{LocateError, TrustOrigin, bound_dir, make_vault};
+use avfs_engine::{LocateError, Located, TrustOrigin, VaultSource, bound_dir, make_vault};
 use avfs_present::Avfs;
 use avfs_types::VAULT_DIR;
 use avfs_types::ids::ForkName;
@@ -52,11 +52,12 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
         };
         let vault = if is_named(ctx) {
             let vault = make()?;
-            record(ctx, &path);
+            record(ctx, &path, &vault.id()?);
             vault
         } else {
             ctx.around.trusted_vaults()?.make(&path, TrustOrigin::Chosen, make)?
         };
+        ctx.around.record_kept(&path, &dir);
         Ok((path, vault, true))
     });
     if made.is_err() && is_new {
@@ -90,10 +91,13 @@ fn existing(ctx: &CommandContext, path: &Path, dir: &Path) -> Result<Option<Vaul
     if !path.exists() {
         return Ok(None);
     }
-    if !is_named(ctx) {
-        ctx.around.trusted_vaults()?.check(path)?;
-    }
+    let trusted = match is_named(ctx) {
+        true => None,
+        false => Some(ctx.around.trusted_vaults()?.check(path)?),
+    };
     let vault = ctx.open_vault_at(path, OpenOptions::default())?;
+    let (path, source) = (path.to_owned(), VaultSource::Nearest);
+    ctx.around.confirm::<Failure>(&Located { path, source, trusted, kept_for: None }, &vault)?;
     Ok(if bound_dir(&vault)?.as_deref() == Some(dir) { Some(vault) } else { None })
 }
 
@@ -108,9 +112,9 @@ fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Records a vault that is always named explicitly. Without the record it can be used, except for approvals.
-fn record(ctx: &CommandContext, path: &Path) {
+fn record(ctx: &CommandContext, path: &Path, id: &str) {
     let recorded = match ctx.around.trusted_vaults() {
-        Ok(trusted) => trusted.add(path, TrustOrigin::Chosen).map_err(LocateError::from),
+        Ok(trusted) => trusted.add(path, id, TrustOrigin::Chosen).map_err(LocateError::from),
         Err(error) => Err(error),
     };
     if let Err(error) = recorded {

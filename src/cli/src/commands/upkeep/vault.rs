@@ -77,8 +77,8 @@ struct CopyArgs {
 ///
 /// A vault decides which files a run sees and which approvals are valid, so avfs uses a vault that it finds
 /// in or above the working directory only if you created or trust it. This is needed once for a vault that
-/// came with a repository or a backup, was moved or copied, or was created by an older avfs. A vault that is
-/// named with --vault needs it for its approvals to count.
+/// came with a repository or a backup, was copied, or was created by an older avfs. A vault that is named with
+/// --vault needs it for its approvals to count.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -240,10 +240,11 @@ fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
     // Open it first, to check that it is a vault.
     let vault = ctx.open_vault_at(&path, OpenOptions::default())?;
     let bound = bound_dir(&vault)?;
-    ctx.around.trusted_vaults()?.add(&path, TrustOrigin::Chosen)?;
+    let id = vault.id()?;
+    ctx.around.trusted_vaults()?.add(&path, &id, TrustOrigin::Chosen)?;
     let result = VaultTrust {
         vault: path.to_string_lossy().into_owned(),
-        id: vault.id()?,
+        id,
         bound: bound.as_ref().map(|dir| dir.to_string_lossy().into_owned()),
     };
     ctx.ui.answer(&result, |out| {
