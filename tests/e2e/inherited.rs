@@ -203,3 +203,43 @@ fn forks_of_the_directory_and_of_unbound_vaults_inherit_nothing() {
     env.shell(&[&vault[..], &["--fork", "task-2", "--from", "task-1"]].concat(), "echo 2 > 2").expect(0);
     assert_eq!(inherited(&env.avfs_result(&[&vault[..], &["diff", "task-2"]].concat())), []);
 }
+
+#[test]
+fn the_joined_results_of_a_batch_are_named_one_by_one() {
+    let env = TestEnv::with_project();
+    let item = |id: &str, line: &str, needs: &[&str]| {
+        json!({ "id": id, "command": line, "needs": needs }).to_string()
+    };
+    let items = [
+        item("a", "echo a > a", &[]),
+        item("b", "echo b > b; echo b > bb", &[]),
+        item("c", "echo c > c", &["a", "b"]),
+        item("d", "echo d > d", &["c"]),
+    ];
+    env.put("list.jsonl", (items.join("\n") + "\n").as_bytes());
+    env.avfs(&["batch", "list.jsonl", "--results", "results.jsonl", "--jobs", "1"]).expect(0);
+    let results = std::fs::read_to_string(env.project().join("results.jsonl")).unwrap();
+    let results: Vec<Value> = results.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |id: &str, key: &str| {
+        let result = results.iter().find(|result| result["id"] == json!(id)).unwrap();
+        result[key].as_str().unwrap().to_owned()
+    };
+    let missing = || -> Vec<(String, u64)> {
+        let found = inherited(&env.avfs_result(&["apply", &of("d", "fork"), "--dry-run"]));
+        let with_remedy = found.iter().all(|(fork, _, text)| text.ends_with(" first") && text.contains(fork));
+        assert!(with_remedy, "{found:?}");
+        let mut found: Vec<_> = found.into_iter().map(|(fork, count, _)| (fork, count)).collect();
+        found.sort();
+        found
+    };
+    let mut wanted = vec![(of("a", "fork"), 1), (of("b", "fork"), 2), (of("c", "fork"), 1)];
+    wanted.sort();
+    assert_eq!(missing(), wanted);
+    env.avfs(&["apply", &of("b", "fork")]).expect(0);
+    wanted.retain(|(fork, _)| *fork != of("b", "fork"));
+    assert_eq!(missing(), wanted);
+    for id in ["a", "c"] {
+        env.avfs(&["apply", &format!("run:{}", of(id, "run_id"))]).expect(0);
+    }
+    assert_eq!(missing(), []);
+}

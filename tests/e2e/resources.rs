@@ -227,7 +227,7 @@ fn a_fork_bomb_is_stopped_by_the_process_limit() {
     // The command itself counts too.
     assert_eq!(forked(&bomb), 39, "{bomb}");
     if mechanism(&bomb, "pids").starts_with("cgroup") {
-        assert_eq!(notes(&bomb), ["limit.reached"], "{bomb}");
+        assert_eq!(notes(&bomb), ["limit.reached", "processes.killed"], "{bomb}");
     }
     let script = format!("{NO_GROUPS} exec \"$RUN\" --json --pids 40 -- python3 -c \"{FORKS}\"");
     let (alone, _) = envelope(&env, &script);

@@ -164,8 +164,11 @@ struct Link {
 /// A version between the directory and the start of the changes.
 struct Step {
     version: VersionRecord,
-    run: Option<RunRecord>,
+    /// The runs that made its changes; empty if something else made some of them.
+    runs: Vec<RunRecord>,
     owner: Option<ForkName>,
+    /// Its changes are those of all parents except the first.
+    is_join: bool,
 }
 
 impl Chain {
@@ -195,7 +198,7 @@ impl Chain {
             created_at: Timestamp(0),
             life: Life::Persistent,
         };
-        let steps = steps(reader, &line, passed, subject.source.as_ref())?;
+        let steps = steps(&mut directory, &line, passed, subject.source.as_ref())?;
         let applied = applied_steps(reader, &steps)?;
         let (mut before, mut first) = match applied.checked_sub(1).and_then(|last| steps.get(last)) {
             Some(step) => (step.version.id, applied),
@@ -337,21 +340,29 @@ impl<'r> DirectoryLine<'r> {
 /// The versions in effect between the base and the head of a line, oldest first, each with its fork. A version that no
 /// run made is on the fork of the next run if that fork began before it, otherwise on the fork of the last one.
 fn steps(
-    reader: &dyn Reader,
+    directory: &mut DirectoryLine<'_>,
     line: &ForkRecord,
     passed: Vec<VersionRecord>,
     source: Option<&ForkName>,
 ) -> Result<Vec<Step>, VaultError> {
+    let reader = directory.reader;
     let in_effect = versions_in_effect(reader, line)?;
+    let ids: HashSet<VersionId> = passed.iter().map(|version| version.id).collect();
     let mut begun: HashMap<ForkName, Option<VersionId>> = HashMap::new();
     let (mut steps, mut newer): (Vec<Step>, Option<ForkName>) = (Vec::new(), source.cloned());
     // The versions that `newer` can have: those since its base.
     let mut is_newer = newer.is_some();
     for version in passed {
-        let run = match version.run.as_deref().map(RunId::parse) {
-            Some(Ok(id)) => reader.run(&id)?,
-            Some(Err(_)) | None => None,
-        };
+        if is_join(directory, &ids, &version)? {
+            let runs = joined_runs(directory, &version)?;
+            let owner = match runs.as_slice() {
+                [run] => Some(run.fork.clone()),
+                _ => None,
+            };
+            steps.push(Step { version, runs, owner, is_join: true });
+            continue;
+        }
+        let run = run_of(reader, &version)?;
         if let Some(run) = &run {
             (newer, is_newer) = (Some(run.fork.clone()), true);
         }
@@ -362,11 +373,11 @@ fn steps(
             is_newer &= begun.get(name).is_none_or(|base| *base != Some(version.id)) || run.is_some();
         }
         let owner = newer.clone().filter(|_| is_newer);
-        steps.push(Step { version, run, owner });
+        steps.push(Step { version, runs: run.into_iter().collect(), owner, is_join: false });
     }
     steps.reverse();
     let mut older = steps.iter().find_map(|step| step.owner.clone());
-    for step in &mut steps {
+    for step in steps.iter_mut().filter(|step| !step.is_join) {
         older = step.owner.clone().or(older);
         step.owner.clone_from(&older);
     }
@@ -374,19 +385,64 @@ fn steps(
     Ok(steps)
 }
 
+fn run_of(reader: &dyn Reader, version: &VersionRecord) -> Result<Option<RunRecord>, VaultError> {
+    match version.run.as_deref().map(RunId::parse) {
+        Some(Ok(id)) => Ok(reader.run(&id)?),
+        Some(Err(_)) | None => Ok(None),
+    }
+}
+
+/// Whether a version joins results, as a batch does for an item that needs several others. A sync joins a fork with a
+/// version of main, and an undo repeats an earlier version of its fork.
+fn is_join(
+    directory: &mut DirectoryLine<'_>,
+    passed: &HashSet<VersionId>,
+    version: &VersionRecord,
+) -> Result<bool, VaultError> {
+    let others = version.parents.get(1..).unwrap_or_default();
+    let mut is_join = version.run.is_none() && !others.is_empty();
+    for other in others {
+        is_join = is_join && !passed.contains(other) && !directory.contains(other)?;
+    }
+    Ok(is_join)
+}
+
+/// The runs whose results a join added to its first parent; empty if one of them was made on top of others.
+fn joined_runs(
+    directory: &mut DirectoryLine<'_>,
+    join: &VersionRecord,
+) -> Result<Vec<RunRecord>, VaultError> {
+    let mut runs = Vec::new();
+    for parent in join.parents.iter().skip(1) {
+        let parent = require_version(directory.reader, parent)?;
+        let is_first = match parent.parents.first() {
+            Some(before) => directory.contains(before)?,
+            None => false,
+        };
+        match run_of(directory.reader, &parent)? {
+            Some(run) if is_first => runs.push(run),
+            Some(_) | None => return Ok(Vec::new()),
+        }
+    }
+    Ok(runs)
+}
+
 /// Number of the first steps whose changes are in the directory, because their runs were applied without a gap.
 fn applied_steps(reader: &dyn Reader, steps: &[Step]) -> Result<usize, VaultError> {
     let (mut applied, mut chosen) = (0, HashMap::new());
     for (place, step) in steps.iter().enumerate() {
-        let Some(run) = &step.run else { continue };
-        if !chosen.contains_key(&run.fork) {
-            chosen.insert(run.fork.clone(), applied_by_choice(reader, &run.fork)?);
+        for run in &step.runs {
+            if !chosen.contains_key(&run.fork) {
+                chosen.insert(run.fork.clone(), applied_by_choice(reader, &run.fork)?);
+            }
+            let is_partial = chosen.get(&run.fork).is_some_and(|runs| runs.contains(&run.id));
+            if run.applied_at.is_none() || is_partial {
+                return Ok(applied);
+            }
         }
-        let is_partial = chosen.get(&run.fork).is_some_and(|runs| runs.contains(&run.id));
-        if run.applied_at.is_none() || is_partial {
-            break;
+        if !step.runs.is_empty() {
+            applied = place + 1;
         }
-        applied = place + 1;
     }
     Ok(applied)
 }
@@ -400,9 +456,10 @@ fn inherited(
     last: &VersionRecord,
 ) -> Result<Inherited, VaultError> {
     let fork = steps.first().and_then(|step| step.owner.clone());
-    let all: Option<Vec<RunId>> =
-        steps.iter().map(|step| step.run.as_ref().map(|run| run.id.clone())).collect();
-    let runs = all.unwrap_or_default();
+    let runs: Vec<RunId> = match steps.iter().all(|step| !step.runs.is_empty()) {
+        true => steps.iter().flat_map(|step| &step.runs).map(|run| run.id.clone()).collect(),
+        false => Vec::new(),
+    };
     let head = match &fork {
         Some(name) => reader.fork(name)?.map(|fork| require_version(reader, &fork.head)).transpose()?,
         None => None,
