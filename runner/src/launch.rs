@@ -316,7 +316,11 @@ impl Launcher for SandboxLauncher {
     }
 
     fn take_signals(&self) {
-        supervisor::take_signals();
+        supervisor::heed_signals();
+    }
+
+    fn asked_to_end(&self) -> Option<i32> {
+        supervisor::asked_to_end()
     }
 }
 

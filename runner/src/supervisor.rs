@@ -2,8 +2,8 @@
 //! is dead.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -50,6 +50,9 @@ pub struct Supervised {
 
 /// Blocks the signals and reads them from a descriptor from now on; threads started later inherit the mask.
 pub fn hold_signals() -> sys::Result<SignalFd> {
+    // Of an earlier run of this process.
+    IS_STORED.store(false, Ordering::SeqCst);
+    ASKED.store(false, Ordering::SeqCst);
     let mut held = FORWARDED.to_vec();
     held.extend([libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT]);
     let set = SignalSet::of(&held);
@@ -62,28 +65,26 @@ pub fn hold_signals() -> sys::Result<SignalFd> {
 /// captured.
 fn let_signals_through() -> sys::Result<()> {
     use signal_hook::flag;
-    /// Whether a signal arrived. The handlers stay installed when the process continues with another run.
-    static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    /// The handlers stay installed when the process continues with another run.
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
     let refused = |error: std::io::Error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL);
-    if ASKED.get().is_none() {
-        let asked = ASKED.get_or_init(Arc::default);
+    if !INSTALLED.swap(true, Ordering::SeqCst) {
         for signal in FORWARDED.into_iter().filter(|signal| !sys::is_ignored_by_caller(*signal)) {
             match signal {
                 // These signals do not request an end, and must not end the process.
                 libc::SIGUSR1 | libc::SIGUSR2 => flag::register(signal, Arc::default()),
                 _ => {
                     let code = i32::from(avfs_types::exit_code::RUN_SIGNALLED) + signal;
+                    let number = usize::try_from(signal).unwrap_or_default();
                     // In this order: a handler first checks whether another signal came before, and then records its
                     // own.
-                    flag::register_conditional_shutdown(signal, code, Arc::clone(asked))
-                        .and_then(|_| flag::register(signal, Arc::clone(asked)))
+                    flag::register_conditional_shutdown(signal, code, Arc::clone(&ASKED))
+                        .and_then(|_| flag::register_usize(signal, Arc::clone(&ASKED_BY), number))
+                        .and_then(|_| flag::register(signal, Arc::clone(&ASKED)))
                 }
             }
             .map_err(refused)?;
         }
-    }
-    if let Some(asked) = ASKED.get() {
-        asked.store(false, Ordering::SeqCst);
     }
     sys::unblock_all()
 }
@@ -93,6 +94,24 @@ pub fn take_signals() {
     if let Err(errno) = let_signals_through() {
         tracing::warn!(%errno, "cannot unblock signals; they stay blocked until the end");
     }
+}
+
+/// Whether a signal asked for the end since the command ended, and which one.
+static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static ASKED_BY: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+/// Whether the changes of the command are stored.
+static IS_STORED: AtomicBool = AtomicBool::new(false);
+
+/// Called when the changes of the command are stored: from now on a signal ends what is not done yet.
+pub fn heed_signals() {
+    take_signals();
+    IS_STORED.store(true, Ordering::SeqCst);
+}
+
+/// The signal that asks for the end, once the changes of the command are stored.
+pub fn asked_to_end() -> Option<i32> {
+    let is_asked = IS_STORED.load(Ordering::SeqCst) && ASKED.load(Ordering::SeqCst);
+    is_asked.then(|| i32::try_from(ASKED_BY.load(Ordering::SeqCst)).unwrap_or(libc::SIGTERM))
 }
 
 /// Waits until a descriptor is readable. If a signal to end arrives first, returns that signal.

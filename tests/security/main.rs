@@ -35,6 +35,7 @@ mod directory_fd;
 mod disk_fill;
 mod dns_rebinding;
 mod docker_socket;
+mod endless_versions;
 mod environment;
 mod files_for_the_host;
 mod first_process;

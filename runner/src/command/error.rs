@@ -106,7 +106,9 @@ impl RunError {
 pub fn execute_code(error: &ExecuteError) -> u8 {
     match error {
         ExecuteError::Launch(error) => error.exit_code,
-        ExecuteError::Interrupted { signal } | ExecuteError::CaptureInterrupted { signal, .. } => {
+        ExecuteError::Interrupted { signal }
+        | ExecuteError::CaptureInterrupted { signal, .. }
+        | ExecuteError::ApplyInterrupted { signal, .. } => {
             exit_code::RUN_SIGNALLED.saturating_add(u8::try_from(*signal).unwrap_or(0))
         }
         ExecuteError::CaptureFailed { .. } | ExecuteError::CaptureLost { .. } => exit_code::RUN_CAPTURE,

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use avfs_changes::{ChangeCounts, ChangeReport, file_sizes, is_dir};
 use avfs_egress::{Host, place as place_of};
 use avfs_engine::{
-    ConnectionVerdict, ExecutionResult, IMPORT_LARGE, OLDER_COPY, Output, OutsideWrites, Rehearsal, Scratch,
-    VAULT_SKIPPED,
+    BASE_LARGE, ConnectionVerdict, ExecutionResult, IMPORT_LARGE, OLDER_COPY, Output, OutsideWrites,
+    Rehearsal, Scratch, VAULT_SKIPPED,
 };
 use avfs_hostfs::size_limit;
 use avfs_present::{Avfs, Hint, note_text};
@@ -28,14 +28,14 @@ const LEFT_OUT_SHOWN: usize = 5;
 const REFUSED_SHOWN: usize = 10;
 const OUTSIDE_SHOWN: usize = 5;
 const RUNS_ON_HOST_SHOWN: usize = 10;
+/// Notes that were printed before the command started.
+const PRINTED_BEFORE: [&str; 4] = [BASE_LARGE, IMPORT_LARGE, OLDER_COPY, VAULT_SKIPPED];
 
 /// The summary of a run, in lines.
 ///
 /// `first` has the indexes of the changes to list, and whether git ignores them.
 pub fn summary(result: &ExecutionResult, first: &[(Change, bool)], avfs: &Avfs) -> Vec<String> {
-    // The others were printed before the command started.
-    let notes =
-        result.notes.iter().filter(|note| ![IMPORT_LARGE, OLDER_COPY, VAULT_SKIPPED].contains(&note.code));
+    let notes = result.notes.iter().filter(|note| !PRINTED_BEFORE.contains(&note.code));
     let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note_text(note, avfs))).collect();
     if result.timed_out {
         lines.push("the command timed out and was stopped (--timeout)".to_owned());

@@ -12,6 +12,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use avfs_vault::meter::{Meter, Onlooker};
 
 use crate::command::render;
+use crate::supervisor;
 use crate::sys::{self, SignalFd, SignalSet};
 
 /// The interval at which signals and progress are checked.
@@ -117,6 +118,19 @@ impl Onlooker for Waiting {
         meter.announce_if_due();
     }
 
+    fn checks(&self, meter: &Meter) {
+        if self.is_waited_for.load(Ordering::Acquire)
+            && let Ok(mut state) = self.state.try_lock()
+            && let Some(wait) = state.as_mut()
+        {
+            take_signal(wait, meter);
+        }
+        if let Some(signal) = supervisor::asked_to_end() {
+            meter.stop_for(signal);
+        }
+        self.looks(meter);
+    }
+
     fn wait_ends(&self, meter: &Meter) {
         self.is_waited_for.store(false, Ordering::Release);
         let wait = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -151,6 +165,10 @@ impl Onlooker for Waiting {
 fn take_signal(wait: &mut Wait, meter: &Meter) {
     let Some((signals, _)) = &wait.signals else { return };
     if let Ok(Some(signal)) = signals.read() {
+        if meter.stopped_by().is_some() {
+            // The second one does not wait for a clean end.
+            sys::end_by(signal);
+        }
         meter.stop_for(signal);
     }
 }

@@ -30,9 +30,9 @@ pub use seccomp::{
     is_waiting, receive_notification, refuse_notification,
 };
 pub use signals::{
-    Sender, SignalFd, SignalSet, Suspend, block, block_also, end_as_interrupted, interrupt_was_handled,
-    interrupt_was_typed, is_ignored_by_caller, is_pending, restore_callers, set_blocked, signal_foreground,
-    suspend, unblock_all,
+    Sender, SignalFd, SignalSet, Suspend, block, block_also, end_as_interrupted, end_by,
+    interrupt_was_handled, interrupt_was_typed, is_ignored_by_caller, is_pending, restore_callers,
+    set_blocked, signal_foreground, suspend, unblock_all,
 };
 
 pub use rustix::io::Errno;

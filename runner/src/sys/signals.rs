@@ -105,6 +105,17 @@ pub fn end_as_interrupted() {
     let _ = unsafe { libc::kill(if key == INPUT_KEY { 0 } else { libc::getpid() }, libc::SIGINT) };
 }
 
+/// Ends this process by a signal.
+pub fn end_by(signal: i32) {
+    set(signal, libc::SIG_DFL);
+    if let Err(errno) = mask(libc::SIG_UNBLOCK, &SignalSet::of(&[signal])) {
+        tracing::warn!(%errno, "cannot end by a signal");
+        return;
+    }
+    // SAFETY: takes numbers only.
+    let _ = unsafe { libc::kill(libc::getpid(), signal) };
+}
+
 /// Which processes are suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspend {

@@ -4,7 +4,9 @@ use avfs_request::ChangeForm;
 use avfs_types::show_bytes_size;
 use avfs_vault::backend::Reader;
 use avfs_vault::diff::{Change, ChangeKind};
+use avfs_vault::meter::Meter;
 use avfs_vault::page::DirRef;
+use avfs_vault::tree::StoppablePages;
 use avfs_vault::{Result, Vault, VaultError};
 
 use crate::change_summary::{ChangeSummary, Shown};
@@ -35,8 +37,9 @@ pub struct ChangeSummaryService<'r> {
 
 impl ChangeSummaryService<'_> {
     /// The changes between two roots, without changes of the time only.
-    pub fn between(&self, before: &DirRef, after: &DirRef) -> Result<ChangeSummary> {
-        ChangeSummary::compare(self.vault, &self.reader, (before, after), &[], Shown::WithoutTimes)
+    pub fn between(&self, before: &DirRef, after: &DirRef, meter: &Meter) -> Result<ChangeSummary> {
+        let pages = StoppablePages::new(&self.reader, meter);
+        ChangeSummary::compare(self.vault, &pages, (before, after), &[], Shown::WithoutTimes)
     }
 
     /// The changes in a form. `None` for the summary, which is printed from the counts.

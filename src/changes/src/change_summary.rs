@@ -7,7 +7,7 @@ use avfs_vault::backend::Reader;
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind, Side};
 use avfs_vault::page::{DirRef, FileNode, Node};
-use avfs_vault::renames::find_renames;
+use avfs_vault::renames::find_renames_while;
 use avfs_vault::tree::Pages;
 use avfs_vault::{Result, Vault, read_content};
 
@@ -81,14 +81,20 @@ impl ChangeSummary {
             timed && (paths.is_empty() || paths.iter().any(|path| path.contains(&change.path)))
         };
         // Filter before renames are detected, so that a file moved out of the requested paths is shown as deleted.
-        Self::of(Changes::between(pages, (before, after), vault.temporary_dirs(), wanted)?)
+        let found = Changes::between(pages, (before, after), vault.temporary_dirs(), wanted)?;
+        Self::of_while(found, &|| pages.require_going())
     }
 
     /// A summary of known changes.
     pub fn of(found: Changes) -> Result<Self> {
-        let changes = find_renames(found)?;
+        Self::of_while(found, &|| Ok(()))
+    }
+
+    fn of_while(found: Changes, going: &dyn Fn() -> Result<()>) -> Result<Self> {
+        let changes = find_renames_while(found, going)?;
         let mut counts = ChangeCounts::default();
         for change in &changes {
+            going()?;
             counts.count(&change?.kind);
         }
         Ok(Self { changes: Arc::new(changes), counts })

@@ -15,6 +15,7 @@ use avfs_types::path::TreePath;
 use avfs_types::words;
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind, Side};
+use avfs_vault::meter::Meter;
 use avfs_vault::page::{DirRef, FileNode, Node};
 use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Result, Vault, read_content};
@@ -169,6 +170,7 @@ pub fn called_out(
     after: &DirRef,
     dir: Option<&Path>,
     changes: &Changes,
+    meter: &Meter,
 ) -> Result<Vec<RunsOnHost>> {
     let is_relevant = |change: &Result<Cow<'_, Change>>| {
         change.as_ref().map_or(true, |change| change.kind != ChangeKind::Time && change.after.is_some())
@@ -177,11 +179,12 @@ pub fn called_out(
     if relevant().next().transpose()?.is_none() {
         return Ok(Vec::new());
     }
-    let place = HostVersion { pages: &FreshPages::new(vault), root: after, dir };
+    let place = HostVersion { pages: &FreshPages::stoppable(vault, meter), root: after, dir };
     let linked = LinkedPaths::find(&place, relevant())?;
     let mut bare = BareRepositories::new(&place);
     let mut called = Vec::new();
     for change in relevant() {
+        meter.require_going()?;
         let change = &*change?;
         let Some(Side { node, .. }) = &change.after else { continue };
         let mut use_of = runs_on_host(&change.path, node).map(|found| (found, None));

@@ -14,6 +14,7 @@ use avfs_types::show_bytes_size;
 use avfs_vault::meter::{Announcement, Meter, Onlooker};
 
 use crate::error::EdgeError;
+use crate::signals::Watched;
 use crate::ui::{Format, error_line, stderr_is_terminal};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -26,7 +27,7 @@ pub struct Progress {
     pub meter: Arc<Meter>,
     shown: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     /// Stops the signal handling when closed.
-    signals: Option<Handle>,
+    signals: Option<(Handle, Watched)>,
 }
 
 impl Progress {
@@ -68,14 +69,20 @@ impl Progress {
         Self::with(label, meter).ended_by_signals()
     }
 
+    /// Like [`Self::interruptible`], without any output.
+    pub fn unshown() -> Result<Self, EdgeError> {
+        Self { meter: Arc::default(), shown: None, signals: None }.ended_by_signals()
+    }
+
     fn ended_by_signals(self) -> Result<Self, EdgeError> {
         let mut progress = self;
         let meter = Arc::clone(&progress.meter);
         let mut ends = vec![SIGINT, SIGTERM];
         // A process that ignores SIGHUP, such as one started by nohup, must outlive its terminal.
         ends.extend((!machine::ignores(SIGHUP)).then_some(SIGHUP));
+        let watched = Watched::begin(&ends).map_err(EdgeError::Signals)?;
         let mut signals = Signals::new(ends).map_err(EdgeError::Signals)?;
-        progress.signals = Some(signals.handle());
+        progress.signals = Some((signals.handle(), watched));
         let watching = std::thread::Builder::new().spawn(move || {
             for signal in signals.forever() {
                 if meter.stopped() {
@@ -92,7 +99,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(signals) = self.signals.take() {
+        if let Some((signals, _watched)) = self.signals.take() {
             signals.close();
         }
         if let Some((done, thread)) = self.shown.take() {

@@ -49,6 +49,8 @@ pub enum ExecuteError {
         #[source]
         source: Box<VaultError>,
     },
+    #[error("interrupted: the changes of run {id} are kept, but were not written to the directory")]
+    ApplyInterrupted { id: RunId, signal: i32 },
     #[error("the changes of run {id} are kept, but were not written to the directory")]
     NotApplied {
         id: RunId,
@@ -82,6 +84,7 @@ impl ExecuteError {
             Self::CaptureInterrupted { .. }
             | Self::CaptureFailed { .. }
             | Self::CaptureLost { .. }
+            | Self::ApplyInterrupted { .. }
             | Self::NotApplied { .. } => false,
         }
     }
@@ -111,7 +114,9 @@ impl Diagnose for ExecuteError {
             Self::Vault(error) => error.code(),
             Self::Memo(error) => error.code(),
             Self::Launch(error) => error.code(),
-            Self::Interrupted { .. } | Self::CaptureInterrupted { .. } => "interrupted",
+            Self::Interrupted { .. } | Self::CaptureInterrupted { .. } | Self::ApplyInterrupted { .. } => {
+                "interrupted"
+            }
             Self::CaptureFailed { .. } => "capture.failed",
             Self::CaptureLost { .. } => "capture.lost",
             Self::NotApplied { source, .. } => source.code(),
@@ -128,6 +133,7 @@ impl Diagnose for ExecuteError {
             | Self::Memo(_)
             | Self::Interrupted { .. }
             | Self::CaptureInterrupted { .. }
+            | Self::ApplyInterrupted { .. }
             | Self::Launch(_)
             | Self::NotApplied { .. } => None,
         }

@@ -415,4 +415,7 @@ pub trait Launcher {
 
     /// Unblocks signals: the changes of the command are kept or recoverable, so a signal may end the process again.
     fn take_signals(&self);
+
+    /// The signal that asks for the end, if one arrived since the command ended and [`Self::take_signals`] was called.
+    fn asked_to_end(&self) -> Option<i32>;
 }

@@ -97,5 +97,5 @@ pub use workspace::binding::{
     require_bound_dir, stat_cache_path,
 };
 pub use workspace::workspace_root::{UNBOUND_PATH, WorkspaceRootError, check_fork, check_request};
-pub use workspace::workspace_service::{IMPORT_LARGE, WorkspaceService};
+pub use workspace::workspace_service::{BASE_LARGE, IMPORT_LARGE, WorkspaceService, base_announcement};
 use workspace::{fork_behind, host_look, workspace_root, workspace_service};

@@ -3,8 +3,8 @@
 //! Nothing here can remove the run from the vault.
 
 use avfs_changes::{
-    ApplyOptions, ChangeReport, ChangeSummary, ChangeSummaryService, Filter, RunsOnHost, Subject, apply,
-    called_out,
+    ApplyError, ApplyOptions, ChangeReport, ChangeSummary, ChangeSummaryService, Filter, RunsOnHost, Subject,
+    apply, called_out,
 };
 use avfs_request::reproducible::clock_held;
 use avfs_request::{EnforcedLimit, ForkChoice, LimitKind, Mechanism, Retention};
@@ -15,6 +15,7 @@ use avfs_vault::changes::Changes;
 use avfs_vault::diff::ChangeKind;
 use avfs_vault::gc::Trial;
 use avfs_vault::layers::{Footprint, Made};
+use avfs_vault::meter::Meter;
 use avfs_vault::require_version;
 use avfs_vault::run::{Landed, LandedRun};
 use avfs_vault::set_ids::SetIds;
@@ -53,21 +54,31 @@ impl ProxyRuntime<'_> {
         };
         let service = ChangeSummaryService { vault: self.site.vault, reader: &*reader };
         avfs_types::pause::point("changes");
-        let summary = service.between(&from, &root(&version)?)?;
+        let unstopped = Meter::default();
+        let summary = service.between(&from, &root(&version)?, self.meter_after(run, &unstopped))?;
         let report = service.report(&summary, run.request.show)?;
         Ok((summary, report))
+    }
+
+    /// The meter for the report of a stored run: a signal stops the report only before an apply, which does not begin
+    /// then.
+    fn meter_after<'m>(&'m self, run: &Run, unstopped: &'m Meter) -> &'m Meter {
+        if run.request.retention == Retention::Apply { self.site.meter } else { unstopped }
     }
 
     /// The changes that take effect on the host automatically once they are applied.
     pub(super) fn acts_on_host(
         &self,
+        run: &Run,
         landed: &Landed,
         changes: &ChangeSummary,
     ) -> avfs_vault::Result<Vec<RunsOnHost>> {
         let vault = self.site.vault;
         let Some(version) = landed.version() else { return Ok(Vec::new()) };
         let root = root_of_either(&require_version(&*vault.read()?, &version)?)?;
-        called_out(vault, &root, self.site.bound.as_deref(), &changes.changes)
+        let unstopped = Meter::default();
+        let meter = self.meter_after(run, &unstopped);
+        called_out(vault, &root, self.site.bound.as_deref(), &changes.changes, meter)
     }
 
     pub(super) fn note_landing(&self, run: &mut Run, landed: &LandedRun) {
@@ -271,7 +282,16 @@ impl ProxyRuntime<'_> {
             trial: Trial::Real,
             meter: self.site.meter,
         };
-        let applied = apply(self.site.vault, &subject, dir, &options).map_err(not_applied)?;
+        // A signal stops it until the first name changes.
+        let interrupted = |signal| ExecuteError::ApplyInterrupted { id: record.id.clone(), signal };
+        if let Some(signal) = self.launcher.asked_to_end() {
+            return Err(interrupted(signal));
+        }
+        let applied = apply(self.site.vault, &subject, dir, &options);
+        let applied = applied.map_err(|error| match (&error, self.site.meter.stopped_by()) {
+            (ApplyError::Interrupted, Some(signal)) => interrupted(signal),
+            _ => not_applied(error),
+        })?;
         for of in &applied.inherited {
             run.note("apply.inherited", of.text());
         }

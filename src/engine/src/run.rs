@@ -58,6 +58,10 @@ impl Run {
         self.notes.push(Note::new(code, text));
     }
 
+    pub fn has_note(&self, code: &str) -> bool {
+        self.notes.iter().any(|note| note.code == code)
+    }
+
     /// Notes the files that an import could not keep.
     pub fn note_import(&mut self, scanned: &Scanned) {
         for trouble in &scanned.troubles {

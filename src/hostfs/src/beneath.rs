@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::stat::HostStat;
 
 /// Bytes of a path passed to the kernel at once; PATH_MAX is 4096 including the terminating NUL.
-const HOP_BYTES_MAX: usize = 4000;
+pub(crate) const HOP_BYTES_MAX: usize = 4000;
 
 /// How often an open that fails with EAGAIN is retried at once; then how often with a pause, for two seconds in
 /// all.

@@ -43,4 +43,5 @@ pub mod stat;
 mod sys;
 pub mod text;
 pub mod threads;
+pub mod walk;
 pub mod xattr;

@@ -21,6 +21,8 @@ use crate::{beneath, make};
 const OWNER_ALL: u32 = 0o700;
 /// How often entries can vanish while a tree is emptied, because another process removes it too.
 const TRIES_MAX: u32 = 1000;
+/// Files that are removed between two questions whether to go on.
+const FILES_PER_LOOK: usize = 256;
 
 /// Removes everything at `path`; a missing path is not an error.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
@@ -30,6 +32,25 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     match beneath::open_root(above) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         opened => remove_tree_in(opened?.as_fd(), name.as_bytes()),
+    }
+}
+
+/// How much of a tree was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    All,
+    InPart,
+}
+
+/// Like [`remove_tree`], while `goes_on`.
+pub fn remove_tree_while(path: &Path, goes_on: &dyn Fn() -> bool) -> io::Result<Removed> {
+    let tree = match beneath::open_root(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removed::All),
+        opened => opened?,
+    };
+    match empty(tree.as_fd(), goes_on)? {
+        Removed::All => remove_tree(path).map(|()| Removed::All),
+        Removed::InPart => Ok(Removed::InPart),
     }
 }
 
@@ -49,7 +70,7 @@ pub fn remove_open_tree(dir: BorrowedFd<'_>, name: &[u8], tree: BorrowedFd<'_>) 
     avfs_types::pause::point("remove-tree");
     let id = FileId::of(tree)?;
     for _ in 0..TRIES_MAX {
-        match empty(tree) {
+        match empty(tree, &|| true) {
             // Another process removes the same tree.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             emptied => {
@@ -120,9 +141,12 @@ struct Level {
 
 impl Level {
     /// Removes the files of a directory, and lists its directories.
-    fn of(name: Vec<u8>, dir: BorrowedFd<'_>) -> io::Result<Self> {
+    fn of(name: Vec<u8>, dir: BorrowedFd<'_>, goes_on: &dyn Fn() -> bool) -> io::Result<Self> {
         let mut dirs = Vec::new();
-        for listed in beneath::names(dir)? {
+        for (place, listed) in beneath::names(dir)?.into_iter().enumerate() {
+            if place % FILES_PER_LOOK == FILES_PER_LOOK - 1 && !goes_on() {
+                break;
+            }
             if listed.is_dir == Some(true) {
                 dirs.push(listed.name);
                 continue;
@@ -139,23 +163,26 @@ impl Level {
 
 /// Empties a directory with at most three open descriptors. The way back up is `..`, which must be the directory that
 /// was left: a directory may have been moved meanwhile.
-fn empty(tree: BorrowedFd<'_>) -> io::Result<()> {
+fn empty(tree: BorrowedFd<'_>, goes_on: &dyn Fn() -> bool) -> io::Result<Removed> {
     give_owner_all(tree)?;
     // Another open file description, because listing a directory moves its offset.
     let mut at = beneath::open(tree, b"", DIR)?;
-    let mut levels = vec![Level::of(Vec::new(), at.as_fd())?];
+    let mut levels = vec![Level::of(Vec::new(), at.as_fd(), goes_on)?];
     while let Some(level) = levels.last_mut() {
+        if !goes_on() {
+            return Ok(Removed::InPart);
+        }
         if let Some(name) = level.dirs.pop() {
             let inner = match open_up(at.as_fd(), &name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
-            levels.push(Level::of(name, inner.as_fd())?);
+            levels.push(Level::of(name, inner.as_fd(), goes_on)?);
             at = inner;
             continue;
         }
-        let Some(Level { name, id, .. }) = levels.pop() else { return Ok(()) };
-        let Some(above) = levels.last() else { return Ok(()) };
+        let Some(Level { name, id, .. }) = levels.pop() else { break };
+        let Some(above) = levels.last() else { break };
         at = rustix::fs::openat(&at, "..", DIR | OFlags::CLOEXEC, Mode::empty())?;
         if FileId::of(&at)? != above.id {
             return Err(io::Error::other("a directory was moved while it was removed"));
@@ -164,7 +191,7 @@ fn empty(tree: BorrowedFd<'_>) -> io::Result<()> {
             remove_empty(at.as_fd(), &name)?;
         }
     }
-    Ok(())
+    Ok(Removed::All)
 }
 
 /// Opens a directory after giving its owner all permissions.

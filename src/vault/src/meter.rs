@@ -1,7 +1,13 @@
 //! Progress of a long operation, shown by an observer, and a way to cancel the operation.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::Result;
+use crate::export::ExportError;
+
+/// Entries that a loop passes before it looks for a signal.
+pub const ENTRIES_PER_LOOK: u32 = 256;
 
 /// An observer of a long operation.
 pub trait Onlooker: std::fmt::Debug + Send + Sync {
@@ -9,6 +15,10 @@ pub trait Onlooker: std::fmt::Debug + Send + Sync {
     fn wait_begins(&self);
     /// Called often by the working threads, even if no caller waits.
     fn looks(&self, meter: &Meter);
+    /// Called regularly by loops: looks for a signal.
+    fn checks(&self, meter: &Meter) {
+        self.looks(meter);
+    }
     /// Called when the caller stops waiting.
     fn wait_ends(&self, meter: &Meter);
     /// Shows lines to the user immediately.
@@ -34,10 +44,14 @@ pub struct Meter {
     /// Total number of files; 0 if unknown.
     pub files_total: AtomicU64,
     pub(crate) bytes_total: AtomicU64,
+    /// Entries that a loop has passed.
+    passed: AtomicU32,
     stop: AtomicBool,
     /// The signal that requested the stop, or 0.
     signal: AtomicI32,
     pending: Mutex<Option<Announcement>>,
+    /// Of an operation that will know its size when it starts.
+    expected: Mutex<Option<Announcement>>,
     announced: OnceLock<Vec<String>>,
     onlooker: Option<Box<dyn Onlooker>>,
 }
@@ -102,10 +116,19 @@ impl Meter {
         let Some(lines) = self.due(pending.as_ref()) else { return };
         *pending = None;
         drop(pending);
+        self.announce(lines);
+    }
+
+    fn announce(&self, lines: Vec<String>) {
         let lines = self.announced.get_or_init(|| lines);
         if let Some(onlooker) = &self.onlooker {
             onlooker.announces(lines);
         }
+    }
+
+    /// Announces lines if the next operation that knows its size in advance needs it.
+    pub fn announce_if_expected(&self, announcement: Announcement) {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(announcement);
     }
 
     /// The lines that were announced.
@@ -117,6 +140,7 @@ impl Meter {
     /// Resets the counters for another operation, which has nothing to announce.
     pub fn restart(&self) {
         *self.pending() = None;
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.recount();
     }
 
@@ -150,12 +174,30 @@ impl Meter {
     pub(crate) fn expect(&self, files: u64, bytes: u64) {
         self.files_total.store(files, Ordering::Relaxed);
         self.bytes_total.store(bytes, Ordering::Relaxed);
+        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lines) = expected.and_then(|Announcement(lines)| lines(files, bytes)) {
+            self.announce(lines);
+        }
     }
 
     /// Requests that the operation clean up and end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         avfs_types::pause::point("stopped");
+    }
+
+    /// Fails if a stop was requested. Loops call this for each entry, so that they end soon.
+    pub fn require_going(&self) -> Result<()> {
+        if self.passed.fetch_add(1, Ordering::Relaxed) % ENTRIES_PER_LOOK == ENTRIES_PER_LOOK - 1 {
+            avfs_types::pause::point("look");
+            if let Some(onlooker) = &self.onlooker {
+                onlooker.checks(self);
+            }
+        }
+        match self.stopped() {
+            true => Err(ExportError::Interrupted.into()),
+            false => Ok(()),
+        }
     }
 
     /// True once a stop was requested.

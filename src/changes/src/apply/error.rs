@@ -10,6 +10,7 @@ use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
 use avfs_vault::changes::Changes;
+use avfs_vault::export::ExportError;
 
 use super::inherited::Inherited;
 use crate::repository::BlockedRepository;
@@ -91,6 +92,8 @@ pub enum ApplyError {
         #[source]
         source: std::io::Error,
     },
+    #[error("interrupted before anything was written to the directory")]
+    Interrupted,
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
@@ -125,6 +128,14 @@ impl ApplyError {
                 Self::Conflict { dir, conflicts, version, repository, inherited }
             }
             Err(error) => error.into(),
+        }
+    }
+
+    /// The error of an apply that has written nothing yet.
+    pub(super) fn before_writes(self) -> Self {
+        match self {
+            Self::Vault(VaultError::Export(ExportError::Interrupted)) => Self::Interrupted,
+            other => other,
         }
     }
 
@@ -163,6 +174,7 @@ impl Diagnose for ApplyError {
                 | Cause::Other => "apply.io",
             },
             Self::Io { .. } => "apply.io",
+            Self::Interrupted => "interrupted",
             Self::Vault(error) => error.code(),
         }
     }

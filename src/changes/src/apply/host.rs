@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags};
 
-use avfs_hostfs::beneath::{DIR, READ};
+use avfs_hostfs::beneath::READ;
 use avfs_hostfs::cause::Cause;
 use avfs_hostfs::ownership::{Caller, Inheritance, Ownership, Unkept};
 use avfs_hostfs::place::{Place, PlaceError};
 use avfs_hostfs::stat::{HostKind, HostStat};
+use avfs_hostfs::walk::Walk;
 use avfs_hostfs::xattr::Xattrs;
 use avfs_hostfs::{beneath, xattr};
 use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
-use avfs_vault::export::ExportError;
 use avfs_vault::ingest::ReadBlocks;
 use avfs_vault::own::OwnFile;
 use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
@@ -40,6 +40,7 @@ pub struct Host<'a> {
     device: u64,
     out: &'a WriteOut<'a>,
     own: OwnFile,
+    way: RefCell<Walk>,
     /// Directories known to be writable.
     writable: RefCell<HashSet<TreePath>>,
     caller: Caller,
@@ -84,18 +85,19 @@ impl<'a> Host<'a> {
         })?;
         let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("stat", dir))?.device;
         let caller = Caller::now().map_err(ApplyError::dir("check the permissions of", dir))?;
-        let (writable, keys) = (RefCell::default(), RandomState::new());
+        let (way, writable, keys) = (RefCell::default(), RefCell::default(), RandomState::new());
         let own = OwnFile::of(out.vault, dir);
-        Ok(Self { dir: dir.to_owned(), root, device, out, own, writable, caller, keys })
+        Ok(Self { dir: dir.to_owned(), root, device, out, own, way, writable, caller, keys })
     }
 
     /// An error if the user has cancelled the operation.
-    pub fn require_going(&self) -> Result<()> {
-        avfs_types::pause::point("going");
-        match self.out.meter.stopped() {
-            true => Err(VaultError::from(ExportError::Interrupted).into()),
-            false => Ok(()),
-        }
+    pub fn require_going(&self) -> std::result::Result<(), VaultError> {
+        self.out.meter.require_going()
+    }
+
+    /// Looks up all directories anew: from here on, others may have moved them.
+    pub fn forget_way(&self) {
+        self.way.borrow_mut().forget();
     }
 
     /// The mode to set on a file whose content is already correct; `None` if its mode is correct too.
@@ -127,7 +129,7 @@ impl<'a> Host<'a> {
 
     /// Opens a directory beneath the root, without following symlinks.
     pub fn open_dir(&self, path: &TreePath) -> std::io::Result<OwnedFd> {
-        beneath::open(self.root(), path.as_bytes(), DIR)
+        self.way.borrow_mut().open(self.root(), path.as_bytes())
     }
 
     pub fn look(&self, path: &TreePath) -> Result<Look> {
@@ -258,6 +260,7 @@ impl<'a> Host<'a> {
         while let Some(at) = waiting.pop() {
             let fd = self.open_dir(&at).map_err(refused("open", &at))?;
             for listed in beneath::names(fd.as_fd()).map_err(refused("list", &at))? {
+                self.require_going()?;
                 let child = at.join(&listed.name);
                 let stat = beneath::stat(fd.as_fd(), &listed.name).map_err(refused("stat", &child))?;
                 if stat.kind == HostKind::Dir {
@@ -367,6 +370,12 @@ impl HostEntry<'_> {
     }
 
     fn open(&self) -> Result<OwnedFd> {
-        beneath::open(self.host.root(), self.path.as_bytes(), READ).map_err(refused("read", self.path))
+        let opened = match self.path.split() {
+            Some((parent, name)) => {
+                self.host.open_dir(&parent).and_then(|parent| beneath::open(parent.as_fd(), name, READ))
+            }
+            None => beneath::open(self.host.root(), b"", READ),
+        };
+        opened.map_err(refused("read", self.path))
     }
 }

@@ -16,7 +16,9 @@ mod plan;
 mod select;
 mod staging_dirs;
 mod task;
+mod top_dirs;
 mod unapply;
+mod way;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -224,16 +226,26 @@ pub fn apply(
     dir: &Path,
     options: &ApplyOptions<'_>,
 ) -> Result<Applied, ApplyError> {
+    // Nothing stops it after the first write.
+    apply_changes(vault, subject, dir, options).map_err(ApplyError::before_writes)
+}
+
+fn apply_changes(
+    vault: &Vault,
+    subject: &Subject,
+    dir: &Path,
+    options: &ApplyOptions<'_>,
+) -> Result<Applied, ApplyError> {
     let _pin = vault.backend().pin().map_err(VaultError::from)?;
-    let pages = FreshPages::new(vault);
+    let ApplyOptions { set_ids, meter, .. } = *options;
+    let pages = FreshPages::stoppable(vault, meter);
     let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
     let all = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
-    let (changes, left_out) = chosen(all, options.filter, &OwnFile::of_bound(vault)?)?;
-    let ApplyOptions { set_ids, meter, .. } = *options;
+    let (changes, left_out) = chosen(all, options.filter, &OwnFile::of_bound(vault)?, meter)?;
     let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
     let host = host::Host::open(dir, &out)?;
     let mut wanted = PathDigests::default();
-    wanted.extend(paths(&changes))?;
+    wanted.extend(paths(&changes, meter))?;
     let earlier = made_from(&*vault.read()?, subject)?;
     let (version, doubt) = (subject.after.id, subject.doubt.as_ref());
     let plan = plan::make(&host, &pages, (&changes, &wanted), version, doubt, &earlier)
@@ -241,6 +253,7 @@ pub fn apply(
     let inherited = inherited::missing(vault, subject, &host, &pages, &|path| options.filter.accepts(path))?;
     let mut stripped = Vec::new();
     for change in &changes {
+        meter.require_going()?;
         let change = change?;
         if change.after.as_ref().is_some_and(|side| set_ids.strips(&side.node)) {
             stripped.push(change.path.clone());
@@ -251,22 +264,30 @@ pub fn apply(
     if options.trial == Trial::DryRun || changes.is_empty() {
         return Ok(Applied { already, stripped, left_out, changes, kept_dirs, inherited });
     }
-    let parts = if left_out == 0 { Parts::all(subject) } else { Parts::of(vault, subject, options.filter)? };
-    let now = vault.now();
-    let record = vault.begin_application(&ApplicationRecord {
-        seq: 0,
-        fork: subject.fork.clone(),
-        runs: parts.some,
-        before: subject.before.id,
-        after: subject.after.id,
-        choice: options.filter.choice(set_ids).text(),
-        already: plan.there.clone(),
-        started_at: now,
-        ended_at: None,
-        undone_at: None,
-        expires_at: now.plus_seconds(options.keep_seconds),
-    })?;
-    kept_dirs.extend(write::carry_out(&host, &out, &plan, &wanted)?);
+    let parts = match left_out {
+        0 => Parts::all(subject),
+        _ => Parts::of(vault, subject, options.filter, meter)?,
+    };
+    let mut record = None;
+    let begin = || -> Result<(), ApplyError> {
+        let now = vault.now();
+        record = Some(vault.begin_application(&ApplicationRecord {
+            seq: 0,
+            fork: subject.fork.clone(),
+            runs: parts.some,
+            before: subject.before.id,
+            after: subject.after.id,
+            choice: options.filter.choice(set_ids).text(),
+            already: plan.there.clone(),
+            started_at: now,
+            ended_at: None,
+            undone_at: None,
+            expires_at: now.plus_seconds(options.keep_seconds),
+        })?);
+        Ok(())
+    };
+    kept_dirs.extend(write::carry_out(&host, &out, &plan, &wanted, begin)?);
+    let Some(record) = record else { return Err(ApplyError::Interrupted) };
     let undone = if left_out == 0 { subject.undone.as_slice() } else { &[] };
     let detail = format!("paths={} left_out={left_out}", changes.len());
     vault.end_application(&record, (&parts.whole, undone), &detail)?;
@@ -315,14 +336,14 @@ impl Parts {
         Self { whole: subject.runs.clone(), some: subject.runs.clone() }
     }
 
-    fn of(vault: &Vault, subject: &Subject, filter: &Filter) -> Result<Self, ApplyError> {
+    fn of(vault: &Vault, subject: &Subject, filter: &Filter, meter: &Meter) -> Result<Self, ApplyError> {
         // The only run is written in part.
         if subject.runs.len() <= 1 {
             return Ok(Self { whole: Vec::new(), some: subject.runs.clone() });
         }
         let mut parts = Self { whole: Vec::new(), some: Vec::new() };
         for id in &subject.runs {
-            let (is_taken, is_left_out) = match taken_and_left_out(vault, id, filter) {
+            let (is_taken, is_left_out) = match taken_and_left_out(vault, id, filter, meter) {
                 // Its version was pruned.
                 Err(VaultError::MissingObject { .. } | VaultError::Pruned { .. }) => (true, true),
                 result => result?,
@@ -339,7 +360,12 @@ impl Parts {
 }
 
 /// Whether a filter takes some changes of a run, and whether it leaves out some.
-fn taken_and_left_out(vault: &Vault, id: &RunId, filter: &Filter) -> Result<(bool, bool), VaultError> {
+fn taken_and_left_out(
+    vault: &Vault,
+    id: &RunId,
+    filter: &Filter,
+    meter: &Meter,
+) -> Result<(bool, bool), VaultError> {
     let (reader, prefix) = (vault.read()?, RunPrefix::from(id));
     let run = find_run(&*reader, &prefix)?.ok_or(VaultError::NoRun { id: prefix })?;
     let Some(after) = run.version_after else { return Ok((false, false)) };
@@ -347,7 +373,7 @@ fn taken_and_left_out(vault: &Vault, id: &RunId, filter: &Filter) -> Result<(boo
     // Not the version that the run started from: others may have changed the fork during the run.
     let Some(before) = after.parents.first() else { return Ok((true, true)) };
     let [before, after] = roots_to_compare(&*reader, &require_version(&*reader, before)?, &after)?;
-    let pages = FreshPages::new(vault);
+    let pages = FreshPages::stoppable(vault, meter);
     let (mut is_taken, mut is_left_out) = (false, false);
     for change in &Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)? {
         let change = change?;
@@ -410,16 +436,21 @@ fn made_from(reader: &dyn Reader, subject: &Subject) -> Result<Vec<(EarlierApply
 }
 
 /// The changes that an apply would write, according to the vault alone: the directory is not read.
-pub fn changes_to_apply(vault: &Vault, subject: &Subject, filter: &Filter) -> Result<Changes, VaultError> {
+pub fn changes_to_apply(
+    vault: &Vault,
+    subject: &Subject,
+    filter: &Filter,
+    meter: &Meter,
+) -> Result<Changes, VaultError> {
     let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
-    let pages = FreshPages::new(vault);
+    let pages = FreshPages::stoppable(vault, meter);
     let all = Changes::between(&pages, (&before, &after), vault.temporary_dirs(), |_| true)?;
-    Ok(chosen(all, filter, &OwnFile::of_bound(vault)?)?.0)
+    Ok(chosen(all, filter, &OwnFile::of_bound(vault)?, meter)?.0)
 }
 
 /// The paths of changes.
-fn paths(changes: &Changes) -> impl Iterator<Item = Result<TreePath, VaultError>> {
-    changes.iter().map(|change| Ok(change?.path.clone()))
+fn paths(changes: &Changes, meter: &Meter) -> impl Iterator<Item = Result<TreePath, VaultError>> {
+    changes.iter().map(|change| meter.require_going().and_then(|()| Ok(change?.path.clone())))
 }
 
 /// The changes that a filter selects, with the new directories they need.
@@ -433,24 +464,23 @@ struct Selection<'f> {
 }
 
 impl<'f> Selection<'f> {
-    fn of(all: &Changes, filter: &'f Filter, own: &'f OwnFile) -> Result<Self, VaultError> {
+    fn of(all: &Changes, filter: &'f Filter, own: &'f OwnFile, meter: &Meter) -> Result<Self, VaultError> {
         let mut selection = Self { filter, own, above: PathDigests::default(), excludes: false };
-        let mut last = None;
-        let mut above: Vec<Result<TreePath, VaultError>> = Vec::new();
+        // The directory whose ancestors were added last.
+        let mut last: Option<TreePath> = None;
         for change in all {
+            meter.require_going()?;
             let change = change?;
-            selection.excludes |= !selection.accepts(&change);
+            let accepts = selection.accepts(&change);
+            selection.excludes |= !accepts;
             let parent = change.path.split().map(|(parent, _)| parent);
-            // Changes in one directory follow each other.
-            if selection.accepts(&change) && change.after.is_some() && parent != last {
-                above.extend(change.path.ancestors().map(Ok));
+            if accepts && change.after.is_some() && parent != last {
+                let is_new = |above: &TreePath| last.as_ref().is_none_or(|last| !above.contains(last));
+                change.path.ancestors().take_while(is_new).for_each(|above| selection.above.push(&above));
                 last = parent;
             }
-            if above.len() > ABOVE_HELD_MAX {
-                selection.above.extend(above.drain(..))?;
-            }
         }
-        selection.above.extend(above.drain(..))?;
+        selection.above.sort();
         Ok(selection)
     }
 
@@ -464,22 +494,20 @@ impl<'f> Selection<'f> {
     }
 }
 
-/// Maximum paths of directories that are held before they become digests.
-const ABOVE_HELD_MAX: usize = 10_000;
-
 fn is_dir(side: &Option<Side>) -> bool {
     matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)))
 }
 
 /// The selected changes, and the number of excluded changes other than times.
-fn chosen(all: Changes, filter: &Filter, own: &OwnFile) -> Result<(Changes, u64), VaultError> {
-    let selection = Selection::of(&all, filter, own)?;
+fn chosen(all: Changes, filter: &Filter, own: &OwnFile, meter: &Meter) -> Result<(Changes, u64), VaultError> {
+    let selection = Selection::of(&all, filter, own, meter)?;
     if !selection.excludes {
         return Ok((all, 0));
     }
     let (mut chosen, mut left_out) = (all.empty_like(), 0);
     let mut only_times_of_dirs = true;
     for change in &all {
+        meter.require_going()?;
         let change = change?;
         if selection.takes(&change) {
             only_times_of_dirs &= change.kind == ChangeKind::Time && is_dir(&change.after);

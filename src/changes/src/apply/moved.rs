@@ -9,6 +9,7 @@ use avfs_vault::renames::pairs;
 
 use super::host::Host;
 use super::task::{Act, Decided};
+use super::top_dirs::TopDirs;
 use crate::apply::error::ApplyError;
 
 type Result<T> = std::result::Result<T, ApplyError>;
@@ -29,16 +30,17 @@ impl Moved {
         host: &Host<'_>,
         changes: &Changes,
         decided: &[Decided],
-        (going, planted): (&HashSet<TreePath>, &HashSet<TreePath>),
+        (going, planted): (&HashSet<TreePath>, &TopDirs),
     ) -> Result<Self> {
-        let is_in_new = |path: &TreePath| path.ancestors().any(|above| planted.contains(&above));
+        let is_in_new = |path: &TreePath| planted.has_above(path);
         let is_new = |path: &TreePath| planted.contains(path) || is_in_new(path);
         let act = |place: u32| decided.get(place as usize).map(|decided| decided.act);
         let mut lookup = changes.lookup();
         let mut path_of =
             |place: u32| lookup.get(place as usize).map(|change| change.map(|c| c.path.clone()));
         let mut moved = Self::default();
-        for (new, old) in pairs(changes)? {
+        for (new, old) in pairs(changes, &|| host.require_going())? {
+            host.require_going()?;
             let (Some(Act::Unlink), Some(to), Some(from)) = (act(old), path_of(new)?, path_of(old)?) else {
                 continue;
             };

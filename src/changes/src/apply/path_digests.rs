@@ -19,12 +19,22 @@ impl PathDigests {
     /// Adds paths.
     pub fn extend<E>(&mut self, paths: impl Iterator<Item = Result<TreePath, E>>) -> Result<(), E> {
         for path in paths {
-            let digest = self.digest(&path?);
-            self.sorted.push(digest);
+            self.push(&path?);
         }
+        self.sort();
+        Ok(())
+    }
+
+    /// Adds a path, which is found once the set is sorted.
+    pub fn push(&mut self, path: &TreePath) {
+        let digest = self.digest(path);
+        self.sorted.push(digest);
+    }
+
+    /// Sorts the set.
+    pub fn sort(&mut self) {
         self.sorted.sort_unstable();
         self.sorted.dedup();
-        Ok(())
     }
 
     pub fn contains(&self, path: &TreePath) -> bool {

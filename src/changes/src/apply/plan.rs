@@ -1,6 +1,6 @@
 //! Plans the steps in the host directory. All changes are decided before the first one is made.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 
 use avfs_hostfs::make::Over;
@@ -18,6 +18,8 @@ use super::host::{Host, HostEntry, Look};
 use super::moved::Moved;
 use super::path_digests::PathDigests;
 use super::task::{Act, Decided, DirPart, Plan, Task};
+use super::top_dirs::TopDirs;
+use super::way::Way;
 use super::{EarlierApply, Filter};
 use crate::apply::error::{ApplyError, Conflict};
 
@@ -50,16 +52,16 @@ struct Maker<'a> {
     /// The paths of the requested changes.
     asked: &'a PathDigests,
     /// Directories that are created as a whole, and those that are replaced by something else.
-    planted: HashSet<TreePath>,
-    swapped: HashSet<TreePath>,
+    planted: TopDirs,
+    swapped: TopDirs,
     /// Directories that are removed.
     going: HashSet<TreePath>,
     links: BTreeMap<LinkId, Vec<Member>>,
     decided: Vec<Decided>,
     already: u64,
     there: Vec<TreePath>,
-    /// Whether each directory was moved to its place in the period of doubt.
-    moved: HashMap<TreePath, bool>,
+    /// Whether the directories on the way to a path were moved to their places in the period of doubt.
+    moved: Way<bool>,
     earlier: &'a [(EarlierApply, Filter)],
 }
 
@@ -77,26 +79,26 @@ pub fn make<'c>(
         host,
         pages,
         asked,
-        planted: HashSet::new(),
-        swapped: HashSet::new(),
+        planted: TopDirs::default(),
+        swapped: TopDirs::default(),
         going: HashSet::new(),
         links: BTreeMap::new(),
         decided: Vec::with_capacity(changes.len()),
         already: 0,
         there: Vec::new(),
-        moved: HashMap::new(),
+        moved: Way::default(),
         earlier,
     };
-    let (mut conflicts, mut reported) = (Vec::new(), HashSet::new());
+    let (mut conflicts, mut reported) = (Vec::new(), TopDirs::default());
     for change in changes {
         host.require_going()?;
         let change = &*change?;
         maker.decided.push(Decided { act: Act::Nothing, seen: None });
         // Sorted by path: a directory comes before its entries.
-        if change.path.ancestors().any(|above| maker.planted.contains(&above)) {
+        if maker.planted.has_above(&change.path) {
             continue;
         }
-        let goes_with_dir = change.path.ancestors().any(|above| maker.swapped.contains(&above));
+        let goes_with_dir = maker.swapped.has_above(&change.path);
         let look = maker.look(&change.path)?;
         let mut verdict = maker.judge(change, look)?;
         if let Step::Conflict(reason) = verdict {
@@ -109,9 +111,9 @@ pub fn make<'c>(
         }
         match verdict {
             // A missing directory is reported once, for the directory itself.
-            Step::Conflict(DIR_GONE) if change.path.ancestors().any(|above| reported.contains(&above)) => {}
+            Step::Conflict(DIR_GONE) if reported.has_above(&change.path) => {}
             Step::Conflict(reason) => {
-                reported.insert(change.path.clone());
+                reported.insert(&change.path);
                 conflicts.push(Conflict { path: change.path.clone(), reason: reason.into() });
             }
             Step::Already => {
@@ -163,23 +165,16 @@ impl Maker<'_> {
         {
             return Ok(Some("it changed during the run"));
         }
-        for above in path.ancestors().filter(|above| !above.is_root()) {
-            let moved = match self.moved.get(&above) {
-                Some(known) => *known,
-                None => {
-                    let look = self.host.look(&above)?;
-                    // Adding or removing a name in a directory changes both ctime and mtime; renaming the
-                    // directory changes only ctime.
-                    let moved =
-                        matches!(look, Look::There(stat) if within(stat.ctime) && stat.ctime != stat.mtime);
-                    *self.moved.entry(above).or_insert(moved)
-                }
-            };
-            if moved {
-                return Ok(Some("a parent directory changed during the run"));
-            }
-        }
-        Ok(None)
+        let Some((parent, _)) = path.split() else { return Ok(None) };
+        let host = self.host;
+        // Adding or removing a name in a directory changes both ctime and mtime; renaming the directory changes only
+        // ctime.
+        let is_moved =
+            |look| matches!(look, Look::There(stat) if within(stat.ctime) && stat.ctime != stat.mtime);
+        let moved = self
+            .moved
+            .value(&parent, false, |at, above| Ok::<_, ApplyError>(above || is_moved(host.look(at)?)));
+        Ok(moved?.then_some("a parent directory changed during the run"))
     }
 
     /// Reads the state of the path of the last change, and keeps its digest.
@@ -284,7 +279,7 @@ impl Maker<'_> {
         if self.host.names_beneath(path)?.iter().any(|name| !self.asked.contains(name)) {
             return Ok(Step::Conflict("it contains files that are not versioned"));
         }
-        self.swapped.insert(path.clone());
+        self.swapped.insert(path);
         Ok(Step::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Anything }))
     }
 
@@ -310,7 +305,7 @@ impl Maker<'_> {
 
     fn plant(&mut self, path: &TreePath, dir: &DirRef, over: Over) -> Result<Step> {
         let meta = self.meta(dir)?;
-        self.planted.insert(path.clone());
+        self.planted.insert(path);
         Ok(Step::Do(Task::Plant { path: path.clone(), dir: *dir, meta, over }))
     }
 

@@ -1,5 +1,7 @@
 //! Selects changes by patterns on their paths.
 
+use std::cell::RefCell;
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,6 +14,7 @@ use avfs_types::glob;
 use avfs_types::path::TreePath;
 use avfs_vault::set_ids::SetIds;
 
+use super::way::Way;
 use crate::apply::error::ApplyError;
 
 /// Path patterns: `*` matches within a name, `**` across names. A pattern without a slash matches a name in any
@@ -21,6 +24,8 @@ pub struct Filter {
     include: Option<GlobSet>,
     exclude: GlobSet,
     patterns: [Vec<String>; 2],
+    /// Whether the directories on the way to the last path match each set.
+    matched: RefCell<Way<[bool; 2]>>,
 }
 
 /// The selection of an apply, as recorded.
@@ -68,7 +73,7 @@ impl Filter {
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, ApplyError> {
         let patterns = [include.to_vec(), exclude.to_vec()];
         let include = if include.is_empty() { None } else { Some(set(include)?) };
-        Ok(Self { include, exclude: set(exclude)?, patterns })
+        Ok(Self { include, exclude: set(exclude)?, patterns, matched: RefCell::default() })
     }
 
     pub(super) fn choice(&self, set_ids: SetIds) -> Choice {
@@ -78,11 +83,22 @@ impl Filter {
 
     #[must_use]
     pub fn accepts(&self, path: &TreePath) -> bool {
-        let matched = |set: &GlobSet| {
-            let hit = |path: &TreePath| set.is_match(Path::new(OsStr::from_bytes(path.as_bytes())));
-            hit(path) || path.ancestors().any(|above| !above.is_root() && hit(&above))
+        if self.include.is_none() && self.exclude.is_empty() {
+            return true;
+        }
+        let hit =
+            |set: &GlobSet, path: &TreePath| set.is_match(Path::new(OsStr::from_bytes(path.as_bytes())));
+        let hits = |path: &TreePath, [included, excluded]: [bool; 2]| {
+            let is_included = included || self.include.as_ref().is_none_or(|set| hit(set, path));
+            Ok::<_, Infallible>([is_included, excluded || hit(&self.exclude, path)])
         };
-        self.include.as_ref().is_none_or(matched) && !matched(&self.exclude)
+        let root = TreePath::root();
+        let of_root = [self.include.as_ref().is_none_or(|set| hit(set, &root)), hit(&self.exclude, &root)];
+        if path.is_root() {
+            return of_root == [true, false];
+        }
+        let Ok(matched) = self.matched.borrow_mut().value(path, [self.include.is_none(), false], hits);
+        matched == [true, false]
     }
 }
 

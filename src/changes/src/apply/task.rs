@@ -1,8 +1,6 @@
 //! The steps of a plan. One for each change is decided in advance and takes 16 bytes; its task is made from the change
 //! when it is carried out.
 
-use std::collections::HashSet;
-
 use avfs_hostfs::make::Over;
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
@@ -13,6 +11,7 @@ use avfs_vault::page::{DirMeta, DirRef, Node};
 use super::host::{Host, LookDigest};
 use super::moved::Moved;
 use super::path_digests::PathDigests;
+use super::top_dirs::TopDirs;
 use crate::apply::error::{ApplyError, Conflict};
 
 type Result<T> = std::result::Result<T, ApplyError>;
@@ -121,7 +120,7 @@ pub struct Plan<'c> {
     /// The version whose content the tasks write.
     pub version: VersionId,
     /// Directories that are replaced by something else.
-    pub swapped: HashSet<TreePath>,
+    pub swapped: TopDirs,
     pub moved: Moved,
 }
 
@@ -153,8 +152,10 @@ impl Plan<'_> {
     /// Fails if the host changed since the plan was made: writing the new content to the staging directory
     /// takes time. `asked` are the paths of all changes.
     pub fn check_again(&self, host: &Host<'_>, asked: &PathDigests) -> Result<()> {
+        host.forget_way();
         let mut conflicts = Vec::new();
         for (change, decided) in self.changes.iter().zip(&self.decided) {
+            host.require_going()?;
             let Some(before) = decided.seen else { continue };
             let path = &change?.path;
             let gives_way = self.swapped.contains(path);

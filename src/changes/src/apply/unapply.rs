@@ -29,6 +29,7 @@ use super::net::Net;
 use super::path_digests::PathDigests;
 use super::select::Choice;
 use super::task::Plan;
+use super::way::Way;
 use super::{Applied, ApplyError, Selection, plan, write};
 
 /// Applied changes that were not reverted: successive applications between the same two versions, newest first.
@@ -136,9 +137,11 @@ pub fn unapply(
     meter: &Meter,
 ) -> Result<Applied, ApplyError> {
     let _pin = vault.backend().pin().map_err(VaultError::from)?;
-    let pages = FreshPages::new(vault);
-    let mut steps: Vec<Step<'_>> =
-        all.iter().map(|standing| Step::of(vault, &pages, standing)).collect::<Result<_, ApplyError>>()?;
+    let pages = FreshPages::stoppable(vault, meter);
+    let mut steps: Vec<Step<'_>> = all
+        .iter()
+        .map(|standing| Step::of(vault, &pages, standing, meter))
+        .collect::<Result<_, ApplyError>>()?;
     let outs: Vec<WriteOut<'_>> = steps
         .iter()
         .map(|Step { set_ids, .. }| {
@@ -172,7 +175,7 @@ pub fn unapply(
                     plan.map_err(|error| since(error, reverted))?
                 }
             };
-            let kept = write::carry_out(&hosts[place], &outs[place], &plan, &step.written);
+            let kept = write::carry_out(&hosts[place], &outs[place], &plan, &step.written, || Ok(()));
             kept_dirs.extend(kept.map_err(|error| since(error, reverted))?);
             let detail = format!("paths={}", step.changes.len());
             vault.undo_applications(&step.standing.applications, &detail)?;
@@ -195,7 +198,12 @@ struct Step<'s> {
 }
 
 impl<'s> Step<'s> {
-    fn of(vault: &Vault, pages: &FreshPages<'_>, standing: &'s Standing) -> Result<Self, ApplyError> {
+    fn of(
+        vault: &Vault,
+        pages: &FreshPages<'_>,
+        standing: &'s Standing,
+        meter: &Meter,
+    ) -> Result<Self, ApplyError> {
         let reader = vault.read()?;
         let newest = &standing.applications[0];
         let version = |id| match require_version(&*reader, id) {
@@ -211,7 +219,7 @@ impl<'s> Step<'s> {
         let mut written = PathDigests::default();
         for of in &standing.applications {
             let filter = Choice::read(&of.choice)?.filter()?;
-            let selection = Selection::of(&forward, &filter, &own_file)?;
+            let selection = Selection::of(&forward, &filter, &own_file, meter)?;
             let already: HashSet<&TreePath> = of.already.iter().collect();
             let own = |change: &Change| selection.takes(change) && !already.contains(&change.path);
             written.extend(paths_of(&forward, own))?;
@@ -232,6 +240,7 @@ impl<'s> Step<'s> {
             return Ok(changed);
         }
         for change in &self.changes {
+            host.require_going()?;
             let change = change?;
             if !self.linked.contains(&change.path) {
                 continue;
@@ -317,13 +326,16 @@ fn check<'s>(
 /// The changes without those in directories that the steps create: nothing is there yet.
 fn in_present_dirs(host: &Host<'_>, changes: &Changes, asked: &PathDigests) -> Result<Changes, ApplyError> {
     let mut present = changes.empty_like();
+    // Whether all directories on the way are there or to come.
+    let mut way = Way::default();
     for change in changes {
+        host.require_going()?;
         let change = change?;
         let mut is_to_come = change.after.is_some() && matches!(host.look(&change.path)?, Look::NoParent);
-        if is_to_come {
-            for above in change.path.ancestors() {
-                is_to_come &= asked.contains(&above) || matches!(host.look(&above)?, Look::There(_));
-            }
+        if let (true, Some((parent, _))) = (is_to_come, change.path.split()) {
+            is_to_come = way.value(&parent, true, |at, above| -> Result<bool, ApplyError> {
+                Ok(above && (asked.contains(at) || matches!(host.look(at)?, Look::There(_))))
+            })?;
         }
         if !is_to_come {
             present.push(change.into_owned());

@@ -10,6 +10,7 @@ use avfs_hostfs::cause::Cause;
 use avfs_hostfs::make::Over;
 use avfs_hostfs::ownership::Inheritance;
 use avfs_hostfs::remove::{remove_empty_dir, remove_file};
+use avfs_hostfs::walk::Walk;
 use avfs_hostfs::{beneath, make, xattr};
 use avfs_types::clock::FileTime;
 use avfs_types::ids::LinkId;
@@ -25,16 +26,19 @@ use super::path_digests::PathDigests;
 use super::plan::mtime;
 use super::staging_dirs::{Staged, StagingDirs};
 use super::task::{DirPart, Plan, Task};
+use super::top_dirs::TopDirs;
 use crate::apply::error::ApplyError;
 
 type Result<T> = std::result::Result<T, ApplyError>;
 
-/// Executes the whole plan. Returns the directories that could not be removed.
+/// Executes the whole plan, and calls `begin` before the first change: from then on nothing stops it. Returns the
+/// directories that could not be removed.
 pub fn carry_out(
     host: &Host<'_>,
     out: &WriteOut<'_>,
     plan: &Plan<'_>,
     wanted: &PathDigests,
+    begin: impl FnOnce() -> Result<()>,
 ) -> Result<Vec<TreePath>> {
     let own = own_dir(host);
     let times = times_to_keep(host, plan, own.is_none())?;
@@ -57,17 +61,21 @@ pub fn carry_out(
     } else {
         None
     };
-    host.require_going()?;
     avfs_types::pause::point("check-again");
     plan.check_again(host, wanted)?;
+    host.require_going()?;
+    begin()?;
     if let Some(stage) = &stage {
         for task in plan.tasks() {
             let (number, task) = task?;
             stage.put_in_place(number, &task)?;
+            out.meter.look();
         }
     }
     drop(stage);
     drop(note);
+    // Some of them were replaced.
+    host.forget_way();
     let mut kept = Vec::new();
     let closed = open_up(host, plan)?;
     for task in plan.tasks_backward() {
@@ -80,6 +88,7 @@ pub fn carry_out(
         let fd = host.open_dir(path).map_err(ApplyError::io("finish", path))?;
         make::set_mode(fd.as_fd(), *mode).map_err(ApplyError::io("finish", path))?;
     }
+    host.forget_way();
     // Deepest first, after every name in them is in place.
     plan.tasks_backward().try_for_each(|task| adjust(host, out, &task?))?;
     for (path, mtime) in times {
@@ -103,6 +112,7 @@ fn times_to_keep(
         kept.insert(TreePath::root());
     }
     for task in plan.tasks() {
+        host.require_going()?;
         let (_, task) = task?;
         let parent = task.path().split().map(|(parent, _)| parent);
         match &task {
@@ -182,6 +192,7 @@ impl Stage<'_> {
         let mut planted = Vec::new();
         let mut lookup = plan.changes.lookup();
         for task in plan.tasks() {
+            self.host.require_going()?;
             let (number, task) = task?;
             match &task {
                 Task::Put { path, node, over } => {
@@ -215,7 +226,7 @@ impl Stage<'_> {
         self.keep_ownership_in_new_dirs(plan, &planted)?;
         // Must come after linking: creating a link in a directory changes its time.
         for dir in planted {
-            self.out.finish(dir.fd.as_fd(), &dir.unfinished)?;
+            self.out.finish_staged(dir.fd.as_fd(), &dir.unfinished)?;
             let xattrs = self.out.wanted_xattrs(dir.meta.xattrs.as_ref())?;
             // It can only be moved while its owner can write to it.
             make::finish_dir(dir.fd.as_fd(), dir.meta.mode | 0o700, &xattrs, dir.meta.mtime)
@@ -259,14 +270,23 @@ impl Stage<'_> {
 
     /// Gives renamed entries in new directories the owners and attributes that they have under their old names.
     fn keep_ownership_in_new_dirs(&self, plan: &Plan<'_>, planted: &[Planted]) -> Result<()> {
+        let mut tops = TopDirs::default();
+        planted.iter().for_each(|dir| tops.insert(&dir.path));
         let planted: BTreeMap<&TreePath, &OwnedFd> = planted.iter().map(|dir| (&dir.path, &dir.fd)).collect();
-        let keep = |from: &TreePath, to: &TreePath, mode| -> Result<()> {
-            let above = std::iter::once(to.clone()).chain(to.ancestors());
-            let found = above.filter_map(|above| Some((planted.get(&above)?, to.below(&above)?))).next();
-            let Some((fd, below)) = found else { return Ok(()) };
+        // The way in the last of them.
+        let (mut last, mut way) = (None, Walk::default());
+        let mut keep = |from: &TreePath, to: &TreePath, mode| -> Result<()> {
+            self.host.require_going()?;
+            let top = if tops.contains(to) { Some(to.clone()) } else { tops.above(to) };
+            let Some((top, below)) = top.and_then(|top| to.below(&top).map(|below| (top, below))) else {
+                return Ok(());
+            };
+            let Some(fd) = planted.get(&top) else { return Ok(()) };
+            if last.as_ref() != Some(&top) {
+                (last, way) = (Some(top), Walk::default());
+            }
             let (parent, name) = below.split().unwrap_or((TreePath::root(), b"."));
-            let parent =
-                beneath::open(fd.as_fd(), parent.as_bytes(), DIR).map_err(ApplyError::io("open", to))?;
+            let parent = way.open(fd.as_fd(), parent.as_bytes()).map_err(ApplyError::io("open", to))?;
             self.keep_ownership(from, to, (parent.as_fd(), name), mode)
         };
         let mut lookup = plan.changes.lookup();
@@ -315,7 +335,8 @@ impl Stage<'_> {
         let asked = |below: &TreePath, _: bool| self.wanted.contains(&below.beneath(path));
         let mut unfinished = self.out.write(dir, fd.as_fd(), &asked)?.unfinished;
         unfinished.retain(|dir| !dir.path.is_root());
-        for (member, node) in links::members(&FreshPages::new(self.out.vault), dir, path)? {
+        let pages = FreshPages::stoppable(self.out.vault, self.out.meter);
+        for (member, node) in links::members(&pages, dir, path)? {
             let (Some(link), true) = (node.link(), self.wanted.contains(&member)) else { continue };
             let Some(below) = member.below(path) else { continue };
             let here = below.beneath(&at.path());

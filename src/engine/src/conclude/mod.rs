@@ -44,7 +44,7 @@ use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
 use crate::session_record::SessionOutcome;
 use crate::withheld;
-use crate::workspace_service::{IMPORT_LARGE, RunBase};
+use crate::workspace_service::{BASE_LARGE, IMPORT_LARGE, RunBase};
 
 pub(crate) use notes::note_foreign_files;
 
@@ -85,7 +85,7 @@ impl ProxyRuntime<'_> {
         }
         // A live base was imported beside the command, which may have used the terminal.
         self.site.meter.announce_if_due();
-        if let Some(lines) = self.site.meter.announced() {
+        if let Some(lines) = self.site.meter.announced().filter(|_| !run.has_note(BASE_LARGE)) {
             run.note(IMPORT_LARGE, lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; "));
         }
         let before = self.before(&mut run, &session, &ended, imported);
@@ -349,7 +349,7 @@ impl ProxyRuntime<'_> {
                 );
             }
         }
-        let runs_on_host = self.acts_on_host(&landed.landed, &changes).unwrap_or_else(|error| {
+        let runs_on_host = self.acts_on_host(run, &landed.landed, &changes).unwrap_or_else(|error| {
             run.note("changes.unknown", format!("cannot determine what the host would execute: {error}"));
             Vec::new()
         });

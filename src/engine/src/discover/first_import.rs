@@ -49,7 +49,7 @@ pub struct WarnAbove {
 }
 
 impl WarnAbove {
-    fn is_exceeded(self, files: u64, bytes: u64) -> bool {
+    pub(crate) fn is_exceeded(self, files: u64, bytes: u64) -> bool {
         let exceeds = |count: u64, max: Option<u64>| max.is_some_and(|max| count > max);
         exceeds(files, self.files) || exceeds(bytes, self.bytes)
     }

@@ -172,7 +172,7 @@ impl ProxyRuntime<'_> {
         let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: _, expires_at } =
             landed;
         let applied = self.apply_if_asked(&mut run, &completion, &record, &landed)?;
-        let runs_on_host = self.acts_on_host(&landed, &changes).unwrap_or_else(|error| {
+        let runs_on_host = self.acts_on_host(&run, &landed, &changes).unwrap_or_else(|error| {
             run.note("changes.unknown", format!("cannot determine what the host would execute: {error}"));
             Vec::new()
         });

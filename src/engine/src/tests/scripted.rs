@@ -94,4 +94,8 @@ impl Launcher for ScriptedLauncher {
     fn wait_until_gone(&self) {}
 
     fn take_signals(&self) {}
+
+    fn asked_to_end(&self) -> Option<i32> {
+        None
+    }
 }

@@ -7,16 +7,18 @@ use std::time::Duration;
 use avfs_request::{BackendChoice, BaseChoice, ExecutionRequest, ForkChoice, Retention, Writing};
 use avfs_types::ids::{ContentId, ForkName, TreeId};
 use avfs_types::reference::Reference;
+use avfs_types::show_bytes_size;
 use avfs_vault::VaultError;
 use avfs_vault::backend::{Life, VersionRecord};
 use avfs_vault::import::{Foreign, ImportOptions, Imported, OnTrouble};
 use avfs_vault::layers::{Distance, HostBase, Made, STANDS_ON_HOST_MAX, Stack};
+use avfs_vault::meter::Announcement;
 use avfs_vault::page::{DirRef, Totals};
 use avfs_vault::version::full_root_of;
 
 use crate::cache_care::CacheOwners;
 use crate::conclude::note_foreign_files;
-use crate::first_import::{DISCARD, LIVE, TOUCHED, first_look};
+use crate::first_import::{DISCARD, LIVE, TOUCHED, WarnAbove, first_look};
 use crate::fork_dirs::ForkDirs;
 use crate::mount_session::MountSession;
 use crate::proxy::{Site, wants_version};
@@ -34,6 +36,23 @@ const BYTES_PER_ENTRY: u64 = 64 << 10;
 
 /// The note of a run that starts with the first import of a large directory. On stderr it is printed earlier.
 pub const IMPORT_LARGE: &str = "import.large";
+
+/// The note of a run that starts with writing a large base to the cache. On stderr it is printed earlier.
+pub const BASE_LARGE: &str = "base.large";
+
+/// The text about a large base that is about to be written to the cache.
+#[must_use]
+pub fn base_announcement(above: WarnAbove) -> Announcement {
+    Announcement(Box::new(move |entries, bytes| {
+        above.is_exceeded(entries, bytes).then(|| {
+            let size = show_bytes_size(bytes);
+            vec![
+                format!("the base has {entries} files and directories, {size}"),
+                "  all of it is written to the cache first; ^C stops that".to_owned(),
+            ]
+        })
+    }))
+}
 
 /// The base of a run.
 pub(crate) enum RunBase {
@@ -103,6 +122,10 @@ impl WorkspaceService<'_> {
             return Ok(RunBase::Copied { version, root });
         }
         site.meter.restart();
+        let is_first = site.meter.announced().is_none();
+        if is_first {
+            site.meter.announce_if_expected(base_announcement(site.warn_above));
+        }
         let over_host = || match &under_fork {
             Some(dir) => self.stack_over_host(dir, run, &root, session),
             None => Ok(None),
@@ -113,6 +136,11 @@ impl WorkspaceService<'_> {
                 site.vault.stack_unless(&root, &site.layers, site.meter, over_host).map(Some)
             }
         })?;
+        // Later operations have nothing to announce.
+        site.meter.restart();
+        if let (true, Some(lines)) = (is_first, site.meter.announced()) {
+            run.note(BASE_LARGE, lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; "));
+        }
         let Some(stack) = stack else {
             let dir = under_fork.unwrap_or_default();
             let why =

@@ -97,5 +97,6 @@ hint!(ApplyError, |error, avfs| Some(match error {
     }
     Self::Dir { .. } => format!("check that the bound directory exists: {avfs} vault info"),
     Self::Io { .. } => "the files written so far are complete; apply again to finish".into(),
+    Self::Interrupted => return None,
     Self::Vault(error) => return error.hint(avfs),
 }));

@@ -144,6 +144,7 @@ hint!(ExecuteError, |error, avfs| {
             Some(after(&**source, format!("finish it with: {avfs} recover {id}")))
         }
         Self::CaptureLost { source, .. } => source.hint(avfs),
+        Self::ApplyInterrupted { id, .. } => Some(format!("apply them with: {avfs} apply run:{id}")),
         Self::NotApplied { id, source } => {
             Some(after(&**source, format!("try again with: {avfs} apply run:{id}")))
         }

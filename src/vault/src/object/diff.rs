@@ -140,6 +140,7 @@ pub fn collect(
     let mut at = TreePath::root();
     let mut levels = vec![Level::new(pages, root, opened, expansion)];
     while let Some(level) = levels.last_mut() {
+        pages.require_going()?;
         if level.ahead.is_empty() {
             level.look_ahead(&at, expansion)?;
         }

@@ -51,6 +51,10 @@ impl Pages for Overlay<'_> {
             None => self.under.page(id),
         }
     }
+
+    fn require_going(&self) -> Result<()> {
+        self.under.require_going()
+    }
 }
 
 /// Every entry under a root that belongs to a group; subtrees without any are not opened.

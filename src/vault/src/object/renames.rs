@@ -11,25 +11,33 @@ pub const RENAMES_SEARCHED_MAX: usize = 1_000_000;
 /// A deleted file: the start of its digest, and its index.
 type Gone = ([u8; 16], u32);
 
+/// Fails if the search is stopped; called for each change.
+type Going<'a> = &'a dyn Fn() -> Result<()>;
+
 /// Shows pairs of a deleted and an added file of the same content as one renamed file.
 pub fn find_renames(changes: Changes) -> Result<Changes> {
-    find_renames_among(changes, RENAMES_SEARCHED_MAX)
+    find_renames_while(changes, &|| Ok(()))
 }
 
-/// [`find_renames`] with another maximum.
-pub fn find_renames_among(changes: Changes, gone_max: usize) -> Result<Changes> {
-    let moved = pairs_among(&changes, gone_max)?;
-    if moved.is_empty() { Ok(changes) } else { rename(&changes, &moved) }
+/// [`find_renames`] that can be stopped.
+pub fn find_renames_while(changes: Changes, going: Going<'_>) -> Result<Changes> {
+    find_renames_among(changes, RENAMES_SEARCHED_MAX, going)
+}
+
+fn find_renames_among(changes: Changes, gone_max: usize, going: Going<'_>) -> Result<Changes> {
+    let moved = pairs_among(&changes, gone_max, going)?;
+    if moved.is_empty() { Ok(changes) } else { rename(&changes, &moved, going) }
 }
 
 /// The indexes of added files, in order, each with the index of a deleted file of the same content; each is used once.
-pub fn pairs(changes: &Changes) -> Result<Vec<(u32, u32)>> {
-    pairs_among(changes, RENAMES_SEARCHED_MAX)
+pub fn pairs(changes: &Changes, going: Going<'_>) -> Result<Vec<(u32, u32)>> {
+    pairs_among(changes, RENAMES_SEARCHED_MAX, going)
 }
 
-fn pairs_among(changes: &Changes, gone_max: usize) -> Result<Vec<(u32, u32)>> {
+fn pairs_among(changes: &Changes, gone_max: usize, going: Going<'_>) -> Result<Vec<(u32, u32)>> {
     let (mut gone, mut is_any_new) = (Vec::<Gone>::new(), false);
     for (change, place) in changes.iter().zip(0_u32..) {
+        going()?;
         let change = change?;
         match (&change.kind, content(&change)) {
             (ChangeKind::Deleted, Some(_)) if gone.len() == gone_max => return Ok(Vec::new()),
@@ -43,14 +51,15 @@ fn pairs_among(changes: &Changes, gone_max: usize) -> Result<Vec<(u32, u32)>> {
     }
     // The first deleted path of each content comes first.
     gone.sort_unstable();
-    pair_up(changes, &mut gone)
+    pair_up(changes, &mut gone, going)
 }
 
-fn pair_up(changes: &Changes, gone: &mut [Gone]) -> Result<Vec<(u32, u32)>> {
+fn pair_up(changes: &Changes, gone: &mut [Gone], going: Going<'_>) -> Result<Vec<(u32, u32)>> {
     // A deleted file that is taken has this index.
     const TAKEN: u32 = u32::MAX;
     let mut moved = Vec::new();
     for (change, place) in changes.iter().zip(0_u32..) {
+        going()?;
         let change = change?;
         let (ChangeKind::Added, Some(content)) = (&change.kind, content(&change)) else { continue };
         let first = gone.partition_point(|(other, _)| *other < content);
@@ -66,13 +75,14 @@ fn pair_up(changes: &Changes, gone: &mut [Gone]) -> Result<Vec<(u32, u32)>> {
 }
 
 /// The changes with these pairs as one change each.
-fn rename(changes: &Changes, moved: &[(u32, u32)]) -> Result<Changes> {
+fn rename(changes: &Changes, moved: &[(u32, u32)], going: Going<'_>) -> Result<Changes> {
     let mut sources: Vec<u32> = moved.iter().map(|(_, from)| *from).collect();
     sources.sort_unstable();
     let (mut sources, mut moved) = (sources.into_iter().peekable(), moved.iter().peekable());
     let mut lookup = changes.lookup();
     let mut renamed = changes.empty_like();
     for (change, place) in changes.iter().zip(0_u32..) {
+        going()?;
         let mut change = change?.into_owned();
         if sources.next_if_eq(&place).is_some() {
             continue;
@@ -182,9 +192,9 @@ mod tests {
         let changes =
             || (0..40).map(|n| change(n, &[ChangeKind::Added, ChangeKind::Deleted][n % 2], 1)).collect();
         let before: Vec<Change> = changes();
-        let kept = find_renames_among(Changes::from(before.clone()), 19).unwrap();
+        let kept = find_renames_among(Changes::from(before.clone()), 19, &|| Ok(())).unwrap();
         assert_eq!(all(&kept), before);
-        let found = find_renames_among(Changes::from(before), 20).unwrap();
+        let found = find_renames_among(Changes::from(before), 20, &|| Ok(())).unwrap();
         assert_eq!(found.len(), 20);
     }
 

@@ -8,6 +8,7 @@ use avfs_types::path::TreePath;
 
 use super::page::{Body, DirMeta, DirRef, Entry, Node, Page, PageRef};
 use crate::backend::Reader;
+use crate::meter::Meter;
 use crate::{Result, VaultError};
 
 /// The maximum number of entries of one version. A few pages that are shared repeatedly can represent any number of
@@ -18,6 +19,11 @@ pub const ENTRIES_MAX: u64 = 1 << 25;
 pub trait Pages {
     /// The decoded page. Fails if it is missing or does not match its digest.
     fn page(&self, id: &TreeId) -> Result<Page>;
+
+    /// Fails if the operation that reads the pages was stopped. Walks call this for each entry.
+    fn require_going(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Pages for &dyn Reader {
@@ -25,6 +31,30 @@ impl Pages for &dyn Reader {
         let data =
             self.tree(id)?.ok_or_else(|| VaultError::MissingObject { kind: "tree", id: id.short() })?;
         check_page(id, &data)
+    }
+}
+
+/// Pages for walks that end when a meter is stopped.
+pub struct StoppablePages<'a> {
+    source: &'a dyn Pages,
+    meter: &'a Meter,
+}
+
+impl<'a> StoppablePages<'a> {
+    /// The same pages.
+    #[must_use]
+    pub fn new(source: &'a dyn Pages, meter: &'a Meter) -> Self {
+        Self { source, meter }
+    }
+}
+
+impl Pages for StoppablePages<'_> {
+    fn page(&self, id: &TreeId) -> Result<Page> {
+        self.source.page(id)
+    }
+
+    fn require_going(&self) -> Result<()> {
+        self.meter.require_going()
     }
 }
 
@@ -68,6 +98,10 @@ impl Pages for CachedPages<'_> {
         }
         self.pages.borrow_mut().insert(*id, page.clone());
         Ok(page)
+    }
+
+    fn require_going(&self) -> Result<()> {
+        self.source.require_going()
     }
 }
 
@@ -158,6 +192,7 @@ pub(crate) fn whole(
     let mut entries = Vec::new();
     let mut waiting = vec![body];
     while let Some(body) = waiting.pop() {
+        pages.require_going()?;
         match body {
             Body::Leaf(mut leaf) => entries.append(&mut leaf),
             Body::Inner { level, pages: children } => {
@@ -309,6 +344,7 @@ impl<'a> Walk<'a> {
     }
 
     fn step(&mut self) -> Result<Option<Walked>> {
+        self.pages.require_going()?;
         if let Some((path, dir)) = self.descend.take() {
             let (_, body) = open(self.pages, &dir, &path)?;
             self.open.push((path, Entries::from(self.pages, body, b"")?));

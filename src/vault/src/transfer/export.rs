@@ -101,7 +101,7 @@ pub enum ExportError {
         source: std::io::Error,
     },
     /// The export was stopped through its [`Meter`].
-    #[error("the export was interrupted; no files were left behind")]
+    #[error("interrupted before it was complete")]
     Interrupted,
 }
 
@@ -200,7 +200,7 @@ impl Vault {
                 let staging = Staging::make(parent.as_fd(), &real)?;
                 staged(note.as_ref(), staging.fd.as_fd());
                 let written = out.write(root, staging.fd.as_fd(), &wanted)?;
-                out.finish(staging.fd.as_fd(), &written.unfinished)?;
+                out.finish_staged(staging.fd.as_fd(), &written.unfinished)?;
                 staging.publish(&name, &real.join(&name))?;
                 made.keep();
                 Ok(sorted(written.stripped))

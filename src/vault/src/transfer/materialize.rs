@@ -18,16 +18,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use avfs_hostfs::beneath::DIR;
 use avfs_hostfs::lock::FileLock;
-use avfs_hostfs::remove::remove_tree;
 use avfs_hostfs::stat::{HostKind, HostStat};
+use avfs_hostfs::walk::Walk;
 use avfs_hostfs::{beneath, xattr};
 use avfs_types::ids::{BlobId, TreeId};
 use avfs_types::path::TreePath;
 
 use super::account::Account;
-use super::shelf::{Item, Shelf, host, item_bytes, make_private};
+use super::shelf::{Item, Shelf, drop_draft, host, item_bytes, make_private};
 use super::write_out::{FreshPages, WriteOut};
 use crate::backend::Guard;
 use crate::meter::Meter;
@@ -186,7 +185,7 @@ impl Vault {
         for _ in 0..TURNS_MAX {
             let lease = cache.lease(root)?;
             match lease {
-                Some(lease) if trust == Trust::Seal || self.is_intact(root, &root_dir)? => {
+                Some(lease) if trust == Trust::Seal || self.is_intact(root, &root_dir, meter)? => {
                     return Ok(Base { root: root_dir, built: Built::Reused, lease });
                 }
                 Some(damaged) => cache.retire(root, Some(&damaged))?,
@@ -204,11 +203,10 @@ impl Vault {
 
     /// Builds a base and returns the lease on it. `None` if another process built it first.
     fn build_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Option<FileLock>> {
-        let _note = cache.bases.note()?;
+        let note = cache.bases.note()?;
         let Some(draft) = cache.bases.begin()? else { return Ok(None) };
         if let Err(error) = self.fill_base(root, cache, &draft.path, meter) {
-            // If this fails, the next eviction removes the directory.
-            let _ = remove_tree(&draft.path);
+            drop_draft(&draft, note);
             return Err(error);
         }
         // If the name is taken, another process was faster; its base is equivalent.
@@ -226,7 +224,7 @@ impl Vault {
         meter.expect(root.totals.entries, root.totals.bytes);
         let out = WriteOut::for_overlay(self, meter);
         let unfinished = out.write(root, fd.as_fd(), &|_, _| true)?.unfinished;
-        out.finish(fd.as_fd(), &unfinished)?;
+        out.finish_staged(fd.as_fd(), &unfinished)?;
         let vault = at.join("vault");
         std::fs::write(&vault, self.id()?).map_err(host("write", &vault))?;
         let sealed = at.join("sealed");
@@ -234,11 +232,11 @@ impl Vault {
     }
 
     /// Compares every file of a base with the tree: kind, mode, mtime, attributes, size, content.
-    fn is_intact(&self, root: &DirRef, dir: &Path) -> Result<bool> {
+    fn is_intact(&self, root: &DirRef, dir: &Path, meter: &Meter) -> Result<bool> {
         let top = beneath::open_root(dir).map_err(host("open", dir))?;
-        let pages = FreshPages::new(self);
-        let meter = Meter::default();
-        let out = WriteOut::for_overlay(self, &meter);
+        let pages = FreshPages::stoppable(self, meter);
+        let out = WriteOut::for_overlay(self, meter);
+        let mut way = Walk::default();
         let same_xattrs = |fd: BorrowedFd<'_>, wanted: Option<&BlobId>| -> Result<bool> {
             let found = xattr::read(fd).map_err(VaultError::Input)?;
             Ok(if found.is_empty() { wanted.is_none() } else { found == out.wanted_xattrs(wanted)? })
@@ -246,7 +244,7 @@ impl Vault {
         let mut waiting = vec![(TreePath::root(), *root)];
         while let Some((path, dir)) = waiting.pop() {
             let wanted = tree::open_whole(&pages, &dir, &path, &mut Err)?;
-            let fd = match beneath::open(top.as_fd(), path.as_bytes(), DIR) {
+            let fd = match way.open(top.as_fd(), path.as_bytes()) {
                 Ok(fd) => fd,
                 Err(error) if is_closed(&error, wanted.meta.mode, 0o500) => continue,
                 Err(_) => return Ok(false),
@@ -261,6 +259,7 @@ impl Vault {
                 return Ok(false);
             }
             for entry in wanted.entries {
+                meter.require_going()?;
                 let stat = beneath::stat(fd.as_fd(), &entry.name).map_err(VaultError::Input)?;
                 if let Node::File(file) = &entry.node {
                     match beneath::open(fd.as_fd(), &entry.name, beneath::READ) {

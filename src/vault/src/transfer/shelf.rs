@@ -13,10 +13,10 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use avfs_hostfs::lock::{FileLock, Mode};
-use avfs_hostfs::remove::remove_tree;
+use avfs_hostfs::remove::{Removed, remove_tree, remove_tree_while};
 use avfs_hostfs::{make, random};
 
 use super::export::ExportError;
@@ -212,6 +212,21 @@ impl Shelf {
 /// The disk space of an item, for the cache's account.
 pub(crate) fn item_bytes(entries: u64, bytes: u64) -> u64 {
     bytes.saturating_add(entries.saturating_mul(ENTRY_BYTES)).saturating_add(ITEM_BYTES)
+}
+
+/// Time for removing an unfinished item: longer removals are left to the next sweep, so that a signal ends the build soon.
+const REMOVAL_TIME: Duration = Duration::from_millis(300);
+
+/// Removes an item that could not be finished.
+pub(crate) fn drop_draft(draft: &Draft, note: Option<Note>) {
+    let begun = Instant::now();
+    let removed = remove_tree_while(&draft.path, &|| begun.elapsed() < REMOVAL_TIME);
+    // If this fails, the next eviction removes the directory.
+    if matches!(removed, Ok(Removed::InPart))
+        && let Some(note) = note
+    {
+        note.leave();
+    }
 }
 
 pub(crate) fn make_private(path: &Path) -> Result<()> {

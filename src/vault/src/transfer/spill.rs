@@ -159,6 +159,10 @@ impl Pages for Over<'_> {
             Err(_) => self.under.page(id),
         }
     }
+
+    fn require_going(&self) -> Result<()> {
+        self.under.require_going()
+    }
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rayon::Scope;
 use rustix::fs::AtFlags;
 
 use avfs_hostfs::beneath::DIR;
 use avfs_hostfs::make::Umask;
+use avfs_hostfs::walk::Walk;
 use avfs_hostfs::xattr::Xattrs;
 use avfs_hostfs::{beneath, make, overlay, xattr};
 use avfs_types::ids::{BlobId, LinkId, TreeId};
@@ -48,6 +49,7 @@ pub enum OverlayNames {
 /// Reads pages in short transactions.
 pub struct FreshPages<'v> {
     vault: &'v Vault,
+    meter: Option<&'v Meter>,
     reader: RefCell<Option<Box<dyn Reader + 'v>>>,
     left: Cell<u32>,
 }
@@ -56,7 +58,13 @@ impl<'v> FreshPages<'v> {
     /// Reads pages from the vault. Opens a new transaction regularly, so that the WAL can be checkpointed.
     #[must_use]
     pub fn new(vault: &'v Vault) -> Self {
-        Self { vault, reader: RefCell::new(None), left: Cell::new(0) }
+        Self { vault, meter: None, reader: RefCell::new(None), left: Cell::new(0) }
+    }
+
+    /// Like [`Self::new`], for walks that end when the meter is stopped.
+    #[must_use]
+    pub fn stoppable(vault: &'v Vault, meter: &'v Meter) -> Self {
+        Self { meter: Some(meter), ..Self::new(vault) }
     }
 }
 
@@ -73,6 +81,10 @@ impl Pages for FreshPages<'_> {
             Some(reader) => (&reader).page(id),
             None => Err(VaultError::MissingObject { kind: "tree", id: id.short() }),
         }
+    }
+
+    fn require_going(&self) -> Result<()> {
+        self.meter.map_or(Ok(()), Meter::require_going)
     }
 }
 
@@ -198,13 +210,15 @@ impl WriteOut<'_> {
     /// Sets the attributes of the directories early: this can fail where everything else succeeds, and works with the
     /// mode that the directories were created with.
     pub(crate) fn attributes(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
+        let mut walk = Walk::default();
         for dir in unfinished.iter().filter(|dir| dir.meta.xattrs.is_some()) {
+            self.meter.require_going()?;
             let fail = |source| ExportError::Io {
                 operation: "set the attributes of",
                 path: dir.path.clone(),
                 source,
             };
-            let fd = beneath::open(into, dir.path.as_bytes(), DIR).map_err(fail)?;
+            let fd = walk.open(into, dir.path.as_bytes()).map_err(fail)?;
             let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
             let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
             xattr::write(fd.as_fd(), &xattrs).map_err(fail)?;
@@ -214,15 +228,26 @@ impl WriteOut<'_> {
 
     /// Sets the metadata of the directories, deepest first.
     pub fn finish(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
-        for dir in unfinished.iter().rev() {
-            let fail =
-                |source| ExportError::Io { operation: "set the metadata of", path: dir.path.clone(), source };
-            let fd = beneath::open(into, dir.path.as_bytes(), DIR).map_err(fail)?;
-            let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
-            let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
-            make::finish_dir(fd.as_fd(), dir.meta.mode, &xattrs, dir.meta.mtime).map_err(fail)?;
-        }
-        Ok(())
+        let mut walk = Walk::default();
+        unfinished.iter().rev().try_for_each(|dir| self.finish_dir(&mut walk, into, dir))
+    }
+
+    /// Like [`Self::finish`], for a tree that nothing uses yet: the meter can stop it.
+    pub fn finish_staged(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
+        let mut walk = Walk::default();
+        unfinished.iter().rev().try_for_each(|dir| {
+            self.meter.require_going()?;
+            self.finish_dir(&mut walk, into, dir)
+        })
+    }
+
+    fn finish_dir(&self, walk: &mut Walk, into: BorrowedFd<'_>, dir: &Unfinished) -> Result<()> {
+        let fail =
+            |source| ExportError::Io { operation: "set the metadata of", path: dir.path.clone(), source };
+        let fd = walk.open(into, dir.path.as_bytes()).map_err(fail)?;
+        let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
+        let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
+        Ok(make::finish_dir(fd.as_fd(), dir.meta.mode, &xattrs, dir.meta.mtime).map_err(fail)?)
     }
 
     /// Sets the metadata of a tree's root on a directory.
@@ -268,6 +293,7 @@ impl WriteOut<'_> {
         linked.sort_by(|a, b| a.0.cmp(&b.0));
         let mut first: BTreeMap<LinkId, TreePath> = BTreeMap::new();
         for (path, node) in linked {
+            self.meter.require_going()?;
             let fail = |source| ExportError::Io { operation: "link", path: path.clone(), source };
             let Some((parent, name)) = path.split() else { continue };
             let dir = beneath::open(root, parent.as_bytes(), DIR).map_err(fail)?;
@@ -424,9 +450,10 @@ impl<'a> Shared<'a> {
         root: &DirRef,
         wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
     ) -> Result<Written> {
-        let pages = FreshPages::new(self.out.vault);
+        let pages = FreshPages::stoppable(self.out.vault, self.out.meter);
         let mut written = Written::default();
         let mut waiting = vec![(TreePath::root(), *root)];
+        let mut way = Walk::default();
         while let Some((path, dir)) = waiting.pop() {
             if self.out.meter.stopped() || self.failed() {
                 break;
@@ -445,9 +472,10 @@ impl<'a> Shared<'a> {
                 },
             };
             let fail = |source| ExportError::Io { operation: "create directory", path: path.clone(), source };
-            let fd = beneath::open(self.root, path.as_bytes(), DIR).map_err(fail)?;
+            let fd = way.open(self.root, path.as_bytes()).map_err(fail)?;
             let mut files = Vec::new();
             for entry in dir.entries {
+                self.out.meter.require_going()?;
                 let child = path.join(&entry.name);
                 if !wanted(&child, matches!(entry.node, Node::Dir(_))) {
                     continue;
@@ -470,7 +498,7 @@ impl<'a> Shared<'a> {
                     }
                 }
             }
-            self.spawn_files(scope, &path, files);
+            self.spawn_files(scope, &path, fd, files);
             written.unfinished.push(Unfinished { path, meta: dir.meta });
         }
         Ok(written)
@@ -489,27 +517,26 @@ impl<'a> Shared<'a> {
     }
 
     /// Spawns one job per [`JOB_FILES`] files.
-    fn spawn_files<'s>(&'s self, scope: &Scope<'s>, path: &TreePath, mut files: Vec<Entry>) {
+    fn spawn_files<'s>(&'s self, scope: &Scope<'s>, path: &TreePath, dir: OwnedFd, mut files: Vec<Entry>) {
+        let dir = Arc::new(dir);
         while !files.is_empty() {
             let rest = files.split_off(files.len().min(JOB_FILES));
             let job = std::mem::replace(&mut files, rest);
-            let path = path.clone();
+            let (path, dir) = (path.clone(), Arc::clone(&dir));
             let guard = self.jobs.begin();
             scope.spawn(move |_| {
                 let _guard = guard;
                 if self.failed() || self.out.meter.stopped() {
                     return;
                 }
-                if let Err(error) = self.job(&path, &job) {
+                if let Err(error) = self.job(&path, &dir, &job) {
                     self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                 }
             });
         }
     }
 
-    fn job(&self, path: &TreePath, entries: &[Entry]) -> Result<()> {
-        let fail = |source| ExportError::Io { operation: "open directory", path: path.clone(), source };
-        let dir = beneath::open(self.root, path.as_bytes(), DIR).map_err(fail)?;
+    fn job(&self, path: &TreePath, dir: &OwnedFd, entries: &[Entry]) -> Result<()> {
         let mut rest = entries;
         while !rest.is_empty() {
             let mut blobs: Vec<(&Entry, &FileNode, BlobRecord, Xattrs)> = Vec::with_capacity(rest.len());
@@ -540,11 +567,11 @@ impl<'a> Shared<'a> {
             }
             for (entry, file, blob, xattrs) in blobs {
                 let at = path.join(&entry.name);
-                let written = self.out.write_whole(&dir, &at, &entry.name, self.umask, file, blob, &xattrs);
+                let written = self.out.write_whole(dir, &at, &entry.name, self.umask, file, blob, &xattrs);
                 self.out.whole(written, || at)?;
             }
             for entry in others {
-                let written = self.out.write_one(&dir, path, self.umask, entry);
+                let written = self.out.write_one(dir, path, self.umask, entry);
                 self.out.whole(written, || path.join(&entry.name))?;
             }
         }

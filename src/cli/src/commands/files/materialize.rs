@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use avfs_engine::{CacheOwners, is_disk_full};
+use avfs_engine::{CacheOwners, base_announcement, is_disk_full};
 use avfs_types::Size;
 use avfs_types::reference::Reference;
 use avfs_vault::materialize::{Built, Trust};
@@ -48,7 +48,9 @@ pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
     };
     let trust = if args.check { Trust::Nothing } else { Trust::Seal };
     let base = {
-        let progress = Progress::interruptible("materializing")?;
+        let above = ctx.warn_above(&ctx.around.cwd)?;
+        let progress = Progress::announcing("materializing", None, ctx.ui.format)?;
+        progress.meter.announce_if_expected(base_announcement(above));
         let materialize = || vault.materialize(&root, cache, trust, &progress.meter);
         match materialize() {
             Err(error) if is_disk_full(&error) && keeper.make_room()? > 0 => materialize()?,

@@ -6,13 +6,14 @@ use avfs_changes::{ChangeSummary, Shown};
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::backend::{Extent, Reader, VersionRecord};
-use avfs_vault::tree::Pages;
+use avfs_vault::tree::{Pages, StoppablePages};
 use avfs_vault::version::roots_to_compare;
 use avfs_vault::{Vault, require_version};
 use avfs_wire::Show;
 
 use crate::commands::patch;
 use crate::context::CommandContext;
+use crate::progress::Progress;
 use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::{first_line, labels, local_time, plural};
 
@@ -90,6 +91,8 @@ fn changes_of(
         return Ok(None);
     }
     let [before, after] = roots_to_compare(reader, &parent, version)?;
+    let progress = Progress::unshown()?;
     let pages: &dyn Pages = &reader;
-    Ok(Some(ChangeSummary::compare(vault, pages, (&before, &after), &[], Shown::WithoutTimes)?))
+    let pages = StoppablePages::new(pages, &progress.meter);
+    Ok(Some(ChangeSummary::compare(vault, &pages, (&before, &after), &[], Shown::WithoutTimes)?))
 }

@@ -77,8 +77,11 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     };
     let subject = Subject::of(&vault, &what).map_err(EdgeError::of_changes)?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
-    let changes = changes_to_apply(&vault, &subject, &filter)?;
-    let runs_on_host = called_out(&vault, &root_of_either(&subject.after)?, Some(&dir), &changes)?;
+    let runs_on_host = {
+        let progress = Progress::unshown()?;
+        let changes = changes_to_apply(&vault, &subject, &filter, &progress.meter)?;
+        called_out(&vault, &root_of_either(&subject.after)?, Some(&dir), &changes, &progress.meter)?
+    };
     // Print before writing: afterwards a host tool may already have executed the path.
     for one in &runs_on_host {
         ctx.ui.note(format_args!("{one}"));

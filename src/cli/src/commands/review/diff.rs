@@ -17,7 +17,7 @@ use avfs_vault::discard::ChangesOf;
 use avfs_vault::page::DirRef;
 use avfs_vault::run::find_run;
 use avfs_vault::sync::{LastSync, last_sync};
-use avfs_vault::tree::Pages;
+use avfs_vault::tree::{Pages, StoppablePages};
 use avfs_vault::version::roots_to_compare;
 use avfs_vault::{Vault, VaultError, require_version, tree};
 use avfs_wire::{Diff, ErrorBody};
@@ -108,7 +108,11 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let paths = within(&args.paths, &vault)?;
     require_paths(pages, &roots, &paths)
         .map_err(EdgeError::in_version(args.after.as_ref().unwrap_or(&first)))?;
-    let summary = ChangeSummary::compare(&vault, pages, (&roots[0], &roots[1]), &paths, shown)?;
+    let summary = {
+        let progress = Progress::unshown()?;
+        let pages = StoppablePages::new(pages, &progress.meter);
+        ChangeSummary::compare(&vault, &pages, (&roots[0], &roots[1]), &paths, shown)?
+    };
     let json = ctx.ui.format == Format::Json;
     let view = View::of(reader, &summary, args)?;
     let inherited = match args.after {

@@ -13,6 +13,7 @@ use avfs_types::path::TreePath;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::import::OnTrouble;
 use avfs_vault::join::OnClash;
+use avfs_vault::meter::Meter;
 use avfs_vault::sync::Synced;
 use avfs_vault::tree::Pages;
 use avfs_vault::version::root_of;
@@ -118,7 +119,7 @@ fn blocked_repository(
     conflicts: &[TreePath],
 ) -> Result<Option<BlockedRepository>, Failure> {
     let subject = Subject::of(vault, &ChangesOf::Fork(fork.clone()))?;
-    let changes = changes_to_apply(vault, &subject, &Filter::default())?;
+    let changes = changes_to_apply(vault, &subject, &Filter::default(), &Meter::default())?;
     let conflicts: Vec<&TreePath> = conflicts.iter().collect();
     Ok(BlockedRepository::find(&conflicts, &changes)?)
 }

@@ -117,6 +117,7 @@ impl Difference {
             move |source| ExportError::Io { operation: "mark", path, source }
         };
         for path in &self.whiteouts {
+            meter.require_going()?;
             let Some((parent, name)) = path.split() else { continue };
             let dir = beneath::open(into, parent.as_bytes(), DIR).map_err(fail(path))?;
             overlay::whiteout(dir.as_fd(), name).map_err(fail(path))?;
@@ -125,6 +126,6 @@ impl Difference {
             let dir = beneath::open(into, path.as_bytes(), DIR).map_err(fail(path))?;
             overlay::make_opaque(dir.as_fd()).map_err(fail(path))?;
         }
-        out.finish(into, &unfinished)
+        out.finish_staged(into, &unfinished)
     }
 }

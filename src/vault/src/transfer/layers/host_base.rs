@@ -104,7 +104,7 @@ impl Vault {
         {
             return cache.with_layers(stack, record);
         }
-        let pages = FreshPages::new(self);
+        let pages = FreshPages::stoppable(self, meter);
         let difference = Difference::between(&pages, &pages::reference(&pages, &found.tree)?, root)?;
         if distance == Distance::Near && !difference.is_small_for(root) {
             return Ok(None);

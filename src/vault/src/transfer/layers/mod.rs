@@ -19,12 +19,11 @@ use std::path::{Path, PathBuf};
 use difference::Difference;
 
 use avfs_hostfs::lock::FileLock;
-use avfs_hostfs::remove::remove_tree;
 use avfs_hostfs::{beneath, random};
 use avfs_types::ids::TreeId;
 
 use super::materialize::{BaseCache, Built, Trust};
-use super::shelf::{Draft, ENTRY_BYTES, host, item_bytes, make_private};
+use super::shelf::{Draft, ENTRY_BYTES, drop_draft, host, item_bytes, make_private};
 use super::write_out::FreshPages;
 use crate::meter::Meter;
 use crate::page::{DirRef, Totals};
@@ -154,7 +153,7 @@ impl Vault {
             drop(pin);
             return self.stack(root, cache, meter).map(drop);
         }
-        let pages = FreshPages::new(self);
+        let pages = FreshPages::stoppable(self, meter);
         let shown = pages::reference(&pages, &below.tree)?;
         let difference = Difference::between(&pages, &shown, root)?;
         self.publish_difference(&difference, below, root, cache, meter).map(drop)
@@ -162,7 +161,7 @@ impl Vault {
 
     /// Writes a layer over the most similar base, if that is cheaper than a new base.
     fn stack_on_near_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Option<Stack>> {
-        let pages = FreshPages::new(self);
+        let pages = FreshPages::stoppable(self, meter);
         let mut nearest: Option<(TreeId, Difference)> = None;
         for base in cache.list()?.iter().rev().take(NEAR_BASES_MAX) {
             let tree = avfs_types::ids::from_hex(&base.tree).and_then(|bytes| TreeId::from_slice(&bytes));
@@ -218,11 +217,10 @@ impl Vault {
         cache: &BaseCache,
         meter: &Meter,
     ) -> Result<(String, FileLock)> {
-        let _note = cache.layers.note()?;
+        let note = cache.layers.note()?;
         let draft = cache.begin_layer()?;
         if let Err(error) = self.fill_layer(root, difference, &draft, meter) {
-            // If this fails, the next eviction removes the directory.
-            let _ = remove_tree(&draft.path);
+            drop_draft(&draft, note);
             return Err(error);
         }
         cache.publish_layer(draft, below, &root.tree, difference.size)
