@@ -417,7 +417,7 @@ impl Surroundings {
     fn is_of_another_user(&self, vault: &Path) -> bool {
         let me = rustix::process::geteuid().as_raw();
         let is_others = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.uid() != me);
-        let is_trusted = || self.trusted_vaults().is_ok_and(|list| list.contains(vault).unwrap_or(false));
+        let is_trusted = || self.trusted_vaults().is_ok_and(|list| list.has_entry(vault).unwrap_or(false));
         (is_others(vault) || vault.parent().is_some_and(is_others)) && !is_trusted()
     }
 

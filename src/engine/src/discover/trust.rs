@@ -273,6 +273,11 @@ impl TrustedVaults {
         })
     }
 
+    /// Whether the list has the file at this path. Its id is compared when it is open.
+    pub fn has_entry(&self, vault: &Path) -> Result<bool, TrustError> {
+        Ok(matches!(self.find(vault)?, Found::Here(_)))
+    }
+
     fn find(&self, vault: &Path) -> Result<Found, TrustError> {
         let found = canonical(vault).and_then(|path| Ok((FileIdentity::of(&path)?, path)));
         let (file, path) = match found {
