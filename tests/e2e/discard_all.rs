@@ -58,7 +58,8 @@ fn all_unapplied_runs_are_discarded_and_nothing_else() {
     let of_runs = [&applied, &partly, &labelled].map(|id| format!("run-{id}"));
     let mut kept: Vec<String> = kept.into_iter().chain(of_runs).collect();
     let mut left = forks(&env);
-    (kept.sort(), left.sort());
+    kept.sort();
+    left.sort();
     assert_eq!(left, kept);
     let again = env.avfs(&["discard", "--all", "--yes"]).expect(0);
     assert_eq!(again.text(), "no run to discard\n");

@@ -1,6 +1,5 @@
 //! Applies while another user works in the directory: their changes are found and left alone.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,9 +16,9 @@ use crate::support::wait::wait_for;
 use crate::worker::Worker;
 use crate::{runs, support};
 
-fn conflicts(refused: ApplyError) -> Vec<(String, Cow<'static, str>)> {
+fn conflicts(refused: ApplyError) -> Vec<(String, String)> {
     let ApplyError::Conflict { conflicts, .. } = refused else { panic!("{refused:?}") };
-    conflicts.into_iter().map(|conflict| (conflict.path.to_string(), conflict.reason)).collect()
+    conflicts.into_iter().map(|conflict| (conflict.path.to_string(), conflict.reason.into_owned())).collect()
 }
 
 /// Applies the fork in another process, and makes changes when it reaches a pause point.
@@ -113,9 +112,7 @@ fn directory_replaced_while_a_run_started_is_a_conflict() {
     let what = format!("run:{}", runs::run_id(1));
     let refused =
         apply_with(&stand.vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap_err();
-    assert_eq!(
-        conflicts(refused),
-        [("dir/f".to_owned(), "a parent directory changed during the run".into())]
-    );
+    let reason = "a parent directory changed during the run";
+    assert_eq!(conflicts(refused), [("dir/f".to_owned(), reason.to_owned())]);
     assert_eq!(fs::read_to_string(stand.host().join("dir/f")).unwrap(), "mine");
 }

@@ -39,7 +39,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod view;
-mod withheld;
 mod workspace;
 
 pub use cache_care::{CacheCareError, CacheKeeper, CacheOwners, CacheUsage, Orphans, Part, Swept};

@@ -27,7 +27,7 @@ use avfs_vault::{Vault, VaultError};
 
 use crate::cache_care::{DIRS_RUN_BYTES, lease_dirs};
 use crate::checkpoint::CheckpointService;
-use crate::conclude::VaultIdentity;
+use crate::conclude::{VaultIdentity, withheld};
 use crate::error::ExecuteError;
 use crate::first_import::WarnAbove;
 use crate::fork_behind::LookBeside;
@@ -44,7 +44,6 @@ use crate::scratch_size::Scratch;
 use crate::session_record::SessionRecord;
 use crate::state::ProxyExecutionState as State;
 use crate::view::{ShownAs, hidden_nowhere};
-use crate::withheld;
 use crate::workspace_root::{Files, Places, check_request};
 use crate::workspace_service::{RunBase, WorkspaceService, stand_on_import, wait_for_import};
 

@@ -3,6 +3,7 @@
 mod judge;
 mod kept_output;
 mod notes;
+pub(crate) mod withheld;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,7 +44,6 @@ use crate::recover::leftover;
 use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
 use crate::session_record::SessionOutcome;
-use crate::withheld;
 use crate::workspace_service::{BASE_LARGE, IMPORT_LARGE, RunBase};
 
 pub(crate) use notes::note_foreign_files;
