@@ -224,7 +224,7 @@ impl Vault {
 
     /// Notes a staging directory in `place`.
     #[must_use]
-    pub fn note_staging(&self, place: &Path) -> Option<Note> {
+    pub(crate) fn note_staging(&self, place: &Path) -> Option<Note> {
         let noted = self.unfinished.as_ref()?.note(Filled::Staging(place));
         noted.inspect_err(|error| tracing::warn!(%error, "cannot note a staging directory in the cache")).ok()
     }

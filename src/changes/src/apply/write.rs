@@ -17,7 +17,6 @@ use avfs_types::ids::LinkId;
 use avfs_types::path::TreePath;
 use avfs_vault::export::Staging;
 use avfs_vault::page::{DirMeta, DirRef, Entry, Node};
-use avfs_vault::unfinished::staged;
 use avfs_vault::write_out::{FreshPages, Unfinished, WriteOut};
 use avfs_vault::{export, links};
 
@@ -50,11 +49,8 @@ pub fn carry_out(
     // last name.
     out.vault.sweep_staging();
     export::sweep_in(place, &shown, None);
-    // Dropped after the staging directory.
-    let note = plan.adds().then(|| out.vault.note_staging(&shown)).flatten();
     let stage = if plan.adds() {
-        let staging = Staging::make(place, &shown)?;
-        staged(note.as_ref(), staging.fd.as_fd());
+        let staging = Staging::make(out.vault, place, &shown)?;
         let mut stage = Stage { host, out, wanted, staging, dirs: StagingDirs::default() };
         stage.fill(plan)?;
         Some(stage)
@@ -73,7 +69,6 @@ pub fn carry_out(
         }
     }
     drop(stage);
-    drop(note);
     // Some of them were replaced.
     host.forget_way();
     let mut kept = Vec::new();

@@ -25,7 +25,7 @@ use super::merge::{Meeting, Merge, Top};
 use super::own;
 use super::own::OwnFile;
 use super::set_ids::SetIds;
-use super::unfinished::{DirIdentity, staged};
+use super::unfinished::{DirIdentity, Note};
 pub use super::write_out::Unwritten;
 use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut, Written};
 use crate::meter::Meter;
@@ -196,9 +196,7 @@ impl Vault {
         };
         match destination {
             Destination::New { parent, real, name, made } => {
-                let note = self.note_staging(&real);
-                let staging = Staging::make(parent.as_fd(), &real)?;
-                staged(note.as_ref(), staging.fd.as_fd());
+                let staging = Staging::make(self, parent.as_fd(), &real)?;
                 let written = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.finish_staged(staging.fd.as_fd(), &written.unfinished)?;
                 staging.publish(&name, &real.join(&name))?;
@@ -206,9 +204,7 @@ impl Vault {
                 Ok(sorted(written.stripped))
             }
             Destination::Into { dir: target, real: dir } => {
-                let note = self.note_staging(&dir);
-                let staging = Staging::make(target.as_fd(), &dir)?;
-                staged(note.as_ref(), staging.fd.as_fd());
+                let staging = Staging::make(self, target.as_fd(), &dir)?;
                 let Written { unfinished, stripped } = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.attributes(staging.fd.as_fd(), &unfinished)?;
                 let merge = Merge {
@@ -355,8 +351,9 @@ pub fn sweep_in(dir: BorrowedFd<'_>, shown: &Path, noted: Option<DirIdentity>) {
 /// How often a new staging directory can be found by a sweep, or replaced by another process, before it is locked.
 const STAGING_TRIES_MAX: u32 = 100;
 
-/// A staging directory, removed on drop.
+/// A staging directory, removed on drop. If that fails, its note stays for the next sweep.
 pub struct Staging {
+    note: Option<Note>,
     parent: OwnedFd,
     name: OsString,
     /// Descriptor of the directory.
@@ -368,8 +365,18 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Creates an empty directory with mode 0700 in `parent`, which has the path `shown`.
-    pub fn make(parent: BorrowedFd<'_>, shown: &Path) -> Result<Self> {
+    /// Creates and notes an empty directory with mode 0700 in `parent`, which has the path `shown`.
+    pub fn make(vault: &Vault, parent: BorrowedFd<'_>, shown: &Path) -> Result<Self> {
+        let note = vault.note_staging(shown);
+        let mut staging = Self::make_unnoted(parent, shown)?;
+        if let Some(Err(error)) = note.as_ref().map(|note| note.identify(staging.fd.as_fd())) {
+            tracing::warn!(%error, "cannot note the staging directory in the cache");
+        }
+        staging.note = note;
+        Ok(staging)
+    }
+
+    fn make_unnoted(parent: BorrowedFd<'_>, shown: &Path) -> Result<Self> {
         for _ in 0..STAGING_TRIES_MAX {
             let unique = random::suffix().map_err(VaultError::Output)?;
             let name = OsString::from(format!("{}{unique}", own::STAGING_PREFIX));
@@ -394,7 +401,8 @@ impl Staging {
                 let is_there = id.is_at(parent, name.as_bytes()).map_err(host("stat"))?;
                 let Some(alive) = alive.filter(|_| is_there) else { return Ok(None) };
                 let parent = parent.try_clone_to_owned().map_err(host("open"))?;
-                Ok(Some(Self { parent, name: name.clone(), fd, id, is_published: false, _alive: alive }))
+                let name = name.clone();
+                Ok(Some(Self { note: None, parent, name, fd, id, is_published: false, _alive: alive }))
             });
             match staging {
                 Ok(Some(staging)) => return Ok(staging),
@@ -457,8 +465,10 @@ fn is_new(dir: BorrowedFd<'_>) -> std::io::Result<bool> {
 impl Drop for Staging {
     fn drop(&mut self) {
         if !self.is_published {
-            // If this fails, the next export to the same place removes the directory.
-            let _ = remove_open_tree(self.parent.as_fd(), self.name.as_bytes(), self.fd.as_fd());
+            let removed = remove_open_tree(self.parent.as_fd(), self.name.as_bytes(), self.fd.as_fd());
+            if let (Err(_), Some(note)) = (removed, self.note.take()) {
+                note.leave();
+            }
         }
     }
 }

@@ -88,16 +88,9 @@ impl DirIdentity {
     }
 }
 
-/// Notes the identity of a staging directory before it is filled. Without it, a sweep removes only an empty one.
-pub fn staged(note: Option<&Note>, dir: BorrowedFd<'_>) {
-    let noted = note.map_or(Ok(()), |note| note.identify(dir));
-    if let Err(error) = noted {
-        tracing::warn!(%error, "cannot note the staging directory in the cache");
-    }
-}
-
 impl Note {
-    fn identify(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
+    /// Notes the identity of a staging directory before it is filled. Without it, a sweep removes only an empty one.
+    pub(crate) fn identify(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
         let id = match DirIdentity::of(dir) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
             id => id?,
