@@ -160,7 +160,7 @@ fn if_the_vault_has_no_space_the_changes_are_kept_for_a_recovery() {
         env.put("file", b"x\n");
         std::fs::create_dir(env.project().join(".avfs")).unwrap();
         let script = format!(
-            "set -e; mount -t tmpfs -o size=40m,mode=700 t \"$PROJECT\"/.avfs; \"$AVFS\" init >/dev/null; head -c 38M /dev/zero > \"$PROJECT\"/.avfs/fill; code=0; \
+            "set -e; mount -t tmpfs -o size=40m,mode=700 t \"$PROJECT\"/.avfs; \"$AVFS\" init >/dev/null; head -c 36M /dev/zero > \"$PROJECT\"/.avfs/fill; code=0; \
              \"$RUN\" --json --scratch {scratch} --shell 'head -c 6M /dev/urandom > big; cksum < big > sum' || code=$?; \
              echo $code >&2; rm \"$PROJECT\"/.avfs/fill; \"$AVFS\" recover >&2; \"$AVFS\" fsck >&2; \
              \"$AVFS\" cat \"$(\"$AVFS\" fork list | grep -o 'run-[0-9a-f]*')\" big | cksum >&2; \

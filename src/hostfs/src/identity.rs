@@ -205,6 +205,18 @@ mod tests {
     }
 
     #[test]
+    fn ids_of_file_systems_are_those_of_the_kernel() {
+        // As XFS reports the device 8:1, and 259:300, in `f_fsid`.
+        assert_eq!(encoded(rustix::fs::makedev(8, 1)), 0x801);
+        assert_eq!(encoded(rustix::fs::makedev(259, 300)), 0x11_032c);
+        let uuid = |path: &Path| sys::fs_uuid(crate::beneath::open_root(path).unwrap().as_fd()).ok();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("below")).unwrap();
+        assert_eq!(uuid(dir.path()), uuid(&dir.path().join("below")));
+        assert_eq!(uuid(Path::new("/proc")), None);
+    }
+
+    #[test]
     fn identity_is_of_the_link_and_stays() {
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
