@@ -63,7 +63,7 @@ fn discard_deletes_only_the_fork_of_the_run() {
     support::assert_clean(&vault);
 }
 
-/// On a nearly full disk the runs of a fork are discarded in batches. Whatever fails, a second attempt finishes it.
+/// On a nearly full disk the runs of a fork are discarded in batches. After any failure a second attempt finishes it.
 #[test]
 fn discard_in_batches_can_be_repeated_after_any_failure() {
     let name = fork("run-x");
