@@ -88,7 +88,7 @@ fn a_withheld_variable_that_a_program_reads_is_named_once_for_each_fork() {
         let on_fork = |line: &str| unread(&env, &["--fork", fork, "--shell", line]);
         assert_eq!(on_fork("true && timeout 9 python3 -c pass"), both, "{fork}");
         assert_eq!(on_fork("python3 -c pass"), [""; 0], "{fork}");
-        // Only what is new.
+        // Only the new one.
         let npm = "printf '#!/bin/sh\n' > npm; chmod +x npm; ./npm; python3 -c pass";
         assert_eq!(on_fork(npm), [reads("npm", "NODE_ENV")], "{fork}");
     }

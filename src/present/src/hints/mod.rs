@@ -27,8 +27,8 @@ pub trait Hint: Diagnose {
     fn hint(&self, avfs: &Avfs) -> Option<String>;
 }
 
-/// The lines of a usage error as clap renders it, without its last line, which a hint replaces, and without its advice to
-/// pass a mistyped option as an argument.
+/// The lines of a usage error as clap renders it, without its last line, which a hint replaces, and without its advice
+/// to pass a mistyped option as an argument.
 #[must_use]
 pub fn usage_lines(rendered: &str) -> Vec<&str> {
     let text = rendered.split("\nFor more information").next().unwrap_or_default().trim_end();
