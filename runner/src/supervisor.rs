@@ -102,7 +102,7 @@ static ASKED_BY: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// Whether the changes of the command are stored.
 static IS_STORED: AtomicBool = AtomicBool::new(false);
 
-/// Called when the changes of the command are stored: from now on a signal ends what is not done yet.
+/// Called when the changes of the command are stored: from now on a signal ends the rest of the work.
 pub fn heed_signals() {
     take_signals();
     IS_STORED.store(true, Ordering::SeqCst);

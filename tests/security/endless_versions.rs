@@ -1,6 +1,6 @@
 //! Tried: keeping avfs busy with a version that is deep, or that claims millions of entries in a few stored bytes.
-//! Stopped by: the work grows with the number of paths, not with their depth, and the loops look for a signal; until the
-//! first name changes, a signal ends avfs with nothing written.
+//! Stopped by: the work grows with the number of paths, not with their depth, and the loops look for a signal, which ends
+//! avfs with nothing written, until the first name changes.
 
 use std::path::Path;
 use std::process::Command;
@@ -97,7 +97,7 @@ fn comparing_and_applying_many_entries_can_be_interrupted() {
         let is_apply = words.starts_with(&["apply"]) && !words.contains(&"--dry-run");
         // Control: without a signal it ends, and the loops look often enough.
         let all = looks_of(&env, &mut command(&env, words));
-        assert!(all * LOOKED_AFTER_MAX >= entries, "{words:?}: {all} looks at {entries} entries");
+        assert!(all * LOOKED_AFTER_MAX >= entries, "{words:?}: {all} looks, {entries} entries");
         if is_apply {
             assert_ne!(snapshot::differences(&before, &state(&env)), Vec::<String>::new());
             env.avfs(&["unapply", "f"]).expect(0);

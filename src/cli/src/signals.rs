@@ -12,7 +12,7 @@ use crate::error::EdgeError;
 /// the handlers of signal-hook would prevent.
 pub struct Watched(());
 
-/// The number of [`Watched`], whether there is none, and the signals that were handled at some time.
+/// The number of [`Watched`], whether it is 0, and the signals that were handled at some time.
 static WATCHING: AtomicUsize = AtomicUsize::new(0);
 static IS_UNWATCHED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 static KNOWN: Mutex<Vec<i32>> = Mutex::new(Vec::new());

@@ -103,7 +103,7 @@ impl FileLock {
         Ok(rustix::io::fcntl_setfd(&self.held, rustix::io::FdFlags::empty())?)
     }
 
-    /// Like [`Self::acquire_for`], for a lock file in an open directory, which is what it guards. No symlink is followed.
+    /// Like [`Self::acquire_for`], for a lock file that guards the open directory that has it. No symlink is followed.
     pub fn acquire_in(
         dir: BorrowedFd<'_>,
         name: &[u8],

@@ -1,7 +1,7 @@
 //! The place of a file or directory to write, at a path that a person, a setting or a variable names.
 //!
 //! The path is resolved once. From then on the caller uses the descriptor of the directory, so that another user, or a
-//! command that can write a directory on the way, cannot redirect what is written. A symlink is followed only if root
+//! command that can write a directory on the way, cannot redirect the write. A symlink is followed only if root
 //! owns it and the directory that has it, and nobody else can write that directory. A command that root runs in a
 //! sandbox has the uid 0 as well, so root follows only the links of [`SYSTEM_DIRS`].
 

@@ -42,7 +42,7 @@ impl Walk {
         }
     }
 
-    /// Closes all directories: the next paths are resolved anew.
+    /// Closes all directories: the next paths are resolved again.
     pub fn forget(&mut self) {
         self.held.clear();
     }

@@ -95,7 +95,7 @@ impl<'a> Host<'a> {
         self.out.meter.require_going()
     }
 
-    /// Looks up all directories anew: from here on, others may have moved them.
+    /// Resolves all paths again from here on: others may have moved directories.
     pub fn forget_way(&self) {
         self.way.borrow_mut().forget();
     }

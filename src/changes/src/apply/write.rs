@@ -139,7 +139,7 @@ fn times_to_keep(
 }
 
 /// The vault's own directory, for the staging directory: it is not part of the workspace and therefore not visible in
-/// it. `None` if there is none, or on another file system.
+/// it. `None` if it does not exist, or is on another file system.
 fn own_dir(host: &Host<'_>) -> Option<OwnedFd> {
     let own = beneath::open(host.root(), avfs_types::VAULT_DIR.as_bytes(), DIR).ok()?;
     let device = beneath::fstat(own.as_fd()).ok()?.device;

@@ -214,7 +214,7 @@ pub(crate) fn item_bytes(entries: u64, bytes: u64) -> u64 {
     bytes.saturating_add(entries.saturating_mul(ENTRY_BYTES)).saturating_add(ITEM_BYTES)
 }
 
-/// Time for removing an unfinished item: longer removals are left to the next sweep, so that a signal ends the build soon.
+/// Time for removing an unfinished item. The next sweep finishes a longer removal: a signal must end the build soon.
 const REMOVAL_TIME: Duration = Duration::from_millis(300);
 
 /// Removes an item that could not be finished.
