@@ -1,6 +1,6 @@
 //! Tried: keeping avfs busy with a version that is deep, or that claims millions of entries in a few stored bytes.
-//! Stopped by: the work grows with the number of paths, not with their depth, and the loops look for a signal, which ends
-//! avfs with nothing written, until the first name changes.
+//! Stopped by: the work grows with the number of paths, not with their depth, and the loops look for a signal, which
+//! ends avfs with nothing written, until the first name changes.
 
 use std::path::Path;
 use std::process::Command;

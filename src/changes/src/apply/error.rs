@@ -133,10 +133,8 @@ impl ApplyError {
 
     /// The error of an apply that has written nothing yet.
     pub(super) fn before_writes(self) -> Self {
-        match self {
-            Self::Vault(VaultError::Export(ExportError::Interrupted)) => Self::Interrupted,
-            other => other,
-        }
+        let is_interrupted = matches!(self, Self::Vault(VaultError::Export(ExportError::Interrupted)));
+        if is_interrupted { Self::Interrupted } else { self }
     }
 
     pub(super) fn dir(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
