@@ -315,13 +315,13 @@ fn settings_that_git_does_not_have_are_named_once_for_each_fork() {
     assert_eq!(outside.text(), "TEXT\n");
     git(&env, &["reset", "-q", "--hard"]);
     env.put(".gitattributes", b"*.txt filter=upper\n");
+    assert_eq!(missing_settings(&env, &[], ADD), "core.autocrlf, filter.upper");
     assert_eq!(env.ok(&[], ADD), "text\n");
     let on = |fork: &str, line: &str| missing_settings(&env, &["--fork", fork], line);
     assert_eq!(on("f", ADD), "core.autocrlf, filter.upper");
     assert_eq!(on("f", "git rm -qf a.txt"), "");
     assert_eq!(on("g", "git rm -q README.md"), "core.autocrlf, filter.upper");
     // Runs without --fork share the notes of main.
-    assert_eq!(missing_settings(&env, &[], ADD), "core.autocrlf, filter.upper");
     assert_eq!(missing_settings(&env, &[], ADD), "");
     // Files that git ignores by default, without a setting.
     std::fs::create_dir_all(env.at("config/git")).unwrap();

@@ -93,7 +93,11 @@ proptest! {
                 prop_assert_eq!(files(&vault, fork.as_str()), after_mine);
                 prop_assert_eq!(files(&vault, "main"), after_theirs);
             }
-            Landed::Nothing => prop_assert!(my_paths.is_empty()),
+            Landed::Nothing => {
+                // They made the same changes, or there are none.
+                prop_assert!(my_paths.iter().all(|at| after_theirs.get(at) == after_mine.get(at)));
+                prop_assert_eq!(files(&vault, "main"), after_theirs);
+            }
             Landed::Advanced { .. } | Landed::Rebased { .. } => {
                 prop_assert_eq!(clash, Vec::<String>::new());
                 let mut both = after_theirs;
