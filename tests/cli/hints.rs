@@ -78,7 +78,7 @@ fn hint_for_a_world_writable_directory_can_be_followed() {
     assert!(refused(&env).contains("chmod o-w "));
     mode(&env, 0o775);
     env.ok(&["init"]);
-    // The data directory is of no use for a vault that exists.
+    // The data directory does not help with a vault that exists.
     mode(&env, 0o1777);
     let hint = env.run(&["log"]).stderr;
     let vault = env.vault_file();

@@ -117,7 +117,7 @@ fn new_vault_gives_away_no_existing_file() {
     let mut new: Vec<&str> = given.iter().map(|name| name.trim_start_matches("vault.db")).collect();
     new.sort_unstable();
     assert!(
-        new.contains(&"") && new.iter().all(|name| ["", "-wal", "-shm", "-gate"].contains(name)),
+        new.contains(&"") && new.iter().all(|name| ["", "-wal", "-shm", "-gate", "-reserve"].contains(name)),
         "{given:?}"
     );
     // Control: a vault in a directory without such files belongs to the owner of the directory, with all files.

@@ -94,7 +94,7 @@ proptest! {
                 prop_assert_eq!(files(&vault, "main"), after_theirs);
             }
             Landed::Nothing => {
-                // They made the same changes, or there are none.
+                // Both sides made the same changes, or none.
                 prop_assert!(my_paths.iter().all(|at| after_theirs.get(at) == after_mine.get(at)));
                 prop_assert_eq!(files(&vault, "main"), after_theirs);
             }

@@ -73,8 +73,8 @@ fn is_new_dir(dir: BorrowedFd<'_>, since: Timespec) -> io::Result<bool> {
         && beneath::names(beneath::open(dir, b"", beneath::DIR)?.as_fd())?.is_empty())
 }
 
-/// While this exists, the thread changes no owner of a file. SQLite, run by root, gives whatever has the name of its log
-/// to the owner of the database.
+/// While this exists, the thread changes no owner of a file. SQLite, run by root, gives any file with the name of its
+/// log to the owner of the database.
 #[derive(Debug)]
 pub struct OwnersKept(Option<CapabilitySets>);
 

@@ -43,7 +43,8 @@ hint!(LocateError, |error, avfs| Some(match error {
 const ELSEWHERE: &str = "keep its vault in your data directory with: AVFS_VAULT_PLACE=data, or in a place of your choice with: \
      avfs init --vault NAME|PATH";
 
-/// Whether changing the mode of a path affects only the caller: not for `/tmp` and the like, nor for a mount.
+/// Whether changing the mode of a path affects only the caller: not for `/tmp` or another sticky directory, nor for a
+/// mount.
 fn is_of_caller_alone(path: &Path) -> bool {
     let device = |path: &Path| path.symlink_metadata().map(|meta| meta.dev()).ok();
     path.symlink_metadata().is_ok_and(|meta| {

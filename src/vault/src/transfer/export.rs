@@ -322,8 +322,8 @@ pub(crate) fn sweep_noted(dir: &Path, noted: Option<DirIdentity>) {
 }
 
 /// Removes empty staging directories of this user whose exporter is dead, and the one that a dead exporter has noted,
-/// with its files. Others keep their files: whoever can write to `dir` can give the name of a staging directory to any
-/// directory in it. Errors are ignored: a leftover does no harm.
+/// with its files. Others keep their files: a process that can write to `dir` can give the name of a staging directory
+/// to any directory in it. Errors are ignored: a leftover does no harm.
 pub fn sweep_in(dir: BorrowedFd<'_>, shown: &Path, noted: Option<DirIdentity>) {
     let Ok(names) = beneath::names(dir) else { return };
     let me = rustix::process::geteuid().as_raw();

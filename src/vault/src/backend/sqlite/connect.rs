@@ -179,8 +179,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, 
     }
 }
 
-/// Creates the files of the WAL with the owner, group and mode of the vault, if SQLite would give them others: users who
-/// share the vault also need its WAL, even after this process has ended. Existing files stay as they are.
+/// Creates the files of the WAL with the owner, group and mode of the vault, if SQLite would give them others: users
+/// who share the vault also need its WAL, even after this process has ended. Existing files stay unchanged.
 fn make_log(path: &Path, vault: &Metadata) {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     if (vault.uid(), vault.gid()) == (user.as_raw(), group.as_raw()) {
@@ -192,7 +192,7 @@ fn make_log(path: &Path, vault: &Metadata) {
     }
 }
 
-/// Keeps SQLite from giving away a file that another user has put at the name of one of its own.
+/// Keeps SQLite from giving away a file that another user has put at the name of one of its files.
 fn owners_kept(path: &Path) -> Result<OwnersKept> {
     OwnersKept::begin().map_err(|error| BackendError::io("open", path, error))
 }
@@ -223,7 +223,7 @@ pub(crate) fn look_up(path: &Path, key: &str, options: &OpenOptions) -> Result<O
 
 /// Opens another connection to a vault whose header was checked.
 pub(crate) fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Conn> {
-    // SQLite would play back the journal, whoever wrote it.
+    // SQLite would play back the journal, regardless of its author.
     placeholders::check_journal(path)?;
     match access {
         Access::ReadWrite => {
