@@ -199,7 +199,7 @@ fn interrupted_apply_and_unapply_write_nothing() {
     let stopped = |verb| {
         let files = || support::snapshot::take_without(&env.project(), &[".avfs"]);
         let before = files();
-        for point in ["judge#1", "going#50"] {
+        for point in ["judge#1", "judge#50"] {
             let answer = interrupt(&env, &[verb, "--json"], point, Signal::INT);
             assert_eq!(answer.code, 130, "{verb} at {point}: {answer:?}");
             assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
