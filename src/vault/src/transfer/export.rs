@@ -315,36 +315,60 @@ fn remove_moved(dir: BorrowedFd<'_>, meetings: &[Meeting]) {
 }
 
 /// Removes what killed processes left in a directory, as [`sweep_in`].
-pub(crate) fn sweep_noted(dir: &Path, noted: Option<DirIdentity>) {
-    if let Ok(fd) = Place::open_dir(dir) {
-        sweep_in(fd.as_fd(), dir, noted);
-    }
+pub(crate) fn sweep_noted(dir: &Path, noted: Option<DirIdentity>) -> Swept {
+    Place::open_dir(dir).map_or(Swept::Completely, |fd| sweep_in(fd.as_fd(), dir, noted))
+}
+
+/// Whether a sweep has removed what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swept {
+    /// Nothing is left that it should remove.
+    Completely,
+    /// A directory could not be examined or removed.
+    Partly,
 }
 
 /// Removes empty staging directories of this user whose exporter is dead, and the one that a dead exporter has noted,
 /// with its files. Others keep their files: a process that can write to `dir` can give the name of a staging directory
 /// to any directory in it. Errors are ignored: a leftover does no harm.
-pub fn sweep_in(dir: BorrowedFd<'_>, shown: &Path, noted: Option<DirIdentity>) {
-    let Ok(names) = beneath::names(dir) else { return };
-    let me = rustix::process::geteuid().as_raw();
+pub fn sweep_in(dir: BorrowedFd<'_>, shown: &Path, noted: Option<DirIdentity>) -> Swept {
+    let Ok(names) = beneath::names(dir) else { return Swept::Partly };
+    let mut swept = Swept::Completely;
     for name in names.into_iter().map(|listed| listed.name).filter(|name| own::is_staging_name(name)) {
-        let Ok(tree) = beneath::open(dir, &name, DIR) else { continue };
-        if !beneath::fstat(tree.as_fd()).is_ok_and(|stat| stat.owner == me) {
-            continue;
+        match sweep_one(dir, &name, noted) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                let path = shown.join(OsStr::from_bytes(&name));
+                tracing::warn!(%error, path = %path.display(), "cannot remove leftovers of an export");
+                swept = Swept::Partly;
+            }
+            Ok(()) | Err(_) => {}
         }
-        // Held until the directory is removed: an exporter that has created it but not locked it yet then makes
-        // another.
-        let locked = tree.try_clone().and_then(|tree| FileLock::try_open(tree, Mode::Exclusive));
-        let remove = || match noted.is_some() && DirIdentity::of(tree.as_fd()).ok() == noted {
-            true => remove_open_tree(dir, &name, tree.as_fd()),
-            false => remove_empty_dir(dir, &name).map(drop),
-        };
-        if let Ok(Some(_abandoned)) = locked
-            && let Err(error) = remove()
-        {
-            let path = shown.join(OsStr::from_bytes(&name));
-            tracing::warn!(%error, path = %path.display(), "cannot remove leftovers of an export");
-        }
+    }
+    swept
+}
+
+fn sweep_one(dir: BorrowedFd<'_>, name: &[u8], noted: Option<DirIdentity>) -> std::io::Result<()> {
+    let tree = match beneath::open(dir, name, DIR) {
+        // Nothing that avfs made.
+        Err(error) if is_replaced(&error) || Cause::of(&error) == Cause::NoPermission => return Ok(()),
+        opened => opened?,
+    };
+    if beneath::fstat(tree.as_fd())?.owner != rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    // Held until the directory is removed: an exporter that has created it but not locked it yet then makes another.
+    let Some(_abandoned) =
+        FileLock::try_open(tree.try_clone()?, Mode::Exclusive).map_err(std::io::Error::other)?
+    else {
+        return Ok(());
+    };
+    let is_noted = match noted {
+        Some(noted) => DirIdentity::of(tree.as_fd())? == noted,
+        None => false,
+    };
+    match is_noted {
+        true => remove_open_tree(dir, name, tree.as_fd()),
+        false => remove_empty_dir(dir, name).map(drop),
     }
 }
 

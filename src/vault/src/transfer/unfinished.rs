@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use avfs_hostfs::{make, random};
 
-use super::export;
+use super::export::{self, Swept};
 use super::shelf::Shelf;
 use crate::Result;
 
@@ -171,8 +171,10 @@ impl Unfinished {
                         None => (None, text),
                     };
                     let dir = PathBuf::from(OsString::from_vec(dir));
-                    if dir.is_absolute() && !dir.as_os_str().as_bytes().contains(&0) {
-                        export::sweep_noted(&dir, id);
+                    let is_path = dir.is_absolute() && !dir.as_os_str().as_bytes().contains(&0);
+                    // The next sweep tries again.
+                    if is_path && export::sweep_noted(&dir, id) == Swept::Partly {
+                        continue;
                     }
                 }
                 _ => {}
