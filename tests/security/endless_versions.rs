@@ -209,7 +209,8 @@ fn work_of_an_apply_grows_with_the_number_of_paths() {
     let [small, middle, large] = [75, 150, 300].map(calls);
     for verb in 0..2 {
         let (first, second) = (middle[verb] - small[verb], large[verb] - middle[verb]);
-        // 75 levels, then 150 more. Control: opening each path from the root takes five times as many.
-        assert!(second <= 2 * first + first / 4, "{small:?} {middle:?} {large:?}");
+        // 75 levels, then 150 more: twice as many calls, and four times as many if the work were quadratic. Control:
+        // opening each path from the root takes five times as many.
+        assert!(second <= 3 * first, "{small:?} {middle:?} {large:?}");
     }
 }
