@@ -3,7 +3,7 @@
 //! The path is resolved once. From then on the caller uses the descriptor of the directory, so that another user, or a
 //! command that can write a directory on the way, cannot redirect the write. A symlink is followed only if root
 //! owns it and the directory that has it, and nobody else can write that directory. A command that root runs in a
-//! sandbox has the uid 0 as well, so root follows only the links of [`SYSTEM_DIRS`].
+//! sandbox has the uid 0 as well, so root follows only the links of `SYSTEM_DIRS`.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
