@@ -425,7 +425,7 @@ fn second_read_confirms_the_first_only_with_equal_timestamps() {
         let first = if size > 1 << 20 { 2 } else { 1 };
         let points: Vec<String> = (first + 1..first + 3).map(|n| format!("open-file#{n}")).collect();
         let points: Vec<&str> = points.iter().map(String::as_str).collect();
-        let said = bench.import_changing(&[], &points, rewrite);
+        let said = bench.import_changing(&[("NOW", BEFORE_ALL)], &points, rewrite);
         assert_eq!(said.acks(), ["read=1"]);
         assert_eq!(bench.content("f"), content);
     }
