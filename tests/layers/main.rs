@@ -20,6 +20,23 @@ const CRATES: &[(&str, &[&str])] = &[
     ("engine", &["types", "hostfs", "vault", "request", "policy", "egress", "changes"]),
     ("lists", &["types", "hostfs", "vault", "request", "wire"]),
     ("present", &["types", "hostfs", "vault", "request", "policy", "changes", "engine", "lists", "wire"]),
+    ("workplace", &["types", "hostfs", "vault", "request", "policy", "engine", "present", "wire"]),
+    (
+        "ops",
+        &[
+            "types",
+            "hostfs",
+            "vault",
+            "request",
+            "policy",
+            "changes",
+            "engine",
+            "lists",
+            "present",
+            "wire",
+            "workplace",
+        ],
+    ),
 ];
 
 /// Entries of one folder; a folder with more should be split.

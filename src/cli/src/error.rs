@@ -1,55 +1,12 @@
-//! Errors of the command line, in addition to those of the library.
+//! Errors of the command line itself: its output, and its words.
 
-use std::ffi::OsStr;
-use std::fmt::Display;
-use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
-use avfs_changes::{BlockedRepository, RepositoryChange};
-use avfs_engine::LocateError;
-use avfs_hostfs::place::PlaceError;
-use avfs_present::{Avfs, hint, merge_commits};
-use avfs_types::diagnose::{Diagnose, shell_word};
-use avfs_types::ids::{ForkName, RunId, VersionId};
-use avfs_types::path::TreePath;
-use avfs_vault::VaultError;
-use avfs_vault::run::LastChange;
-
-use crate::ui::Failure;
+use avfs_present::hint;
+use avfs_types::diagnose::Diagnose;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
-    #[error("{} would be deleted with every version in it", vault.display())]
-    NotConfirmed { vault: PathBuf },
-    #[error("the changes of {runs} would be discarded")]
-    DiscardNotConfirmed { runs: String },
-    #[error("no vault is created here: {reason}")]
-    NoNewVault { reason: String, hint: Option<String> },
-    #[error("run {run} is neither on a persistent fork nor applied; it is only kept for review")]
-    NotKept { run: RunId },
-    #[error("run {run} is not the newest change in effect on fork {fork}")]
-    NotNewest { run: RunId, fork: ForkName },
-    #[error("fork {fork} and the directory changed the same paths; nothing was merged: {}", list(paths))]
-    SyncConflict { fork: ForkName, paths: Vec<TreePath>, choice: SideChoice },
-    #[error("the output of run {run} was not kept or has expired")]
-    NoOutput { run: RunId },
-    #[error("invalid regular expression {pattern:?}: {detail}")]
-    BadPattern { pattern: String, detail: String },
-    #[error("version {version} has no parent to compare with")]
-    NoParent { version: String },
-    #[error("the patch is incomplete: {shortened} shortened, {left_off} omitted")]
-    PatchIncomplete { shortened: String, left_off: String },
-    #[error("the content has {size} bytes; JSON output is limited to {max}")]
-    TooLargeForJson { size: u64, max: u64 },
-    #[error("{} is not in {}, the directory of the vault", path.display(), dir.display())]
-    OutsidePath { path: PathBuf, dir: PathBuf },
     #[error("avfs has no command {verb:?}")]
     UnknownVerb { verb: String },
-    #[error("the checkpoint names fork {one}, but --fork is {other}")]
-    TwoForks { one: ForkName, other: ForkName },
-    #[error("the vault to delete is {}, but --vault is {}", one.display(), other.display())]
-    TwoVaults { one: PathBuf, other: PathBuf },
     #[error("{option} keeps files for a persistent fork, and these commands run without one")]
     KeepsWithoutFork { option: String },
     #[error("cannot write the output")]
@@ -58,293 +15,28 @@ pub enum EdgeError {
     Unanswered(#[source] Box<dyn std::error::Error>),
     #[error("the file size limit was reached (ulimit -f)")]
     FileSizeLimit(#[source] Box<dyn std::error::Error>),
-    /// A vault to delete does not exist.
-    #[error(transparent)]
-    NoVaultToDelete(LocateError),
-    /// A fork that is needed with its history does not exist.
-    #[error(transparent)]
-    NoOldFork(VaultError),
-    /// What to apply or to discard is the name of neither a fork nor a run.
-    #[error("there is no fork or run {name}")]
-    NoChanges { name: ForkName },
-    #[error("directory {} does not exist", dir.display())]
-    NoDirectory { dir: PathBuf },
-    #[error("the vault has no run that changed content")]
-    NothingChanged,
-    #[error("the vault has no run that changed content; run {run} changed only modification times")]
-    OnlyTimesChanged { run: RunId },
-    #[error("the vault has no run in effect that changed content; run {run} was undone")]
-    NothingInEffect { run: RunId },
-    #[error("run {run} {why}; there is nothing to {verb}")]
-    Unchanged { run: RunId, why: &'static str, verb: &'static str },
-    /// An error of the library for which the verb has a better hint.
-    #[error("{error}")]
-    Advised { error: VaultError, hint: String },
-    /// An error about a version, with the reference that the user gave.
-    #[error("{error}")]
-    InVersion { error: VaultError, reference: String },
-    #[error("cannot generate a random number")]
-    Random(#[source] std::io::Error),
-    #[error("cannot handle signals")]
-    Signals(#[source] std::io::Error),
-    #[error("cannot start a thread")]
-    Threads(#[source] std::io::Error),
-    #[error("cannot {operation} {}", path.display())]
-    Host {
-        operation: &'static str,
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("cannot write through {}: it is a symbolic link", link.display())]
-    Symlink {
-        link: PathBuf,
-        /// The path of the file without symlinks.
-        real: PathBuf,
-    },
-}
-
-/// How the conflicts of a sync can be decided.
-#[derive(Debug)]
-pub enum SideChoice {
-    Either,
-    /// Each conflict involves a directory, because the others were decided by `--prefer directory`.
-    Fork,
-    /// The repository would be broken with one side of some of its files.
-    Repository(Box<RepositoryConflict>),
-}
-
-/// A repository that changed on a fork and in the directory.
-#[derive(Debug)]
-pub struct RepositoryConflict {
-    pub dir: PathBuf,
-    /// The head of the fork.
-    pub head: VersionId,
-    pub repository: BlockedRepository,
-}
-
-fn list(paths: &[TreePath]) -> String {
-    let shown: Vec<String> = paths.iter().map(ToString::to_string).collect();
-    shown.join(", ")
-}
-
-impl EdgeError {
-    /// The error for a missing fork without the hint to create it: a new fork has nothing to delete or to undo.
-    pub fn of_old_fork(error: VaultError) -> Failure {
-        match matches!(error, VaultError::NoFork { .. }) {
-            true => Self::NoOldFork(error).into(),
-            false => error.into(),
-        }
-    }
-
-    /// The error for a name that is neither a fork nor a run.
-    pub fn of_changes(error: VaultError) -> Failure {
-        if let VaultError::NoFork { name } = error { Self::NoChanges { name }.into() } else { error.into() }
-    }
-
-    /// The error if no run is named and none changed content.
-    pub fn of_no_change(last: &LastChange) -> Self {
-        match last {
-            LastChange { times_only: Some(run), .. } => Self::OnlyTimesChanged { run: run.id.clone() },
-            LastChange { undone: Some(run), .. } => Self::NothingInEffect { run: run.id.clone() },
-            LastChange { times_only: None, undone: None, .. } => Self::NothingChanged,
-        }
-    }
-
-    /// The error of an operation on this version or fork: its hints name it.
-    pub fn in_version<R: Display>(reference: &R) -> impl Fn(VaultError) -> Failure + use<R> {
-        let reference = reference.to_string();
-        move |error| match is_about_version(&error) {
-            true => Self::InVersion { error, reference: reference.clone() }.into(),
-            false => error.into(),
-        }
-    }
-
-    pub fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::Host { operation, path, source }
-    }
-
-    /// The error of finding the place of a file.
-    pub fn place(operation: &'static str) -> impl FnOnce(PlaceError) -> Self {
-        move |error| match error {
-            PlaceError::Link { link, real } => Self::Symlink { link, real },
-            PlaceError::Io { path, source } => Self::Host { operation, path, source },
-        }
-    }
-}
-
-/// Whether the hint of an error names the version.
-fn is_about_version(error: &VaultError) -> bool {
-    matches!(error, VaultError::NoPath { .. } | VaultError::NotAFile { .. })
-        || matches!(
-            error,
-            VaultError::IsADirectory { path } | VaultError::PathCycle { from: path, .. } if path.is_root()
-        )
-}
-
-fn in_version_hint(error: &VaultError, reference: &str, avfs: &Avfs) -> String {
-    if let VaultError::NotAFile { path, .. } = error {
-        let path = shell_word(OsStr::from_bytes(path.as_bytes()));
-        return format!("list it with: {avfs} ls -l {reference} {path}");
-    }
-    if let VaultError::NoPath { .. } = error {
-        return format!("list the files with: {avfs} ls {reference}");
-    }
-    format!("name the entries in it; list them with: {avfs} ls {reference}")
 }
 
 impl Diagnose for EdgeError {
     fn code(&self) -> &'static str {
         match self {
-            Self::NotConfirmed { .. } => "vault.not_confirmed",
-            Self::DiscardNotConfirmed { .. } => "discard.not_confirmed",
-            Self::NoNewVault { .. } => "policy.denied",
-            Self::NotKept { .. } => "undo.not_kept",
-            Self::NotNewest { .. } => "undo.not_newest",
-            Self::SyncConflict { .. } => "sync.conflict",
-            Self::NoOutput { .. } => "output.not_kept",
-            Self::BadPattern { .. } => "grep.bad_pattern",
-            Self::NoParent { .. } => "diff.no_parent",
-            Self::PatchIncomplete { .. } => "diff.incomplete",
-            Self::TooLargeForJson { .. } => "cat.too_large",
-            Self::OutsidePath { .. } => "path.outside",
             Self::UnknownVerb { .. } => "man.unknown_verb",
-            Self::TwoForks { .. } | Self::TwoVaults { .. } | Self::KeepsWithoutFork { .. } => "usage",
+            Self::KeepsWithoutFork { .. } => "usage",
             Self::Output(_) | Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
-            Self::Advised { error, .. } | Self::InVersion { error, .. } | Self::NoOldFork(error) => {
-                error.code()
-            }
-            Self::NoVaultToDelete(error) => error.code(),
-            Self::NoChanges { .. } => "fork.not_found",
-            Self::NoDirectory { .. } => "vault.not_found",
-            Self::NothingChanged | Self::OnlyTimesChanged { .. } | Self::NothingInEffect { .. } => {
-                "run.not_found"
-            }
-            Self::Unchanged { .. } => "run.no_version",
-            Self::Random(_) => "io.random",
-            Self::Signals(_) => "io.signals",
-            Self::Threads(_) => "host.threads",
-            Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
-            Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => "host.disk_full",
-            Self::Host { .. } => "host.io",
-            Self::Symlink { .. } => "host.symlink",
         }
     }
 }
 
-/// How to sync a fork with a repository that changed on both sides.
-fn repository_hint(avfs: &Avfs, fork: &ForkName, conflict: &RepositoryConflict) -> String {
-    let RepositoryConflict { dir, head, repository } = conflict;
-    match repository.change {
-        RepositoryChange::Commits | RepositoryChange::NestedCommits => {
-            merge_commits(avfs, dir, head, repository)
-        }
-        RepositoryChange::Index => format!(
-            "unstage the changes of the fork, then sync again: {avfs} run --fork {fork} -- git -C {} reset -q -- . \
-             && {avfs} sync {fork}",
-            shell_word(repository.work_tree_in(dir).as_os_str())
-        ),
-        RepositoryChange::Other => format!(
-            "write the files of the fork without the repository with: {avfs} apply {fork} --exclude {}",
-            shell_word(repository.git_dir_pattern().as_ref())
-        ),
-    }
-}
-
-hint!(EdgeError, |error, avfs| {
+hint!(EdgeError, |error, _avfs| {
     let hint = match error {
-        Self::Advised { hint, .. } => hint,
-        Self::InVersion { error, reference } => return Some(in_version_hint(error, reference, avfs)),
-        Self::NoVaultToDelete(_) => "nothing was deleted; list vaults with: avfs vault list",
-        Self::NoOldFork(VaultError::NoFork { name }) if name.as_str() == "last" => {
-            return Some(format!(
-                "last is a run: list runs and their forks with: {avfs} runs list; \
-                 drop the changes of a run with: {avfs} discard last"
-            ));
-        }
-        Self::NoOldFork(_) => return Some(format!("list forks with: {avfs} fork list")),
-        Self::NoChanges { .. } => {
-            return Some(format!("list forks with: {avfs} fork list, runs with: {avfs} runs list"));
-        }
-        Self::NoDirectory { dir } => {
-            return Some(format!("create it with: mkdir -p {}", shell_word(dir.as_os_str())));
-        }
-        Self::NothingChanged => {
-            return Some(format!(
-                "run a command with: {avfs} run -- COMMAND; list runs with: {avfs} runs list"
-            ));
-        }
-        Self::OnlyTimesChanged { run } => {
-            return Some(format!(
-                "show it with: {avfs} diff {run} --times; write the times with: {avfs} apply {run}"
-            ));
-        }
-        Self::NothingInEffect { .. } => return Some(format!("redo the last undo with: {avfs} redo")),
-        Self::Unchanged { .. } => return Some(format!("list runs with: {avfs} runs list")),
-        Self::NoNewVault { hint, .. } => return hint.clone(),
-        Self::NotNewest { fork, .. } => {
-            return Some(format!(
-                "undo the newer changes first with: {avfs} undo {fork}; list them with: {avfs} log {fork}"
-            ));
-        }
-        Self::NotKept { run } => return Some(format!("discard it with: {avfs} discard {run}")),
-        Self::SyncConflict { fork, choice, .. } => {
-            return Some(match choice {
-                SideChoice::Either => format!(
-                    "choose a side with: {avfs} sync {fork} --prefer fork or --prefer directory; \
-                     show the fork's changes with: {avfs} diff {fork}"
-                ),
-                SideChoice::Fork => format!(
-                    "keep the fork's side with: {avfs} sync {fork} --prefer fork; \
-                     show the fork's changes with: {avfs} diff {fork}"
-                ),
-                SideChoice::Repository(conflict) => repository_hint(avfs, fork, conflict),
-            });
-        }
-        Self::NoOutput { .. } => "keep it with: avfs-run --keep-output -- COMMAND",
-        Self::NotConfirmed { .. } | Self::DiscardNotConfirmed { .. } => "confirm with: --yes",
-        Self::BadPattern { .. } => "search for plain text with: -F",
-        Self::NoParent { .. } => return Some(format!("name two versions: {avfs} diff A B")),
-        Self::PatchIncomplete { .. } => "raise the limit with: --patch-max SIZE",
-        Self::TooLargeForJson { .. } => {
-            return Some(format!("print it without --json: {avfs} cat REF PATH > FILE"));
-        }
-        Self::OutsidePath { .. } => {
-            "name a path in that directory, or relative to it: src/main.rs, or . for the directory itself"
-        }
         Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
         Self::UnknownVerb { .. } => "list the commands with: avfs --help",
-        Self::TwoForks { .. } | Self::TwoVaults { .. } => "omit one of them",
         Self::KeepsWithoutFork { .. } => {
             "omit it, or run the commands on a fork: avfs-run --fork NAME, avfs batch --mode chain"
         }
         Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
-        Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-            "choose a writable place"
-        }
-        Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => {
-            "free some space, then try again"
-        }
-        Self::Host { operation: "read", source, .. } if source.kind() == ErrorKind::NotFound => {
-            "check the spelling, or choose another file"
-        }
-        Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
-            "check the path, or create the directory first"
-        }
-        Self::Host { source, .. }
-            if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) =>
-        {
-            "a file exists where a directory is needed: choose another place"
-        }
-        Self::Symlink { real, .. } => {
-            return Some(format!("name the real path: {}", shell_word(real.as_os_str())));
-        }
-        Self::Threads(_) => "end some processes, or raise the limit on them (ulimit -u); then try again",
-        Self::Host { .. } | Self::Output(_) | Self::Unanswered(_) | Self::Random(_) | Self::Signals(_) => {
-            return None;
-        }
+        Self::Output(_) | Self::Unanswered(_) => return None,
     };
     Some(hint.to_owned())
 });

@@ -1,5 +1,6 @@
 //! Long operations: progress output, and a clean end on a signal.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -7,82 +8,63 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
+use signal_hook::iterator::Handle;
 
 use avfs_hostfs::machine;
+use avfs_ops::{Cancellation, Meter, OpError, Progress, WorkplaceError};
 use avfs_types::show_bytes_size;
-use avfs_vault::meter::{Announcement, Meter, Onlooker};
 
-use crate::error::EdgeError;
 use crate::signals::Watched;
-use crate::ui::{Format, error_line, stderr_is_terminal};
+use crate::ui::{error_line, stderr_is_terminal};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Without a terminal: when to print the first progress line, and the interval after that.
 const LINE_AFTER: Duration = Duration::from_secs(5);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// An operation with a meter. Dropping it removes the progress bar.
-pub struct Progress {
-    pub meter: Arc<Meter>,
-    shown: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
-    /// Stops the signal handling when closed.
-    signals: Option<(Handle, Watched)>,
+/// Shows progress: on a terminal with a bar, elsewhere with a line from time to time.
+pub struct Display;
+
+/// A progress bar; dropping it removes it.
+struct Shown(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
+
+impl Progress for Display {
+    fn show(&self, label: &'static str, meter: &Arc<Meter>) -> Box<dyn Any> {
+        let (done, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(meter));
+        let ended = Arc::clone(&done);
+        let show = if stderr_is_terminal() { draw } else { print_lines };
+        let thread = std::thread::Builder::new().spawn(move || show(label, &seen, &ended));
+        // The operation runs even if its progress cannot be shown.
+        Box::new(Shown(thread.ok().map(|thread| (done, thread))))
+    }
 }
 
-impl Progress {
-    /// Shows progress: on a terminal at once, elsewhere with a line from time to time.
-    pub fn start(label: &'static str) -> Self {
-        Self::with(label, Meter::default())
-    }
-
-    fn with(label: &'static str, meter: Meter) -> Self {
-        let meter = Arc::new(meter);
-        let drawn = || {
-            let (done, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&meter));
-            let ended = Arc::clone(&done);
-            let show = if stderr_is_terminal() { draw } else { print_lines };
-            let thread = std::thread::Builder::new().spawn(move || show(label, &seen, &ended));
-            // The operation runs even if its progress cannot be shown.
-            Some((done, thread.ok()?))
-        };
-        let shown = drawn();
-        Self { meter, shown, signals: None }
-    }
-
-    /// Like [`Self::start`], for an operation that a signal ends cleanly; a second signal ends it at once.
-    pub fn interruptible(label: &'static str) -> Result<Self, EdgeError> {
-        Self::start(label).ended_by_signals()
-    }
-
-    /// Like [`Self::interruptible`], for an operation that may have an announcement.
-    pub fn announcing(
-        label: &'static str,
-        announcement: Option<Announcement>,
-        format: Format,
-    ) -> Result<Self, EdgeError> {
-        let meter = Meter::watched(Box::new(Announcer(format)));
-        if let Some(announcement) = announcement {
-            meter.announce_when_due(announcement);
-            meter.announce_if_due();
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some((done, thread)) = self.0.take() {
+            done.store(true, Ordering::Relaxed);
+            thread.thread().unpark();
+            // A failed progress bar must not hide the result of the operation.
+            let _ = thread.join();
         }
-        Self::with(label, meter).ended_by_signals()
     }
+}
 
-    /// Like [`Self::interruptible`], without any output.
-    pub fn unshown() -> Result<Self, EdgeError> {
-        Self { meter: Arc::default(), shown: None, signals: None }.ended_by_signals()
-    }
+/// Ends an operation cleanly on a signal; a second signal ends it at once.
+pub struct Signals;
 
-    fn ended_by_signals(self) -> Result<Self, EdgeError> {
-        let mut progress = self;
-        let meter = Arc::clone(&progress.meter);
+/// Stops the signal handling when dropped.
+struct Handled(Handle, Watched);
+
+impl Cancellation for Signals {
+    fn watch(&self, meter: &Arc<Meter>) -> Result<Box<dyn Any>, OpError> {
+        let meter = Arc::clone(meter);
         let mut ends = vec![SIGINT, SIGTERM];
         // A process that ignores SIGHUP, such as one started by nohup, must outlive its terminal.
         ends.extend((!machine::ignores(SIGHUP)).then_some(SIGHUP));
-        let watched = Watched::begin(&ends).map_err(EdgeError::Signals)?;
-        let mut signals = Signals::new(ends).map_err(EdgeError::Signals)?;
-        progress.signals = Some((signals.handle(), watched));
+        let watched = Watched::begin(&ends).map_err(WorkplaceError::Signals)?;
+        let mut signals = signal_hook::iterator::Signals::new(ends).map_err(WorkplaceError::Signals)?;
+        let handled = Handled(signals.handle(), watched);
         let watching = std::thread::Builder::new().spawn(move || {
             for signal in signals.forever() {
                 if meter.stopped() {
@@ -92,42 +74,15 @@ impl Progress {
                 meter.stop();
             }
         });
-        watching.map_err(EdgeError::Threads)?;
-        Ok(progress)
+        watching.map_err(WorkplaceError::Threads)?;
+        Ok(Box::new(handled))
     }
 }
 
-impl Drop for Progress {
+impl Drop for Handled {
     fn drop(&mut self) {
-        if let Some((signals, _watched)) = self.signals.take() {
-            signals.close();
-        }
-        if let Some((done, thread)) = self.shown.take() {
-            done.store(true, Ordering::Relaxed);
-            thread.thread().unpark();
-            // A failed progress bar must not hide the result of the operation.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Prints the announcement of an operation for people.
-#[derive(Debug)]
-struct Announcer(Format);
-
-impl Onlooker for Announcer {
-    fn wait_begins(&self) {}
-
-    fn looks(&self, _: &Meter) {}
-
-    fn wait_ends(&self, _: &Meter) {}
-
-    fn announces(&self, lines: &[String]) {
-        match self.0 {
-            Format::Human => lines.iter().for_each(|line| error_line(format_args!("{line}"))),
-            // The answer has it.
-            Format::Json => {}
-        }
+        let Self(handle, _watched) = self;
+        handle.close();
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::error::EdgeError;
+use avfs_ops::WorkplaceError;
 
 /// Signals that this process handles. When nothing handles them any more, they have their default effect again, which
 /// the handlers of signal-hook would prevent.
@@ -48,9 +48,9 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn watch() -> Result<Self, EdgeError> {
-        let watched = Watched::begin(&[SIGINT, SIGTERM]).map_err(EdgeError::Signals)?;
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(EdgeError::Signals)?;
+    pub fn watch() -> Result<Self, WorkplaceError> {
+        let watched = Watched::begin(&[SIGINT, SIGTERM]).map_err(WorkplaceError::Signals)?;
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(WorkplaceError::Signals)?;
         let (times, handle) = (Arc::new(AtomicUsize::new(0)), signals.handle());
         let count = Arc::clone(&times);
         let watching = std::thread::Builder::new().spawn(move || {
@@ -62,7 +62,7 @@ impl Asked {
                 avfs_types::pause::point("asked");
             }
         });
-        watching.map_err(EdgeError::Threads)?;
+        watching.map_err(WorkplaceError::Threads)?;
         Ok(Self { times, handle, _watched: watched })
     }
 

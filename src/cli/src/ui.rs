@@ -12,6 +12,7 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 use serde::Serialize;
 
 use avfs_hostfs::size_limit;
+use avfs_ops::{Notices, OpError};
 use avfs_present::{Avfs, Hint, error_body, usage_lines};
 use avfs_request::spec::SCHEMA_VERSION;
 use avfs_types::printable::Text;
@@ -32,58 +33,32 @@ pub enum Format {
     Json,
 }
 
-/// Why a command ended early.
-pub enum Failure {
-    Error(Box<dyn Hint>),
-    /// An error that is already in its wire form, such as the error of a worker.
-    Body(ErrorBody),
-    /// The reader closed the output, which is not an error.
-    BrokenPipe,
+/// The failure of a write to stdout.
+pub fn output_failure(error: std::io::Error) -> OpError {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        return OpError::ReceiverGone;
+    }
+    OpError::from(EdgeError::Output(error))
 }
 
-impl<E: Hint + 'static> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Error(Box::new(error))
+/// A failure of an operation that streams to stdout.
+pub fn streaming_failure(error: VaultError) -> OpError {
+    if let VaultError::Output(error) = error {
+        return output_failure(error);
     }
+    OpError::from(error)
 }
 
-impl Failure {
-    /// The failure of a write to stdout.
-    pub fn output(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self::BrokenPipe;
-        }
-        Self::from(EdgeError::Output(error))
-    }
-
-    /// The code of the error.
-    pub fn code(&self) -> Option<&str> {
-        match self {
-            Self::Error(error) => Some(error.code()),
-            Self::Body(body) => Some(&body.code),
-            Self::BrokenPipe => None,
-        }
-    }
-
-    /// A failed write of the answer, after the command itself has completed.
-    fn after_the_fact(self) -> Self {
-        match self {
-            Self::Error(error) if error.code() == "io.output" => Self::from(EdgeError::Unanswered(error)),
-            Self::Error(_) | Self::Body(_) | Self::BrokenPipe => self,
-        }
-    }
-
-    /// A failure of an operation that streams to stdout.
-    pub fn while_streaming(error: VaultError) -> Self {
-        if let VaultError::Output(error) = error {
-            return Self::output(error);
-        }
-        Self::from(error)
+/// A failed write of the answer, after the command itself has completed.
+fn after_the_fact(failure: OpError) -> OpError {
+    match failure {
+        OpError::Error(error) if error.code() == "io.output" => OpError::from(EdgeError::Unanswered(error)),
+        OpError::Error(_) | OpError::Body(_) | OpError::ReceiverGone => failure,
     }
 }
 
 /// The result of a command: its exit code, or the failure.
-pub type Outcome = Result<u8, Failure>;
+pub type Outcome = Result<u8, OpError>;
 
 /// The role of a piece of text, for coloured output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +70,7 @@ pub enum Tone {
     Name,
     Dim,
     Strong,
-    Failure,
+    OpError,
     Hint,
 }
 
@@ -307,7 +282,7 @@ impl Ui {
     pub fn answer<T: Serialize>(
         &self,
         result: &T,
-        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+        human: impl FnOnce(&mut Out) -> Result<(), OpError>,
     ) -> Outcome {
         self.say(result, None, human)
     }
@@ -317,7 +292,7 @@ impl Ui {
         &self,
         result: &T,
         why: &ErrorBody,
-        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+        human: impl FnOnce(&mut Out) -> Result<(), OpError>,
     ) -> Outcome {
         self.say(result, Some(why), human)
     }
@@ -326,14 +301,14 @@ impl Ui {
         &self,
         result: &T,
         why_not: Option<&ErrorBody>,
-        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+        human: impl FnOnce(&mut Out) -> Result<(), OpError>,
     ) -> Outcome {
         let mut out = self.out();
         let written = match self.format {
             Format::Human => human(&mut out),
             Format::Json => out.envelope(&self.kind, Some(result), why_not),
         };
-        written.and_then(|()| out.flush()).map_err(Failure::after_the_fact)?;
+        written.and_then(|()| out.flush()).map_err(after_the_fact)?;
         Ok(if why_not.is_none() { exit_code::OK } else { exit_code::FAILED })
     }
 
@@ -373,13 +348,13 @@ impl Ui {
     pub fn conclude(&self, outcome: Outcome) -> u8 {
         match outcome {
             Ok(code) => code,
-            Err(Failure::BrokenPipe) => exit_code::OK,
-            Err(Failure::Error(error)) => {
+            Err(OpError::ReceiverGone) => exit_code::OK,
+            Err(OpError::Error(error)) => {
                 let error = with_cause(error);
                 self.print_error(&*error);
                 code_for(error.code())
             }
-            Err(Failure::Body(error)) => {
+            Err(OpError::Body(error)) => {
                 self.print_error_body(&error);
                 code_for(&error.code)
             }
@@ -391,7 +366,7 @@ impl Ui {
         match self.format {
             Format::Json => self.print_error_json(&error_body(error, &self.avfs)),
             Format::Human => {
-                self.labelled(Tone::Failure, "error:", error);
+                self.labelled(Tone::OpError, "error:", error);
                 let mut cause = error.source();
                 while let Some(found) = cause {
                     self.labelled(Tone::Deleted, "caused by:", found);
@@ -411,7 +386,7 @@ impl Ui {
     }
 
     fn print_error_human(&self, error: &ErrorBody) {
-        self.labelled(Tone::Failure, "error:", &error.message);
+        self.labelled(Tone::OpError, "error:", &error.message);
         self.print_hint(error.hint.as_deref());
     }
 
@@ -420,7 +395,7 @@ impl Ui {
         let text = error.render().to_string();
         for line in usage_lines(&text) {
             match line.strip_prefix("error: ") {
-                Some(message) => self.labelled(Tone::Failure, "error:", message),
+                Some(message) => self.labelled(Tone::OpError, "error:", message),
                 None => error_line(format_args!("{line}")),
             }
         }
@@ -441,10 +416,20 @@ impl Ui {
     pub fn print_error_json(&self, error: &ErrorBody) {
         let mut out = self.out();
         match out.envelope::<()>(&self.kind, None, Some(error)).and_then(|()| out.flush()) {
-            Ok(()) | Err(Failure::BrokenPipe) => {}
+            Ok(()) | Err(OpError::ReceiverGone) => {}
             // If the answer cannot be written to stdout, print the error to stderr so that it is not lost.
-            Err(Failure::Error(_) | Failure::Body(_)) => self.print_error_human(error),
+            Err(OpError::Error(_) | OpError::Body(_)) => self.print_error_human(error),
         }
+    }
+}
+
+impl Notices for Ui {
+    fn note(&self, text: fmt::Arguments<'_>) {
+        Self::note(self, text);
+    }
+
+    fn warn(&self, text: fmt::Arguments<'_>) {
+        error_line(format_args!("warning: {text}"));
     }
 }
 
@@ -477,8 +462,8 @@ pub struct Out {
 
 impl Out {
     /// Writes exactly one line, regardless of the values in it.
-    pub fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Failure> {
-        self.stream.write_all(Line::of(text).as_bytes()).map_err(Failure::output)
+    pub fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), OpError> {
+        self.stream.write_all(Line::of(text).as_bytes()).map_err(output_failure)
     }
 
     /// Text in its tone if colours are enabled.
@@ -489,44 +474,44 @@ impl Out {
     /// The bytes of a file: verbatim in a pipe, escaped on a terminal.
     pub fn content<T>(
         &mut self,
-        write: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        write: impl FnOnce(&mut dyn Write) -> Result<T, OpError>,
+    ) -> Result<T, OpError> {
         if !self.terminal {
             return write(&mut self.stream);
         }
         let mut text = Text::new(&mut self.stream);
         let written = write(&mut text)?;
-        text.finish().map_err(Failure::output)?;
+        text.finish().map_err(output_failure)?;
         Ok(written)
     }
 
     /// A line of a patch, without its line end: verbatim in a pipe, escaped on a terminal.
-    pub fn content_line(&mut self, tone: Option<Tone>, line: &[u8]) -> Result<(), Failure> {
+    pub fn content_line(&mut self, tone: Option<Tone>, line: &[u8]) -> Result<(), OpError> {
         if self.colour || self.terminal {
             let text = printable::text_of(line);
             let painted = Painted::of(tone.filter(|_| self.colour), &text);
             return self.line(format_args!("{painted}"));
         }
         let stream = &mut self.stream;
-        stream.write_all(line).and_then(|()| stream.write_all(b"\n")).map_err(Failure::output)
+        stream.write_all(line).and_then(|()| stream.write_all(b"\n")).map_err(output_failure)
     }
 
     /// Bytes generated by avfs: a manual page, a completion script, the schema.
-    pub fn own_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.stream.write_all(bytes).map_err(Failure::output)
+    pub fn own_bytes(&mut self, bytes: &[u8]) -> Result<(), OpError> {
+        self.stream.write_all(bytes).map_err(output_failure)
     }
 
     /// Writes a value as one line of JSON.
-    pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
-        printable::json_line(value).and_then(|line| self.stream.write_all(&line)).map_err(Failure::output)
+    pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<(), OpError> {
+        printable::json_line(value).and_then(|line| self.stream.write_all(&line)).map_err(output_failure)
     }
 
-    pub fn flush(&mut self) -> Result<(), Failure> {
-        self.stream.flush().map_err(Failure::output)
+    pub fn flush(&mut self) -> Result<(), OpError> {
+        self.stream.flush().map_err(output_failure)
     }
 
     /// Like [`Self::line`], for a list that takes long: the first line is flushed at once.
-    pub fn list_line(&mut self, number: usize, text: fmt::Arguments<'_>) -> Result<(), Failure> {
+    pub fn list_line(&mut self, number: usize, text: fmt::Arguments<'_>) -> Result<(), OpError> {
         self.line(text)?;
         if number == 0 { self.flush() } else { Ok(()) }
     }
@@ -536,10 +521,10 @@ impl Out {
         kind: &str,
         result: Option<&T>,
         error: Option<&ErrorBody>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OpError> {
         let success = error.is_none();
         let envelope = Envelope { schema_version: SCHEMA_VERSION, kind, success, result, error };
         // Written directly: a list of changes may be too long to hold as text.
-        printable::write_json_line(&envelope, &mut self.stream).map_err(Failure::output)
+        printable::write_json_line(&envelope, &mut self.stream).map_err(output_failure)
     }
 }

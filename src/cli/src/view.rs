@@ -1,10 +1,8 @@
 //! A version opened for reading, and the text forms of its parts.
 
-use std::collections::HashMap;
-
 use avfs_types::Zone;
 use avfs_types::clock::{FileTime, Timestamp};
-use avfs_types::ids::VersionId;
+use avfs_types::ids::SHORT_HEX_DIGITS;
 use avfs_types::path::{Shown, TreePath};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{Reader, VersionRecord};
@@ -12,7 +10,7 @@ use avfs_vault::page::{DirRef, Node};
 use avfs_vault::tree::{Pages, Walk};
 use avfs_vault::version::root_of;
 use avfs_vault::{Result, Vault, VaultError, tree};
-use avfs_wire::EntryObject;
+use avfs_wire::{EntryObject, VersionObject};
 
 use crate::ui::Format;
 
@@ -98,19 +96,6 @@ impl<'v> View<'v> {
     }
 }
 
-/// The names of forks and checkpoints, by their version.
-pub fn labels(reader: &dyn Reader) -> Result<HashMap<VersionId, Vec<String>>> {
-    let mut labels: HashMap<VersionId, Vec<String>> = HashMap::new();
-    for fork in reader.forks()? {
-        labels.entry(fork.head).or_default().push(fork.name.to_string());
-    }
-    for checkpoint in reader.checkpoints()? {
-        let label = format!("{}@{}", checkpoint.fork, checkpoint.name);
-        labels.entry(checkpoint.version).or_default().push(label);
-    }
-    Ok(labels)
-}
-
 /// The target of a symlink, to print after its name.
 pub fn arrow(node: &Node) -> String {
     match node {
@@ -158,11 +143,16 @@ pub fn command_line(command: &str) -> String {
 }
 
 /// The message of a version on one line: the command of the run that created it, or a text.
-pub fn message_line(version: &VersionRecord) -> String {
+pub fn message_line(version: &VersionObject) -> String {
     match version.run {
         Some(_) => command_line(&version.message),
         None => first_line(&version.message).to_owned(),
     }
+}
+
+/// The first digits of the id of a version, for people.
+pub fn short(id: &str) -> &str {
+    id.get(..SHORT_HEX_DIGITS).unwrap_or(id)
 }
 
 /// `1 file`, `2 files`.

@@ -13,9 +13,7 @@ use avfs_hostfs::new_file::NewFile;
 use avfs_hostfs::place::{FilePlace, is_own_descriptor};
 use avfs_hostfs::random;
 use avfs_hostfs::stat::HostKind;
-
-use crate::error::EdgeError;
-use crate::ui::Failure;
+use avfs_ops::{OpError, WorkplaceError};
 
 /// The mode of a new file, which the umask limits.
 pub const NEW_MODE: u32 = 0o666;
@@ -29,16 +27,16 @@ pub enum Target {
 }
 
 impl Target {
-    pub fn open(path: &Path) -> Result<Self, EdgeError> {
+    pub fn open(path: &Path) -> Result<Self, WorkplaceError> {
         if is_own_descriptor(path) {
             let opened = File::options().write(true).open(path);
-            return Ok(Self::Stream(opened.map_err(EdgeError::host("write", path))?));
+            return Ok(Self::Stream(opened.map_err(WorkplaceError::host("write", path))?));
         }
-        let place = FilePlace::find(path).map_err(EdgeError::place("write"))?;
+        let place = FilePlace::find(path).map_err(WorkplaceError::place("write"))?;
         match place.there.is_none_or(|there| there.kind == HostKind::File) {
             true => Ok(Self::File(place)),
             false => {
-                let opened = place.open(OFlags::WRONLY, 0).map_err(EdgeError::host("write", path))?;
+                let opened = place.open(OFlags::WRONLY, 0).map_err(WorkplaceError::host("write", path))?;
                 Ok(Self::Stream(opened.into()))
             }
         }
@@ -71,14 +69,14 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn open(path: &Path) -> Result<Self, EdgeError> {
+    pub fn open(path: &Path) -> Result<Self, WorkplaceError> {
         let target = Target::open(path)?;
-        target.check().map_err(EdgeError::host("write", path))?;
+        target.check().map_err(WorkplaceError::host("write", path))?;
         Ok(Self { path: path.to_owned(), target })
     }
 
-    pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
-        let failed = |error| Failure::from(EdgeError::host("write", &self.path)(error));
+    pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), OpError> {
+        let failed = |error| OpError::from(WorkplaceError::host("write", &self.path)(error));
         write_to(&self.target, |to| write(to).map_err(failed), failed)
     }
 }
@@ -91,16 +89,16 @@ pub fn beside(place: &FilePlace) -> io::Result<NewFile> {
 
 pub fn write_whole<T>(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    write_to(&Target::open(path)?, write, |error| Failure::from(EdgeError::host("write", path)(error)))
+    write: impl FnOnce(&mut dyn Write) -> Result<T, OpError>,
+) -> Result<T, OpError> {
+    write_to(&Target::open(path)?, write, |error| OpError::from(WorkplaceError::host("write", path)(error)))
 }
 
 fn write_to<T>(
     target: &Target,
-    write: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
-    failed: impl Fn(io::Error) -> Failure,
-) -> Result<T, Failure> {
+    write: impl FnOnce(&mut dyn Write) -> Result<T, OpError>,
+    failed: impl Fn(io::Error) -> OpError,
+) -> Result<T, OpError> {
     let buffered = |file: &File| {
         let mut to = BufWriter::new(file);
         let value = write(&mut to)?;

@@ -18,14 +18,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use avfs_engine::{HalfCaptured, Note, RecoverError, ScratchDir, sweep};
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_present::{Avfs, error_body, hint};
 use avfs_types::diagnose::Diagnose;
 use avfs_vault::Vault;
 use avfs_wire::{ErrorBody, Inspection, NoteObject, WorkItem};
 
 use crate::context::{CommandContext, own_command};
-use crate::error::EdgeError;
-use crate::ui::Failure;
 
 /// The limit on workers: each needs a thread and two pipes.
 pub const WORKERS_MAX: i64 = 256;
@@ -237,7 +236,12 @@ pub struct WorkerPool<T> {
 impl<T: Send + 'static> WorkerPool<T> {
     /// Creates a pool of up to `size` workers for a vault; a worker starts with its first task. `options` are
     /// options of avfs-run for all requests.
-    pub fn hire(size: usize, avfs: &Avfs, vault: &Path, options: &[OsString]) -> Result<Self, EdgeError> {
+    pub fn hire(
+        size: usize,
+        avfs: &Avfs,
+        vault: &Path,
+        options: &[OsString],
+    ) -> Result<Self, WorkplaceError> {
         let (tasks, given) = channel();
         let (report, done) = channel();
         let given = Arc::new(Mutex::new(given));
@@ -254,7 +258,7 @@ impl<T: Send + 'static> WorkerPool<T> {
             let desk = Desk { number, pids, killed, words: words.clone() };
             std::thread::Builder::new().spawn(move || work(&given, &report, &desk))
         });
-        let threads = threads.collect::<Result<_, _>>().map_err(EdgeError::Threads)?;
+        let threads = threads.collect::<Result<_, _>>().map_err(WorkplaceError::Threads)?;
         Ok(Self { tasks: Some(tasks), done, threads, pids, killed, size, busy: 0 })
     }
 
@@ -300,7 +304,7 @@ impl<T: Send + 'static> WorkerPool<T> {
 impl<T: Send + 'static> WorkerPool<T> {
     /// Ends all workers. Kills busy workers and sweeps their leftovers. Returns notes for the user about
     /// that.
-    pub fn dismiss(self, ctx: &CommandContext, vault: &Vault) -> Result<Vec<Note>, Failure> {
+    pub fn dismiss(self, ctx: &CommandContext, vault: &Vault) -> Result<Vec<Note>, OpError> {
         if self.busy > 0 {
             self.kill();
         }
@@ -309,7 +313,7 @@ impl<T: Send + 'static> WorkerPool<T> {
         if !killed {
             return Ok(Vec::new());
         }
-        let scratch = ScratchDir::new(&ctx.around.cache_dir()?);
+        let scratch = ScratchDir::new(&ctx.client.surroundings.cache_dir()?);
         Ok(sweep::<RecoverError>(&scratch, vault, HalfCaptured::Leave)?)
     }
 }

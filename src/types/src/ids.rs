@@ -10,7 +10,7 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 /// Bytes of a BLAKE3 digest.
 pub const DIGEST_BYTES: usize = 32;
 /// Hex digits of a digest that are shown to people.
-pub(crate) const SHORT_HEX_DIGITS: usize = 12;
+pub const SHORT_HEX_DIGITS: usize = 12;
 /// The minimum number of hex digits that identify a version or a run.
 pub const PREFIX_HEX_DIGITS_MIN: usize = 4;
 /// Random bytes of a run's id.

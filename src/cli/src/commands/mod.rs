@@ -28,7 +28,7 @@ use crate::ui::Outcome;
 pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
     // The verbs that show settings, or run commands with them. A run prints the notes itself.
     if matches!(verb, Verb::Config(_) | Verb::Batch(_) | Verb::Replay(_) | Verb::Bisect(_) | Verb::Race(_)) {
-        for unknown in Config::unknown_variables(&ctx.around.variables) {
+        for unknown in Config::unknown_variables(&ctx.client.surroundings.variables) {
             ctx.ui.note(format_args!("note: {unknown}"));
         }
     }
@@ -61,7 +61,7 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Fork(args) => fork::run(ctx, &args),
         Verb::Checkpoint(args) => checkpoint::run(ctx, args),
         Verb::Restore(args) => restore::run(ctx, &args),
-        Verb::Log(args) => log::run(ctx, &args),
+        Verb::Log(args) => log::run(ctx, args),
         Verb::Show(args) => show::run(ctx, &args),
         Verb::Diff(args) => diff::run(ctx, &args),
         Verb::Ls(args) => ls::run(ctx, &args),

@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use std::thread::available_parallelism;
 
 use avfs_lists::batch::Schedule;
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_vault::Vault;
 
 use super::show::Show;
-use crate::error::EdgeError;
 use crate::signals::Asked;
-use crate::ui::{Failure, Ui};
+use crate::ui::Ui;
 use crate::worker_pool::{Done, LOOK_EVERY, WorkerPool};
 
 pub struct Work {
@@ -30,7 +30,7 @@ impl Work {
         items: usize,
         jobs: usize,
         options: &[OsString],
-    ) -> Result<Self, EdgeError> {
+    ) -> Result<Self, WorkplaceError> {
         let path = vault.path().unwrap_or(std::path::Path::new(""));
         let pool = WorkerPool::hire(jobs.min(items), &ui.avfs, path, options)?;
         Ok(Self { schedule, pool, show: Show::start(ui, items as u64, jobs), stopped: None })
@@ -51,19 +51,19 @@ pub fn jobs(asked: Option<u16>) -> usize {
 /// The operations of a verb on its items.
 pub trait Items {
     fn work(&mut self) -> &mut Work;
-    fn begin(&mut self, item: u32) -> Result<(), Failure>;
+    fn begin(&mut self, item: u32) -> Result<(), OpError>;
     /// Called when an item has ended. `killed` is true if the workers were killed, which may be why it
     /// failed.
-    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure>;
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), OpError>;
     /// Called when no item has ended for a moment, or when all have.
-    fn pause(&mut self) -> Result<(), Failure> {
+    fn pause(&mut self) -> Result<(), OpError> {
         Ok(())
     }
 }
 
 /// Runs all items. Returns true after a termination signal: the first lets running items finish, the second
 /// kills them.
-pub fn run(items: &mut impl Items, asked: &Asked) -> Result<bool, Failure> {
+pub fn run(items: &mut impl Items, asked: &Asked) -> Result<bool, OpError> {
     let mut killed = false;
     loop {
         let work = items.work();

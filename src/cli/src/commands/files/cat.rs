@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use avfs_ops::{GivenPath, OpError, VerbError, within};
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_vault::page::{FileNode, Node};
@@ -9,9 +10,8 @@ use avfs_vault::{VaultError, copy_content, read_content};
 use avfs_wire::{Cat, CatFile};
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path, within};
-use crate::ui::{Failure, Format, Outcome};
+use crate::given_path::tree_path;
+use crate::ui::{Format, Outcome, streaming_failure};
 use crate::view::View;
 
 /// The limit for an answer in JSON, which is built in memory.
@@ -42,12 +42,12 @@ pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
     let files: Vec<(&TreePath, FileNode)> = paths
         .iter()
         .map(|path| Ok((path, file_at(&view, &args.reference, path)?)))
-        .collect::<Result<_, Failure>>()?;
+        .collect::<Result<_, OpError>>()?;
     let mut result = Cat { version: view.version.id.to_hex(), files: Vec::new() };
     if ctx.ui.format == Format::Json {
         let size = files.iter().fold(0_u64, |sum, (_, file)| sum.saturating_add(file.size));
         if size > JSON_BYTES_MAX {
-            return Err(EdgeError::TooLargeForJson { size, max: JSON_BYTES_MAX }.into());
+            return Err(VerbError::TooLargeForJson { size, max: JSON_BYTES_MAX }.into());
         }
         for (path, file) in &files {
             result.files.push(CatFile::of(path, read_content(view.reader(), file)?));
@@ -55,18 +55,18 @@ pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
     }
     ctx.ui.answer(&result, |out| {
         for (_, file) in &files {
-            out.content(|to| copy_content(view.reader(), file, to).map_err(Failure::while_streaming))?;
+            out.content(|to| copy_content(view.reader(), file, to).map_err(streaming_failure))?;
         }
         Ok(())
     })
 }
 
-fn file_at(view: &View<'_>, reference: &Reference, path: &TreePath) -> Result<FileNode, Failure> {
-    match view.node(path).map_err(EdgeError::in_version(reference))? {
+fn file_at(view: &View<'_>, reference: &Reference, path: &TreePath) -> Result<FileNode, OpError> {
+    match view.node(path).map_err(VerbError::in_version(reference))? {
         Node::File(file) => Ok(file),
         other @ (Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) => {
             let error = VaultError::NotAFile { path: path.clone(), kind: other.kind() };
-            Err(EdgeError::in_version(reference)(error))
+            Err(VerbError::in_version(reference)(error))
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use clap::Args;
 
+use avfs_ops::{GivenPath, VerbError};
 use avfs_vault::ops::Depth;
 
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path};
+use crate::given_path::tree_path;
 use crate::ui::Outcome;
 
 /// Copy a path inside a fork
@@ -40,6 +40,6 @@ pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
     let committed = vault
         .copy_path(&args.edit.on.fork, &from, to, depth, &message)
-        .map_err(EdgeError::in_version(&args.edit.on.fork))?;
+        .map_err(VerbError::in_version(&args.edit.on.fork))?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

@@ -1,11 +1,12 @@
 //! The answer of verbs that add a version.
 
 use avfs_engine::bound_dir;
+use avfs_ops::OpError;
 use avfs_types::ids::ForkName;
 use avfs_vault::{Committed, Vault};
 
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Out, Outcome, Tone};
 use crate::view::message_line;
 
 /// Answers with the new head of a fork.
@@ -21,7 +22,7 @@ pub fn note_directory(
     vault: &Vault,
     fork: &ForkName,
     committed: &Committed,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     if *fork == ForkName::main() && committed.changed() && bound_dir(vault)?.is_some() {
         ctx.ui.note(format_args!(
             "note: the files in the directory did not change; the next import or run without --fork records them again"
@@ -31,10 +32,13 @@ pub fn note_directory(
 }
 
 /// Prints the new version, or that nothing changed.
-pub fn show(out: &mut Out, fork: &ForkName, committed: &Committed) -> Result<(), Failure> {
+pub fn show(out: &mut Out, fork: &ForkName, committed: &Committed) -> Result<(), OpError> {
     let (id, name) = (out.paint(Tone::Id, committed.version.id.short()), out.paint(Tone::Name, fork));
     if committed.changed() {
-        out.line(format_args!("version {id} on fork {name}: {}", message_line(&committed.version)))
+        out.line(format_args!(
+            "version {id} on fork {name}: {}",
+            message_line(&avfs_present::version(&committed.version))
+        ))
     } else {
         out.line(format_args!("nothing changed: fork {name} stays at version {id}"))
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 
+use avfs_ops::{GivenPath, VerbError, within};
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::export::{ExportOptions, Overwrite};
@@ -15,9 +16,7 @@ use avfs_wire::{ErrorBody, Export, PathText};
 use crate::commands::apply::show_stripped;
 use crate::commands::import::list_paths;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path, within};
-use crate::progress::Progress;
+use crate::given_path::tree_path;
 use crate::ui::{Out, Outcome};
 use crate::view::{View, plural};
 
@@ -61,9 +60,9 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         (view.version.id, view.root)
     };
     let paths = within(&args.paths, &vault)?;
-    let dest = ctx.around.cwd.join(&args.dest);
+    let dest = ctx.client.surroundings.cwd.join(&args.dest);
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
-    let progress = Progress::interruptible("exporting")?;
+    let progress = ctx.client.observer.operation("exporting")?;
     let unwritten = Unwritten::default();
     let options = ExportOptions {
         overwrite,
@@ -72,7 +71,7 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         meter: &progress.meter,
         unwritten: args.keep_going.then_some(&unwritten),
     };
-    let stripped = vault.export(&root, &dest, &options).map_err(EdgeError::in_version(&args.reference))?;
+    let stripped = vault.export(&root, &dest, &options).map_err(VerbError::in_version(&args.reference))?;
     let left_out = unwritten.into_sorted();
     let result = Export {
         version: id.to_hex(),

@@ -8,14 +8,14 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use globset::{Glob, GlobMatcher};
 
+use avfs_ops::{GivenPath, VerbError};
 use avfs_types::reference::Reference;
 use avfs_types::{Size, UnitError};
 use avfs_vault::page::Node;
 use avfs_wire::Entries;
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path};
+use crate::given_path::tree_path;
 use crate::ui::Outcome;
 use crate::view::{View, WalkedEntry};
 
@@ -117,7 +117,7 @@ pub fn run(ctx: &CommandContext, args: &FindArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let view = View::open(&vault, &args.reference)?;
     let mut found =
-        view.walk(&args.path.within(&vault)?, None).map_err(EdgeError::in_version(&args.reference))?;
+        view.walk(&args.path.within(&vault)?, None).map_err(VerbError::in_version(&args.reference))?;
     found.retain(|found| args.accepts(found));
     let result =
         Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };

@@ -4,6 +4,7 @@ use clap::Args;
 use regex::bytes::{Regex, RegexBuilder};
 
 use avfs_changes::{each_line, is_binary};
+use avfs_ops::{GivenPath, OpError, VerbError, within};
 use avfs_types::path::TreePath;
 use avfs_types::printable;
 use avfs_types::reference::Reference;
@@ -12,9 +13,8 @@ use avfs_vault::read_content;
 use avfs_wire::{ErrorBody, Grep, GrepMatch};
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path, within};
-use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
+use crate::given_path::tree_path;
+use crate::ui::{Format, Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, plural};
 
 /// The largest file that is searched; larger files are listed as skipped.
@@ -90,7 +90,7 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
         (Format::Human, false) => Lines::Shown(&mut out),
     };
     for path in &paths {
-        view.node(path).map_err(EdgeError::in_version(&args.reference))?;
+        view.node(path).map_err(VerbError::in_version(&args.reference))?;
         view.each(path, None, |found| search(&view, &regex, found, &mut lines, &mut matches))?;
     }
     out.flush()?;
@@ -121,14 +121,14 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
     ctx.ui.answer(&result, show)
 }
 
-fn compile(args: &GrepArgs) -> Result<Regex, EdgeError> {
+fn compile(args: &GrepArgs) -> Result<Regex, OpError> {
     let pattern = if args.fixed { regex::escape(&args.pattern) } else { args.pattern.clone() };
     let built = RegexBuilder::new(&pattern).case_insensitive(args.ignore_case).multi_line(true).build();
     built.map_err(|error| {
         // The error is a multi-line drawing; its last line has the reason.
         let text = error.to_string();
         let detail = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        EdgeError::BadPattern { pattern: args.pattern.clone(), detail }
+        VerbError::BadPattern { pattern: args.pattern.clone(), detail }.into()
     })
 }
 
@@ -138,7 +138,7 @@ fn search(
     found: WalkedEntry,
     lines: &mut Lines<'_>,
     matches: &mut Matches,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let Node::File(file) = &found.node else { return Ok(()) };
     if file.size > SEARCH_BYTES_MAX {
         matches.skipped.push(found.path);
@@ -176,7 +176,7 @@ fn search(
     Ok(())
 }
 
-fn show_line(out: &mut Out, path: &Painted, number: u64, line: &[u8]) -> Result<(), Failure> {
+fn show_line(out: &mut Out, path: &Painted, number: u64, line: &[u8]) -> Result<(), OpError> {
     let number = out.paint(Tone::Dim, number);
     let line = printable::text_of(line.strip_suffix(b"\r").unwrap_or(line));
     out.line(format_args!("{path}:{number}:{line}"))

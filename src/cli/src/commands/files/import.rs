@@ -7,6 +7,7 @@ use clap::Args;
 
 use avfs_changes::{ChangeCounts, ChangeSummary, Shown};
 use avfs_engine::{bound_dir, first_look, require_bound_dir};
+use avfs_ops::OpError;
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_types::show_bytes_size;
@@ -20,8 +21,7 @@ use avfs_wire::Import;
 use crate::cli::{OnFork, remark};
 use crate::commands::{edited, patch};
 use crate::context::CommandContext;
-use crate::progress::Progress;
-use crate::ui::{Failure, Out, Outcome};
+use crate::ui::{Out, Outcome};
 use crate::view::plural;
 
 /// Record the current state of a directory as a new version of a fork
@@ -58,7 +58,7 @@ const PATHS_LISTED_MAX: usize = 100;
 pub fn list_paths<P: Display, W: Display>(
     out: &mut Out,
     paths: impl ExactSizeIterator<Item = (P, W)>,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let more = paths.len().saturating_sub(PATHS_LISTED_MAX);
     for (path, why) in paths.take(PATHS_LISTED_MAX) {
         out.line(format_args!("left out or inexact: {path}: {why}"))?;
@@ -82,7 +82,7 @@ pub struct Done {
 pub fn run(ctx: &CommandContext, args: &ImportArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let dir = match &args.dir {
-        Some(dir) => ctx.around.cwd.join(dir),
+        Some(dir) => ctx.client.surroundings.cwd.join(dir),
         None => require_bound_dir(&vault)?,
     };
     let on_trouble = if args.keep_going { OnTrouble::KeepGoing } else { OnTrouble::Fail };
@@ -94,7 +94,7 @@ pub fn run(ctx: &CommandContext, args: &ImportArgs) -> Outcome {
 }
 
 /// A user who names a directory of the workspace may expect to update only that directory, as other tools do.
-fn note_a_part(ctx: &CommandContext, vault: &Vault, dir: &Path, fork: &ForkName) -> Result<(), Failure> {
+fn note_a_part(ctx: &CommandContext, vault: &Vault, dir: &Path, fork: &ForkName) -> Result<(), OpError> {
     let Some(bound) = bound_dir(vault)? else { return Ok(()) };
     let (Ok(dir), Ok(bound)) = (dir.canonicalize(), bound.canonicalize()) else { return Ok(()) };
     if dir != bound && dir.starts_with(&bound) {
@@ -111,7 +111,7 @@ pub fn import(
     fork: &ForkName,
     message: &str,
     on_trouble: OnTrouble,
-) -> Result<Done, Failure> {
+) -> Result<Done, OpError> {
     import_with(ctx, vault, dir, fork, message, on_trouble, FirstImport::Expected)
 }
 
@@ -121,7 +121,7 @@ pub fn import_for_runs(
     vault: &Vault,
     dir: &Path,
     message: &str,
-) -> Result<Done, Failure> {
+) -> Result<Done, OpError> {
     let main = ForkName::main();
     import_with(ctx, vault, dir, &main, message, OnTrouble::KeepGoing, FirstImport::Announced)
 }
@@ -140,13 +140,14 @@ fn announcement(
     vault: &Vault,
     dir: &Path,
     exclude: &[String],
-) -> Result<Option<Announcement>, Failure> {
+) -> Result<Option<Announcement>, OpError> {
     let main = vault.fork(&ForkName::main())?.head;
     let has_files = require_version(&*vault.read()?, &main)?.entries > 0;
-    if has_files || ctx.stat_cache(vault, dir)?.is_none_or(|cache| cache.exists()) {
+    if has_files || ctx.client.stat_cache(vault, dir)?.is_none_or(|cache| cache.exists()) {
         return Ok(None);
     }
-    Ok(first_look(dir, &ctx.around.cwd, exclude, ctx.warn_above(dir)?).announcement(Vec::new()))
+    Ok(first_look(dir, &ctx.client.surroundings.cwd, exclude, ctx.client.warn_above(dir)?)
+        .announcement(Vec::new()))
 }
 
 fn import_with(
@@ -157,21 +158,21 @@ fn import_with(
     message: &str,
     on_trouble: OnTrouble,
     first: FirstImport,
-) -> Result<Done, Failure> {
-    let stat_cache = ctx.stat_cache(vault, dir)?;
+) -> Result<Done, OpError> {
+    let stat_cache = ctx.client.stat_cache(vault, dir)?;
     // Check this before reading the settings in the directory.
     if let Err(error) = std::fs::read_dir(dir)
         && error.kind() == std::io::ErrorKind::PermissionDenied
     {
         return Err(VaultError::from(ImportError::NoPermission { path: TreePath::root() }).into());
     }
-    let exclude = ctx.exclude(dir)?;
+    let exclude = ctx.client.exclude(dir)?;
     let announcement = match first {
         FirstImport::Announced => announcement(ctx, vault, dir, &exclude)?,
         FirstImport::Expected => None,
     };
     let (imported, announced) = {
-        let progress = Progress::announcing("importing", announcement, ctx.ui.format)?;
+        let progress = ctx.client.observer.announced_operation("importing", announcement)?;
         let options = ImportOptions {
             on_trouble,
             stat_cache: stat_cache.as_deref(),
@@ -227,7 +228,7 @@ impl Done {
         self.imported.committed.version.id
     }
 
-    pub fn show(&self, out: &mut Out) -> Result<(), Failure> {
+    pub fn show(&self, out: &mut Out) -> Result<(), OpError> {
         edited::show(out, &self.fork, &self.imported.committed)?;
         let (version, scanned) = (&self.imported.committed.version, &self.imported.scanned);
         if let (Some(counts), true) = (&self.counts, self.imported.committed.changed()) {

@@ -2,14 +2,14 @@
 
 use clap::Args;
 
+use avfs_ops::{GivenPath, VerbError};
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_vault::page::Node;
 use avfs_wire::{Entries, EntryObject, NodeKind};
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path};
+use crate::given_path::tree_path;
 use crate::ui::{Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, arrow, local_file_time};
 
@@ -40,7 +40,7 @@ pub fn run(ctx: &CommandContext, args: &LsArgs) -> Outcome {
     let view = View::open(&vault, &args.reference)?;
     let depth = if args.recursive { None } else { Some(1) };
     let found =
-        view.walk(&args.path.within(&vault)?, depth).map_err(EdgeError::in_version(&args.reference))?;
+        view.walk(&args.path.within(&vault)?, depth).map_err(VerbError::in_version(&args.reference))?;
     let entries = if args.long { view.entries(&found)? } else { view.entries_for(ctx.ui.format, &found)? };
     let result = Entries { version: view.version.id.to_hex(), entries };
     ctx.ui.answer(&result, |out| {

@@ -9,7 +9,6 @@ use avfs_vault::materialize::{Built, Trust};
 use avfs_wire::Materialize;
 
 use crate::context::CommandContext;
-use crate::progress::Progress;
 use crate::ui::Outcome;
 use crate::view::View;
 
@@ -39,7 +38,7 @@ pub struct MaterializeArgs {
 
 pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let keeper = ctx.cache_keeper()?;
+    let keeper = ctx.client.cache_keeper()?;
     keeper.sweep_unfinished()?;
     let cache = &keeper.layers;
     let (id, root) = {
@@ -48,8 +47,8 @@ pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
     };
     let trust = if args.check { Trust::Nothing } else { Trust::Seal };
     let base = {
-        let above = ctx.warn_above(&ctx.around.cwd)?;
-        let progress = Progress::announcing("materializing", None, ctx.ui.format)?;
+        let above = ctx.client.warn_above(&ctx.client.surroundings.cwd)?;
+        let progress = ctx.client.observer.announced_operation("materializing", None)?;
         progress.meter.announce_if_expected(base_announcement(above));
         let materialize = || vault.materialize(&root, cache, trust, &progress.meter);
         match materialize() {

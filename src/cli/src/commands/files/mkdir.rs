@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use avfs_ops::{GivenPath, OpError, VerbError};
 use avfs_types::diagnose::shell_word;
 use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
@@ -10,9 +11,8 @@ use avfs_vault::ops::Parents;
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path};
-use crate::ui::{Failure, Outcome};
+use crate::given_path::tree_path;
+use crate::ui::Outcome;
 
 /// Create a directory inside a fork
 #[derive(Debug, Args)]
@@ -41,11 +41,11 @@ pub fn run(ctx: &CommandContext, args: &MkdirArgs) -> Outcome {
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }
 
-fn advised(ctx: &CommandContext, path: &TreePath, error: VaultError) -> Failure {
+fn advised(ctx: &CommandContext, path: &TreePath, error: VaultError) -> OpError {
     if !matches!(error, VaultError::NoPath { .. }) {
         return error.into();
     }
     let path = path.to_string();
     let hint = format!("create it too with: {} mkdir -p {}", ctx.ui.avfs, shell_word(path.as_ref()));
-    EdgeError::Advised { error, hint }.into()
+    VerbError::Advised { error, hint }.into()
 }

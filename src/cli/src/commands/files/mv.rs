@@ -5,9 +5,9 @@ use clap::Args;
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path};
+use crate::given_path::tree_path;
 use crate::ui::Outcome;
+use avfs_ops::{GivenPath, VerbError};
 
 /// Move or rename a path inside a fork
 ///
@@ -34,6 +34,6 @@ pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
     let message = args.edit.message_or(|| format!("mv {from} {}", to.path));
     let committed = vault
         .move_path(&args.edit.on.fork, &from, to, &message)
-        .map_err(EdgeError::in_version(&args.edit.on.fork))?;
+        .map_err(VerbError::in_version(&args.edit.on.fork))?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

@@ -2,14 +2,14 @@
 
 use clap::Args;
 
+use avfs_ops::{GivenPath, VerbError, within};
 use avfs_types::path::TreePath;
 use avfs_vault::ops::Depth;
 
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path, within};
+use crate::given_path::tree_path;
 use crate::ui::Outcome;
 
 /// Remove paths from a fork
@@ -41,6 +41,6 @@ pub fn run(ctx: &CommandContext, args: &RmArgs) -> Outcome {
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
     let committed = vault
         .remove(&args.edit.on.fork, &paths, depth, &message)
-        .map_err(EdgeError::in_version(&args.edit.on.fork))?;
+        .map_err(VerbError::in_version(&args.edit.on.fork))?;
     edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
 }

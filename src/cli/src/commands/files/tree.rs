@@ -2,15 +2,15 @@
 
 use clap::Args;
 
+use avfs_ops::{GivenPath, OpError, VerbError};
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_vault::page::Node;
 use avfs_wire::Entries;
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path};
-use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+use crate::given_path::tree_path;
+use crate::ui::{Out, Outcome, Painted, Tone};
 use crate::view::{View, WalkedEntry, arrow, plural};
 
 /// Show the files of a version as a tree
@@ -36,7 +36,7 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
     let view = View::open(&vault, &args.reference)?;
     let path = args.path.within(&vault)?;
     let found =
-        view.walk(&path, args.depth.map(usize::from)).map_err(EdgeError::in_version(&args.reference))?;
+        view.walk(&path, args.depth.map(usize::from)).map_err(VerbError::in_version(&args.reference))?;
     let result =
         Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };
     ctx.ui.answer(&result, |out| {
@@ -56,7 +56,7 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
     })
 }
 
-fn draw(out: &mut Out, found: &[WalkedEntry], base: &TreePath) -> Result<(), Failure> {
+fn draw(out: &mut Out, found: &[WalkedEntry], base: &TreePath) -> Result<(), OpError> {
     // For each level above the entry, whether its branch continues below.
     let mut open: Vec<bool> = Vec::new();
     for (found, last) in found.iter().zip(last_of_its_dir(found, base)) {

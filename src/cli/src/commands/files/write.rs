@@ -7,9 +7,9 @@ use clap::Args;
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, file_path};
+use crate::given_path::file_path;
 use crate::ui::Outcome;
+use avfs_ops::{GivenPath, VerbError};
 
 /// Write a file inside a fork, from stdin or --text
 ///
@@ -54,6 +54,6 @@ pub fn run(ctx: &CommandContext, args: &WriteArgs) -> Outcome {
     };
     let fork = &args.edit.on.fork;
     let committed =
-        vault.write_file(fork, &path, input, args.mode, &message).map_err(EdgeError::in_version(fork))?;
+        vault.write_file(fork, &path, input, args.mode, &message).map_err(VerbError::in_version(fork))?;
     edited::answer(ctx, &vault, fork, &committed)
 }

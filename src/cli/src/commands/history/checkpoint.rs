@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use avfs_ops::{OpError, VerbError};
 use avfs_types::ids::{CheckpointName, ForkName, NameError};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::CheckpointRecord;
@@ -12,8 +13,7 @@ use avfs_wire::{CheckpointInfo, CheckpointList, CheckpointOne};
 use crate::cli::{OnFork, remark};
 use crate::commands::edited;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{Failure, Outcome, Tone};
+use crate::ui::{Outcome, Tone};
 use crate::view::{first_line, local_time, message_line};
 
 /// Save, list, restore and delete checkpoints
@@ -95,10 +95,10 @@ impl std::str::FromStr for Label {
 }
 
 impl Which {
-    fn find(self) -> Result<(ForkName, CheckpointName), EdgeError> {
+    fn find(self) -> Result<(ForkName, CheckpointName), OpError> {
         let Label { fork: labelled, name } = self.label;
         match (labelled, self.fork) {
-            (Some(one), Some(other)) if one != other => Err(EdgeError::TwoForks { one, other }),
+            (Some(one), Some(other)) if one != other => Err(VerbError::TwoForks { one, other }.into()),
             (one, other) => Ok((one.or(other).unwrap_or_else(ForkName::main), name)),
         }
     }
@@ -186,7 +186,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     })
 }
 
-fn find(vault: &Vault, fork: &ForkName, name: &CheckpointName) -> Result<CheckpointRecord, Failure> {
+fn find(vault: &Vault, fork: &ForkName, name: &CheckpointName) -> Result<CheckpointRecord, OpError> {
     vault.fork(fork)?;
     let found = vault.read()?.checkpoint(fork, name)?;
     Ok(found.ok_or_else(|| VaultError::NoCheckpoint { fork: fork.clone(), name: name.clone() })?)
@@ -207,7 +207,7 @@ fn info(ctx: &CommandContext, args: InfoArgs) -> Outcome {
         out.line(format_args!("saved       {}", local_time(checkpoint.at)))?;
         out.line(format_args!("origin      {}", if checkpoint.automatic { "automatic" } else { "by hand" }))?;
         out.line(format_args!("message     {}", first_line(&checkpoint.message)))?;
-        out.line(format_args!("of version  {}", message_line(&version)))
+        out.line(format_args!("of version  {}", message_line(&result.version)))
     })
 }
 

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use avfs_engine::ForkDirs;
+use avfs_ops::{OpError, VerbError, WorkplaceError};
 use avfs_types::ids::ForkName;
 use avfs_types::reference::Reference;
 use avfs_types::{Span, show_bytes_size};
@@ -14,8 +15,7 @@ use avfs_wire::{ForkList, ForkOne, ForkTree};
 
 use crate::commands::runs;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
+use crate::ui::{Format, Out, Outcome, Painted, Tone};
 use crate::view::{command_line, local_time, plural};
 
 /// Create, list and delete forks
@@ -153,7 +153,7 @@ fn list_at_once(ctx: &CommandContext, vault: &Vault) -> Outcome {
     ctx.ui.answer(&(), |_| Ok(()))
 }
 
-fn show_fork(out: &mut Out, number: usize, width: usize, used: &ForkUse) -> Result<(), Failure> {
+fn show_fork(out: &mut Out, number: usize, width: usize, used: &ForkUse) -> Result<(), OpError> {
     let fork = &used.fork;
     let name = out.paint(Tone::Name, format_args!("{:<width$}", fork.name.as_str()));
     let id = out.paint(Tone::Id, fork.head.short());
@@ -197,15 +197,15 @@ fn tree(ctx: &CommandContext, args: &UseArgs) -> Outcome {
 
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let deletion = if args.force { Deletion::Forced } else { Deletion::Careful };
-    let (fork, vault_id) = ctx.free_space(|| {
+    let (fork, vault_id) = ctx.client.free_space(|| {
         let vault = ctx.open_vault()?;
-        let fork = vault.delete_fork(&args.name, deletion).map_err(EdgeError::of_old_fork)?;
+        let fork = vault.delete_fork(&args.name, deletion).map_err(VerbError::of_old_fork)?;
         Ok((fork, vault.id()?))
     })?;
     // Without a cache directory the fork has no directories to remove.
-    if let Ok(cache_dir) = ctx.around.cache_dir() {
+    if let Ok(cache_dir) = ctx.client.surroundings.cache_dir() {
         let removed = ForkDirs::new(&cache_dir, &vault_id).remove(&fork.name);
-        removed.map_err(EdgeError::host("remove the directories of the fork in", &cache_dir))?;
+        removed.map_err(WorkplaceError::host("remove the directories of the fork in", &cache_dir))?;
     }
     ctx.ui.answer(&ForkOne { fork: avfs_present::fork(&fork) }, |out| {
         let name = out.paint(Tone::Name, &fork.name);

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use avfs_ops::VerbError;
 use avfs_types::ids::ForkName;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::undo::moved_last;
@@ -9,7 +10,6 @@ use avfs_vault::undo::moved_last;
 use crate::commands::edited;
 use crate::commands::fork_meant;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
 use crate::ui::Outcome;
 
 /// Revert the last undo of a fork
@@ -36,7 +36,7 @@ pub fn run(ctx: &CommandContext, args: &RedoArgs) -> Outcome {
         Some(what) => fork_meant(&vault, what)?.name,
         None => moved_last(&*vault.read()?)?.unwrap_or_else(ForkName::main),
     };
-    let redone = vault.redo(&fork).map_err(EdgeError::of_old_fork)?;
+    let redone = vault.redo(&fork).map_err(VerbError::of_old_fork)?;
     edited::note_directory(ctx, &vault, &fork, &redone.committed)?;
     let result = avfs_present::redo(&fork, &redone);
     ctx.ui.answer(&result, |out| edited::show(out, &fork, &redone.committed))

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use avfs_changes::{ChangeSummary, Shown};
+use avfs_ops::{OpError, labels};
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::backend::{Extent, Reader, VersionRecord};
@@ -13,9 +14,8 @@ use avfs_wire::Show;
 
 use crate::commands::patch;
 use crate::context::CommandContext;
-use crate::progress::Progress;
-use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::{first_line, labels, local_time, plural};
+use crate::ui::{Out, Outcome, Tone};
+use crate::view::{first_line, local_time, plural};
 
 /// Show a version: its record, its parents and its changes
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub fn run(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let names = labels(&*reader)?.remove(&version.id).unwrap_or_default();
     let (checkpoints, forks): (Vec<String>, Vec<String>) =
         names.iter().cloned().partition(|name| name.contains('@'));
-    let summary = changes_of(&vault, &*reader, &version)?;
+    let summary = changes_of(ctx, &vault, &*reader, &version)?;
     let result = Show {
         version: avfs_present::version(&version),
         forks,
@@ -54,7 +54,7 @@ pub fn run(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     })
 }
 
-fn show_record(out: &mut Out, version: &VersionRecord, names: &[String]) -> Result<(), Failure> {
+fn show_record(out: &mut Out, version: &VersionRecord, names: &[String]) -> Result<(), OpError> {
     out.line(format_args!("version  {} {}", out.paint(Tone::Id, version.id), names.join(", ")))?;
     for parent in &version.parents {
         out.line(format_args!("parent   {parent}"))?;
@@ -81,17 +81,18 @@ fn show_record(out: &mut Out, version: &VersionRecord, names: &[String]) -> Resu
 /// The changes of a version against its first parent. The first version has no parent, so its summary is
 /// empty.
 fn changes_of(
+    ctx: &CommandContext,
     vault: &Vault,
     reader: &dyn Reader,
     version: &VersionRecord,
-) -> Result<Option<ChangeSummary>, Failure> {
+) -> Result<Option<ChangeSummary>, OpError> {
     let Some(parent) = version.parents.first() else { return Ok(Some(ChangeSummary::default())) };
     let parent = require_version(reader, parent)?;
     if parent.pruned_at.is_some() || version.pruned_at.is_some() {
         return Ok(None);
     }
     let [before, after] = roots_to_compare(reader, &parent, version)?;
-    let progress = Progress::unshown()?;
+    let progress = ctx.client.observer.unshown_operation()?;
     let pages: &dyn Pages = &reader;
     let pages = StoppablePages::new(pages, &progress.meter);
     Ok(Some(ChangeSummary::compare(vault, &pages, (&before, &after), &[], Shown::WithoutTimes)?))

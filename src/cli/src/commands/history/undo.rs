@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use avfs_ops::{OpError, VerbError};
 use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::backend::{ApplicationRecord, Life, RunRecord};
@@ -13,8 +14,7 @@ use avfs_vault::{Vault, VaultError};
 use crate::commands::runs::{note_skipped, why_unchanged};
 use crate::commands::{edited, unapply};
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{Failure, Outcome};
+use crate::ui::Outcome;
 use crate::view::message_line;
 
 /// Revert the last run of a fork, or its last edit or import
@@ -53,7 +53,7 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
         ChangesOf::Run(prefix) => {
             let run = vault.run(&prefix)?;
             if let Some(why) = why_unchanged(&run) {
-                return Err(EdgeError::Unchanged { run: run.id, why, verb: "undo" }.into());
+                return Err(VerbError::Unchanged { run: run.id, why, verb: "undo" }.into());
             }
             match meant(&vault, &run)? {
                 // The default names a fork by a run. It may have newer versions: edits, or changes of times.
@@ -71,12 +71,12 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
         if is_unused && matches!(error, VaultError::NothingToUndo { .. }) {
             let avfs = &ctx.ui.avfs;
             let hint = format!("no run has changed content yet; run a command with: {avfs} run -- COMMAND");
-            return EdgeError::Advised { error, hint }.into();
+            return VerbError::Advised { error, hint }.into();
         }
-        EdgeError::of_old_fork(error)
+        VerbError::of_old_fork(error)
     })?;
     if let (None, Some(run)) = (&args.what, &undone.undone.run) {
-        ctx.ui.note(format_args!("run {run}: {}", message_line(&undone.undone)));
+        ctx.ui.note(format_args!("run {run}: {}", message_line(&avfs_present::version(&undone.undone))));
     }
     if let (None, Some(run)) = (&args.what, &last.run)
         && undone.undone.run.as_deref() != Some(run.id.as_str())
@@ -92,7 +92,7 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
 }
 
 /// The default: the newest run in effect that changed content, else a fork.
-fn default(ctx: &CommandContext, vault: &Vault, last: &LastChange) -> Result<ChangesOf, Failure> {
+fn default(ctx: &CommandContext, vault: &Vault, last: &LastChange) -> Result<ChangesOf, OpError> {
     let fork = match last {
         LastChange { run: Some(run), times_only, .. } => {
             // On the same fork it is undone first.
@@ -103,14 +103,14 @@ fn default(ctx: &CommandContext, vault: &Vault, last: &LastChange) -> Result<Cha
         }
         // The fork may have older versions that no run made.
         LastChange { undone: Some(undone), .. } => named_fork(vault, undone)?,
-        LastChange { times_only: Some(_), .. } => return Err(EdgeError::of_no_change(last).into()),
+        LastChange { times_only: Some(_), .. } => return Err(VerbError::of_no_change(last).into()),
         LastChange { run: None, times_only: None, undone: None } => None,
     };
     Ok(ChangesOf::Fork(fork.unwrap_or_else(ForkName::main)))
 }
 
 /// Notes that changes of the fork stay in the bound directory.
-fn note_applied(ctx: &CommandContext, vault: &Vault, fork: &ForkName) -> Result<(), Failure> {
+fn note_applied(ctx: &CommandContext, vault: &Vault, fork: &ForkName) -> Result<(), OpError> {
     let applied = vault.read()?.applications_of_fork(fork)?;
     if applied.iter().any(ApplicationRecord::stands) {
         let avfs = &ctx.ui.avfs;
@@ -122,13 +122,13 @@ fn note_applied(ctx: &CommandContext, vault: &Vault, fork: &ForkName) -> Result<
 }
 
 /// The fork, if the run is the newest change in effect on it: an undo reverts no other.
-fn newest_on(vault: &Vault, fork: ForkName, run: RunRecord) -> Result<ForkName, Failure> {
+fn newest_on(vault: &Vault, fork: ForkName, run: RunRecord) -> Result<ForkName, OpError> {
     let reader = vault.read()?;
     let newest = newest_in_effect(&*reader, &vault.fork(&fork)?)?;
     if newest.run.as_deref() == Some(run.id.as_str()) {
         Ok(fork)
     } else {
-        Err(EdgeError::NotNewest { run: run.id, fork }.into())
+        Err(VerbError::NotNewest { run: run.id, fork }.into())
     }
 }
 
@@ -138,18 +138,18 @@ enum Meant {
     Directory,
 }
 
-fn meant(vault: &Vault, run: &RunRecord) -> Result<Meant, Failure> {
+fn meant(vault: &Vault, run: &RunRecord) -> Result<Meant, OpError> {
     if let Some(fork) = named_fork(vault, run)? {
         return Ok(Meant::Fork(fork));
     }
     match in_directory(&*vault.read()?, run)? {
         Some(InDirectory::Applied | InDirectory::Partly) => Ok(Meant::Directory),
-        Some(InDirectory::Unapplied) | None => Err(EdgeError::NotKept { run: run.id.clone() }.into()),
+        Some(InDirectory::Unapplied) | None => Err(VerbError::NotKept { run: run.id.clone() }.into()),
     }
 }
 
 /// The fork of a run; `None` if the run was not on a persistent fork, or the fork was deleted.
-fn named_fork(vault: &Vault, run: &RunRecord) -> Result<Option<ForkName>, Failure> {
+fn named_fork(vault: &Vault, run: &RunRecord) -> Result<Option<ForkName>, OpError> {
     match vault.fork(&run.fork) {
         Ok(fork) => Ok((fork.life == Life::Persistent).then_some(fork.name)),
         Err(VaultError::NoFork { .. }) => Ok(None),

@@ -6,11 +6,12 @@ use clap::{Args, Subcommand};
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{LocateError, bound_dir};
+use avfs_ops::OpError;
 use avfs_request::config::{Arity, Origin, Shown};
 use avfs_wire::{ConfigFile, ConfigSetting, ConfigShow, ConfigValue};
 
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+use crate::ui::{Out, Outcome, Painted, Tone};
 
 /// Show settings and their origins
 ///
@@ -55,7 +56,7 @@ pub fn run(ctx: &CommandContext, args: &ConfigArgs) -> Outcome {
 }
 
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
-    let texts = ConfigTexts::read(&ctx.around, bound(ctx)?.as_deref())?;
+    let texts = ConfigTexts::read(&ctx.client.surroundings, bound(ctx)?.as_deref())?;
     let shown = texts.merged()?.shown();
     let (_, not_taken) = texts.for_a_run()?;
     for key in &not_taken {
@@ -77,8 +78,8 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
 }
 
 /// The directory whose settings apply. `None` without a vault, which is not an error here.
-fn bound(ctx: &CommandContext) -> Result<Option<PathBuf>, Failure> {
-    match ctx.around.locate(ctx.vault_option.as_deref()) {
+fn bound(ctx: &CommandContext) -> Result<Option<PathBuf>, OpError> {
+    match ctx.client.surroundings.locate(ctx.client.vault_option.as_deref()) {
         Err(LocateError::NoneNear { .. }) => Ok(None),
         Err(other) => Err(other.into()),
         Ok(_) => Ok(bound_dir(&ctx.open_vault()?)?),
@@ -101,7 +102,7 @@ fn wire(shown: &Shown) -> ConfigSetting {
     ConfigSetting { key: shown.key.to_owned(), list: shown.arity == Arity::List, values: values.collect() }
 }
 
-fn show_setting(out: &mut Out, shown: &Shown, args: &ShowArgs) -> Result<(), Failure> {
+fn show_setting(out: &mut Out, shown: &Shown, args: &ShowArgs) -> Result<(), OpError> {
     let key = out.paint(Tone::Name, shown.key);
     let behind = |out: &Out, origin: &Origin| match (args.origin, origin) {
         (false, _) => Painted::default(),

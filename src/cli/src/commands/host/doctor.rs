@@ -5,12 +5,12 @@ use std::path::Path;
 use clap::Args;
 use serde::Deserialize;
 
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_request::explanations;
 use avfs_wire::{DenialObject, Doctor, DoctorCheck, ErrorBody};
 
 use crate::context::{CommandContext, OWN, own_command};
-use crate::error::EdgeError;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Out, Outcome, Tone};
 
 /// Check whether this host supports the sandbox
 ///
@@ -73,7 +73,7 @@ pub fn run(ctx: &CommandContext, args: &DoctorArgs) -> Outcome {
     ctx.ui.answer_no(&result, &why, human)
 }
 
-fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
+fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), OpError> {
     let DenialObject { layer, by, name, calls, all_but, which, answer, told, why, relax } = denial;
     let reported = if *told { ", and is reported" } else { "" };
     out.line(format_args!(""))?;
@@ -97,15 +97,15 @@ struct Refusal {
 }
 
 /// Runs the checks in a separate process, because they change the process.
-fn probe() -> Result<Vec<DoctorCheck>, Failure> {
+fn probe() -> Result<Vec<DoctorCheck>, OpError> {
     let own = Path::new(OWN);
-    let output = own_command("run").arg("--probe").output().map_err(EdgeError::host("start", own))?;
+    let output = own_command("run").arg("--probe").output().map_err(WorkplaceError::host("start", own))?;
     if let Ok(refusal) = serde_json::from_slice::<Refusal>(&output.stdout) {
-        return Err(Failure::Body(refusal.error));
+        return Err(OpError::Body(refusal.error));
     }
     let answer = serde_json::from_slice(&output.stdout);
     Ok(answer.map_err(|error| {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        EdgeError::host("parse the output of", own)(std::io::Error::other(format!("{error} {said}")))
+        WorkplaceError::host("parse the output of", own)(std::io::Error::other(format!("{error} {said}")))
     })?)
 }

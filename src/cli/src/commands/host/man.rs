@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_wire::{Man, ManPage};
 
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::help;
-use crate::ui::{Failure, Outcome};
+use crate::ui::Outcome;
 
 const SOURCE: &str = concat!("avfs ", env!("CARGO_PKG_VERSION"));
 
@@ -33,7 +34,7 @@ pub fn run(ctx: &CommandContext, args: &ManArgs) -> Outcome {
     let mut root = help::command();
     root.build();
     match &args.dir {
-        Some(dir) => write_all(ctx, &root, &ctx.around.cwd.join(dir)),
+        Some(dir) => write_all(ctx, &root, &ctx.client.surroundings.cwd.join(dir)),
         None => print_one(ctx, &root, &args.verb),
     }
 }
@@ -51,7 +52,7 @@ fn print_one(ctx: &CommandContext, root: &Command, verb: &[String]) -> Outcome {
     ctx.ui.answer(&Man { pages: vec![page] }, |out| out.own_bytes(text.as_bytes()))
 }
 
-fn render(command: &Command, name: &str) -> Result<String, Failure> {
+fn render(command: &Command, name: &str) -> Result<String, OpError> {
     // `avfs run` is avfs-run, and their pages have the same name.
     if name == "avfs-run" {
         return Ok(avfs_run::manual_page().map_err(EdgeError::Output)?);
@@ -80,12 +81,12 @@ fn usage(command: &Command) -> String {
 }
 
 fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {
-    std::fs::create_dir_all(dir).map_err(EdgeError::host("create", dir))?;
+    std::fs::create_dir_all(dir).map_err(WorkplaceError::host("create", dir))?;
     let mut pages = Vec::new();
     let mut waiting = vec![(root.clone(), "avfs".to_owned())];
     while let Some((command, name)) = waiting.pop() {
         let file = dir.join(format!("{name}.1"));
-        std::fs::write(&file, render(&command, &name)?).map_err(EdgeError::host("write", &file))?;
+        std::fs::write(&file, render(&command, &name)?).map_err(WorkplaceError::host("write", &file))?;
         pages.push(ManPage {
             name: format!("{name}.1"),
             file: Some(file.to_string_lossy().into_owned()),

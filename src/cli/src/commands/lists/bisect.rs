@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use clap::{ArgGroup, Args};
 
 use avfs_lists::bisect::{End, Finding, ProbeVerdict, Search};
+use avfs_ops::OpError;
 use avfs_present::hint;
 use avfs_request::Retention;
 use avfs_types::diagnose::Diagnose;
@@ -21,7 +22,7 @@ use crate::commands::runs::command_text;
 use crate::context::CommandContext;
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Out, Outcome, Tone};
 use crate::view::{command_line, local_time, message_line, plural};
 use crate::worker_pool::{Done, LOOK_EVERY, Ran, WORKERS_MAX, WorkerPool};
 
@@ -130,7 +131,7 @@ pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
     let mut pool = WorkerPool::hire(
         usize::from(args.jobs),
         &ctx.ui.avfs,
-        vault.path().unwrap_or(ctx.around.cwd.as_path()),
+        vault.path().unwrap_or(ctx.client.surroundings.cwd.as_path()),
         args.options.words(),
     )?;
     let found = bisection.search(&mut pool, &asked);
@@ -147,7 +148,7 @@ pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
 }
 
 /// The versions to search, oldest first: the good one, its successors, and the bad one last.
-fn history(vault: &Vault, fork: &ForkRecord, args: &BisectArgs) -> Result<Vec<VersionRecord>, Failure> {
+fn history(vault: &Vault, fork: &ForkRecord, args: &BisectArgs) -> Result<Vec<VersionRecord>, OpError> {
     let reader = vault.read()?;
     let resolve = |reference: &Option<Reference>, default| match reference {
         Some(reference) => Ok::<_, VaultError>(avfs_vault::version::resolve(&*reader, reference)?.0.id),
@@ -173,7 +174,7 @@ fn history(vault: &Vault, fork: &ForkRecord, args: &BisectArgs) -> Result<Vec<Ve
 }
 
 /// The run that made a version; `None` if it is not known.
-fn run_of(vault: &Vault, version: &VersionRecord) -> Result<Option<RunRecord>, Failure> {
+fn run_of(vault: &Vault, version: &VersionRecord) -> Result<Option<RunRecord>, OpError> {
     let Some(prefix) = version.run.as_deref().and_then(|run| RunPrefix::parse(run).ok()) else {
         return Ok(None);
     };
@@ -195,7 +196,7 @@ struct Bisection<'a> {
 }
 
 impl<'a> Bisection<'a> {
-    fn search(&mut self, pool: &mut WorkerPool<usize>, asked: &Asked) -> Result<Finding, Failure> {
+    fn search(&mut self, pool: &mut WorkerPool<usize>, asked: &Asked) -> Result<Finding, OpError> {
         let contents = self.versions.iter().map(|version| version.content);
         let nothing = || BisectError::NothingBetween { version: self.fork.to_string() };
         let mut search = Search::new(contents).ok_or_else(nothing)?;
@@ -247,11 +248,11 @@ impl<'a> Bisection<'a> {
     }
 
     /// The verdict of a probe; an error if the test could not be run.
-    fn take(&mut self, done: Done<usize>) -> Result<ProbeVerdict, Failure> {
+    fn take(&mut self, done: Done<usize>) -> Result<ProbeVerdict, OpError> {
         let version = self.version(done.tag);
         let answer = done.came?.answer()?;
         let run_id = answer.run_id.clone();
-        let ran = answer.ran().map_err(|error| Failure::Body(not_probed(version, error)))?;
+        let ran = answer.ran().map_err(|error| OpError::Body(not_probed(version, error)))?;
         let verdict = verdict(&ran);
         let how = ran.how();
         let (name, word) = match verdict {
@@ -259,7 +260,7 @@ impl<'a> Bisection<'a> {
             ProbeVerdict::Bad => (VerdictName::Bad, "bad"),
             ProbeVerdict::Skipped => (VerdictName::Skipped, "skipped"),
         };
-        let (id, message) = (version.id.short(), message_line(version));
+        let (id, message) = (version.id.short(), message_line(&avfs_present::version(version)));
         let seconds = ran.duration_ms / 1000.0;
         self.ctx.ui.note(format_args!("{id}  {word:<7}  {how:<9}  {seconds:7.2} s  {message}"));
         if self.args.verbose {
@@ -332,7 +333,7 @@ impl<'a> Bisection<'a> {
             out.line(format_args!("one of these is the first bad version:"))?;
             for version in suspects {
                 let (id, at) = (out.paint(Tone::Id, version.id.short()), local_time(version.at));
-                out.line(format_args!("{id}  {at}  {}", message_line(version)))?;
+                out.line(format_args!("{id}  {at}  {}", message_line(&avfs_present::version(version))))?;
             }
             out.flush()?;
             ctx.ui.print_error_body(&why);
@@ -366,7 +367,7 @@ fn show(
     out: &mut Out,
     version: &VersionRecord,
     run: Option<&RunRecord>,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let (id, avfs) = (version.id.short(), &ctx.ui.avfs);
     out.line(format_args!("first bad version  {}", out.paint(Tone::Id, version.id)))?;
     out.line(format_args!("made at            {}", local_time(version.at)))?;
@@ -378,7 +379,9 @@ fn show(
             let ended = signal.or(code).unwrap_or_else(|| run.state.word().to_owned());
             out.line(format_args!("command            {}  ({ended})", command_line(&command_text(run))))?;
         }
-        None => out.line(format_args!("message            {}", message_line(version)))?,
+        None => {
+            out.line(format_args!("message            {}", message_line(&avfs_present::version(version))))?
+        }
     }
     out.line(format_args!("  look:    {avfs} diff {id}~1 {id}"))?;
     out.line(format_args!("  more:    {avfs} show {id}"))

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use avfs_engine::{UNBOUND_PATH, bound_dir};
 use avfs_lists::list::ListWriter;
 use avfs_lists::record::{Exported, Selection, count, export};
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_types::clock::time_text;
 use avfs_types::ids::{ForkName, RecordingName, RunPrefix};
 use avfs_vault::Vault;
@@ -16,8 +17,7 @@ use avfs_vault::backend::sqlite::Mapped;
 use avfs_wire::{LIST_VERSION, ListHeader, RecordExport, RecordList, RecordOne, RecordStop};
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{Failure, Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome, Tone, output_failure};
 use crate::view::{local_time, plural};
 use crate::whole::write_whole;
 
@@ -133,8 +133,11 @@ pub fn run(ctx: &CommandContext, args: &RecordArgs) -> Outcome {
 }
 
 fn start(ctx: &CommandContext, args: &StartArgs) -> Outcome {
-    let recording =
-        ctx.open_or_make_vault(Mapped::Yes)?.start_recording(args.name.as_ref(), args.fork.as_ref())?;
+    let recording = ctx
+        .client
+        .open_or_make(Mapped::Yes)?
+        .vault
+        .start_recording(args.name.as_ref(), args.fork.as_ref())?;
     let result = RecordOne { recording: avfs_present::recording(&recording) };
     ctx.ui.answer(&result, |out| {
         let name = out.paint(Tone::Name, &recording.name);
@@ -166,7 +169,7 @@ fn list(ctx: &CommandContext) -> Outcome {
     ctx.ui.answer(&result, |out| recordings.iter().try_for_each(|recording| show_line(out, recording)))
 }
 
-fn show_line(out: &mut Out, recording: &RecordingRecord) -> Result<(), Failure> {
+fn show_line(out: &mut Out, recording: &RecordingRecord) -> Result<(), OpError> {
     let name = out.paint(Tone::Name, format_args!("{:<16}", recording.name.as_str()));
     let ended = recording.stopped_at.map_or_else(|| "open".to_owned(), local_time);
     let fork = recording.fork.as_ref().map_or("all forks", ForkName::as_str);
@@ -188,7 +191,7 @@ fn export_list(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     let header = header(&vault, args)?;
     match (&args.output, ctx.ui.format) {
         (Some(path), _) => {
-            let failed = |source| Failure::from(EdgeError::host("write", path)(source));
+            let failed = |source| OpError::from(WorkplaceError::host("write", path)(source));
             let exported = write_whole(path, |to| write_list(&vault, &selection, &header, to, failed))?;
             print_notes(ctx, &exported);
             let items = plural(exported.items, "item", "items");
@@ -197,15 +200,15 @@ fn export_list(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         }
         (None, Format::Json) => {
             let mut lines = Vec::new();
-            let exported = write_list(&vault, &selection, &header, &mut lines, Failure::output)?;
+            let exported = write_list(&vault, &selection, &header, &mut lines, output_failure)?;
             let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
             let list = lines.map(serde_json::from_slice).collect::<Result<_, _>>();
-            let list = list.map_err(|error| Failure::output(error.into()))?;
+            let list = list.map_err(|error| output_failure(error.into()))?;
             ctx.ui.answer(&answer(exported, None, Some(list)), |_| Ok(()))
         }
         (None, Format::Human) => {
             let mut out = ctx.ui.out();
-            let exported = out.content(|to| write_list(&vault, &selection, &header, to, Failure::output))?;
+            let exported = out.content(|to| write_list(&vault, &selection, &header, to, output_failure))?;
             out.flush()?;
             print_notes(ctx, &exported);
             Ok(avfs_types::exit_code::OK)
@@ -213,7 +216,7 @@ fn export_list(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     }
 }
 
-fn header(vault: &Vault, args: &ExportArgs) -> Result<ListHeader, Failure> {
+fn header(vault: &Vault, args: &ExportArgs) -> Result<ListHeader, OpError> {
     let ids = args.runs.iter().map(RunPrefix::as_str).collect::<Vec<_>>();
     let at = bound_dir(vault)?.unwrap_or_else(|| UNBOUND_PATH.into());
     Ok(ListHeader {
@@ -230,8 +233,8 @@ fn write_list(
     selection: &Selection,
     header: &ListHeader,
     to: &mut dyn Write,
-    failed: impl Fn(std::io::Error) -> Failure,
-) -> Result<Exported, Failure> {
+    failed: impl Fn(std::io::Error) -> OpError,
+) -> Result<Exported, OpError> {
     let mut list = ListWriter::new(to, header).map_err(&failed)?;
     let exported = export(vault, selection, |item| list.item(item).map_err(&failed))?;
     list.finish().map_err(&failed)?;

@@ -11,6 +11,7 @@ use avfs_changes::{
 };
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::require_bound_dir;
+use avfs_ops::{OpError, VerbError};
 use avfs_present::error_body;
 use avfs_types::path::TreePath;
 use avfs_vault::changes::Changes;
@@ -24,9 +25,7 @@ use avfs_wire::Apply;
 use crate::commands::patch;
 use crate::commands::runs::last_change;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::progress::Progress;
-use crate::ui::{Failure, Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome, Tone};
 use crate::view::plural;
 
 /// Write the changes of a fork or a run to the bound directory
@@ -75,10 +74,10 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
         Some(what) => what.clone(),
         None => ChangesOf::Run(last_change(ctx, &vault)?),
     };
-    let subject = Subject::of(&vault, &what).map_err(EdgeError::of_changes)?;
+    let subject = Subject::of(&vault, &what).map_err(VerbError::of_changes)?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
     let runs_on_host = {
-        let progress = Progress::unshown()?;
+        let progress = ctx.client.observer.unshown_operation()?;
         let changes = changes_to_apply(&vault, &subject, &filter, &progress.meter)?;
         called_out(&vault, &root_of_either(&subject.after)?, Some(&dir), &changes, &progress.meter)?
     };
@@ -86,9 +85,10 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     for one in &runs_on_host {
         ctx.ui.note(format_args!("{one}"));
     }
-    let keep_seconds = ConfigTexts::read(&ctx.around, Some(&dir))?.merged()?.fork_expires.value.0;
+    let keep_seconds =
+        ConfigTexts::read(&ctx.client.surroundings, Some(&dir))?.merged()?.fork_expires.value.0;
     let outcome = {
-        let progress = Progress::interruptible("applying")?;
+        let progress = ctx.client.observer.operation("applying")?;
         let set_ids = if args.keep_setid { SetIds::Kept } else { SetIds::Stripped };
         let options = ApplyOptions { filter: &filter, keep_seconds, set_ids, trial, meter: &progress.meter };
         apply(&vault, &subject, &dir, &options)
@@ -149,7 +149,7 @@ fn show(
     dir: &Path,
     summary: &ChangeSummary,
     applied: &Applied,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let changes = applied.changes.len() as u64;
     if changes > 0 && applied.already == changes {
         out.line(format_args!("already up to date: {}", dir.display()))?;
@@ -182,7 +182,7 @@ fn show(
 }
 
 /// Lists files that are written without their setuid and setgid bits, which would take effect on the host.
-pub fn show_stripped(out: &mut Out, files: &[TreePath]) -> Result<(), Failure> {
+pub fn show_stripped(out: &mut Out, files: &[TreePath]) -> Result<(), OpError> {
     for file in files {
         let word = out.paint(Tone::Changed, "stripped");
         out.line(format_args!("{word}  {file}  (setuid and setgid bits; keep them with: --keep-setid)"))?;
@@ -190,7 +190,7 @@ pub fn show_stripped(out: &mut Out, files: &[TreePath]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show_left_out(out: &mut Out, applied: &Applied) -> Result<(), Failure> {
+fn show_left_out(out: &mut Out, applied: &Applied) -> Result<(), OpError> {
     if applied.left_out == 0 {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use avfs_changes::{
     StatView, Subject, TreeView, inherited_changes, patch_view, stat_view, tree_view,
 };
 use avfs_engine::bound_dir;
+use avfs_ops::{GivenPath, OpError, VerbError, within};
 use avfs_present::error_body;
 use avfs_types::Size;
 use avfs_types::ids::{ForkName, RunPrefix};
@@ -26,10 +27,8 @@ use crate::commands::apply::note_inherited;
 use crate::commands::patch;
 use crate::commands::runs::last_change;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::given_path::{GivenPath, tree_path, within};
-use crate::progress::Progress;
-use crate::ui::{Failure, Format, Out, Outcome};
+use crate::given_path::tree_path;
+use crate::ui::{Format, Out, Outcome};
 use crate::view::plural;
 
 /// Compare two versions
@@ -107,16 +106,16 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let roots = roots_to_compare(reader, &before, &after)?;
     let paths = within(&args.paths, &vault)?;
     require_paths(pages, &roots, &paths)
-        .map_err(EdgeError::in_version(args.after.as_ref().unwrap_or(&first)))?;
+        .map_err(VerbError::in_version(args.after.as_ref().unwrap_or(&first)))?;
     let summary = {
-        let progress = Progress::unshown()?;
+        let progress = ctx.client.observer.unshown_operation()?;
         let pages = StoppablePages::new(pages, &progress.meter);
         ChangeSummary::compare(&vault, &pages, (&roots[0], &roots[1]), &paths, shown)?
     };
     let json = ctx.ui.format == Format::Json;
     let view = View::of(reader, &summary, args)?;
     let inherited = match args.after {
-        None => inherited(&vault, reader, &first, &paths)?,
+        None => inherited(ctx, &vault, reader, &first, &paths)?,
         Some(_) => Vec::new(),
     };
     let mut result = Diff {
@@ -187,11 +186,12 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
 /// Changes that the fork or run was made on top of, and that the bound directory lacks. Earlier runs of the same fork
 /// do not count: the diff of one run is a part of its fork.
 fn inherited(
+    ctx: &CommandContext,
     vault: &Vault,
     reader: &dyn Reader,
     one: &Reference,
     paths: &[TreePath],
-) -> Result<Vec<Inherited>, Failure> {
+) -> Result<Vec<Inherited>, OpError> {
     let Some(dir) = bound_dir(vault)?.filter(|dir| dir.is_dir()) else { return Ok(Vec::new()) };
     let subject = match (one.fork_name(), RunPrefix::parse(one.text())) {
         (Some(name), _) if reader.fork(&name)?.is_some() => {
@@ -212,7 +212,7 @@ fn inherited(
     let is_wanted = |path: &TreePath| {
         paths.is_empty() || paths.contains(path) || path.ancestors().any(|above| paths.contains(&above))
     };
-    let progress = Progress::interruptible("comparing")?;
+    let progress = ctx.client.observer.operation("comparing")?;
     let mut all = match inherited_changes(vault, &subject, &dir, &is_wanted, &progress.meter) {
         // The directory cannot be read: the versions can still be compared.
         Err(ApplyError::Dir { .. }) => return Ok(Vec::new()),
@@ -227,7 +227,7 @@ fn sides(
     reader: &dyn Reader,
     one: &Reference,
     other: Option<&Reference>,
-) -> Result<(VersionRecord, VersionRecord), Failure> {
+) -> Result<(VersionRecord, VersionRecord), OpError> {
     let (first, fork) = avfs_vault::version::resolve(reader, one)?;
     if let Some(after) = other {
         return Ok((first, avfs_vault::version::resolve(reader, after)?.0));
@@ -258,7 +258,7 @@ fn sides(
     }
     match first.parents.first() {
         Some(parent) => Ok((require_version(reader, parent)?, first)),
-        None => Err(EdgeError::NoParent { version: first.id.short() }.into()),
+        None => Err(VerbError::NoParent { version: first.id.short() }.into()),
     }
 }
 
@@ -267,7 +267,7 @@ fn is_run_without_changes(
     reader: &dyn Reader,
     reference: &Reference,
     version: &VersionRecord,
-) -> Result<bool, Failure> {
+) -> Result<bool, OpError> {
     let Ok(prefix) = RunPrefix::parse(reference.text()) else { return Ok(false) };
     let run = find_run(reader, &prefix)?;
     Ok(run.is_some_and(|run| run.version_after.is_none() && run.version_before == Some(version.id)))
@@ -297,7 +297,7 @@ enum View {
 }
 
 impl View {
-    fn of(reader: &dyn Reader, summary: &ChangeSummary, args: &DiffArgs) -> Result<Self, Failure> {
+    fn of(reader: &dyn Reader, summary: &ChangeSummary, args: &DiffArgs) -> Result<Self, OpError> {
         let Form { tree, stat, name_status, patch } = args.form;
         Ok(match (tree, stat, name_status, patch) {
             (true, ..) => Self::Tree(tree_view(summary, args.limit)?),
@@ -324,10 +324,10 @@ fn note_left_off(ctx: &CommandContext, left_off: u64) {
 }
 
 /// The error for a patch that does not contain all changes.
-fn incomplete(missing: &PatchLeftOff) -> Option<EdgeError> {
+fn incomplete(missing: &PatchLeftOff) -> Option<VerbError> {
     let paths = |count| plural(count, "path", "paths");
     let (shortened, left_off) = (paths(missing.shortened), paths(missing.left_off));
-    (!missing.is_complete()).then_some(EdgeError::PatchIncomplete { shortened, left_off })
+    (!missing.is_complete()).then_some(VerbError::PatchIncomplete { shortened, left_off })
 }
 
 fn show_patch(
@@ -336,7 +336,7 @@ fn show_patch(
     out: &mut Out,
     summary: &ChangeSummary,
     limits: PatchLimits,
-) -> Result<PatchLeftOff, Failure> {
+) -> Result<PatchLeftOff, OpError> {
     let missing = patch_view(reader, summary, PatchUse::Bytes, limits, |lines| {
         lines.iter().try_for_each(|line| patch::show_patch_line(out, line))
     })?;
@@ -352,14 +352,14 @@ fn patch_text(
     reader: &dyn Reader,
     summary: &ChangeSummary,
     limits: PatchLimits,
-) -> Result<(String, PatchLeftOff), Failure> {
+) -> Result<(String, PatchLeftOff), OpError> {
     let mut text = String::new();
     let missing = patch_view(reader, summary, PatchUse::Text, limits, |lines| {
         for line in lines {
             text.push_str(&String::from_utf8_lossy(&line));
             text.push('\n');
         }
-        Ok::<(), Failure>(())
+        Ok::<(), OpError>(())
     })?;
     Ok((text, missing))
 }

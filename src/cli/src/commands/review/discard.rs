@@ -4,6 +4,7 @@ use std::io::BufRead;
 
 use clap::Args;
 
+use avfs_ops::{OpError, VerbError};
 use avfs_types::ids::RunPrefix;
 use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::backend::{ForkRecord, Life, Reader, RunRecord};
@@ -12,8 +13,7 @@ use avfs_vault::{Vault, VaultError};
 
 use crate::commands::runs::why_unchanged;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+use crate::ui::{Out, Outcome, Painted, Tone};
 use crate::view::plural;
 
 /// Runs named in the answer to --all.
@@ -48,15 +48,15 @@ pub struct DiscardArgs {
 
 pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     let Some(what) = &args.what else { return all(ctx, args.yes) };
-    let discarded = ctx.free_space(|| {
+    let discarded = ctx.client.free_space(|| {
         let vault = ctx.open_vault()?;
         if let ChangesOf::Run(prefix) = what.meant(&*vault.read()?)? {
             let run = vault.run(&prefix)?;
             if let (Some(why), None) = (why_unchanged(&run), run.discarded_at) {
-                return Err(EdgeError::Unchanged { run: run.id, why, verb: "discard" }.into());
+                return Err(VerbError::Unchanged { run: run.id, why, verb: "discard" }.into());
             }
         }
-        vault.discard(what).map_err(EdgeError::of_changes)
+        vault.discard(what).map_err(VerbError::of_changes)
     })?;
     ctx.ui.answer(&avfs_present::discard(&discarded), |out| {
         let count = plural(discarded.runs.len() as u64, "run", "runs");
@@ -87,7 +87,7 @@ fn shown(out: &Out, runs: &[RunRecord]) -> Painted {
 fn all(ctx: &CommandContext, yes: bool) -> Outcome {
     let mut is_confirmed = yes;
     let mut discarded = Discarded { fork: None, runs: Vec::new() };
-    ctx.free_space(|| {
+    ctx.client.free_space(|| {
         let vault = ctx.open_vault()?;
         let found = unapplied(&*vault.read()?)?;
         let count: usize = found.iter().map(|(_, runs)| runs.len()).sum();
@@ -122,7 +122,7 @@ fn discard_unapplied(
     fork: &ForkRecord,
     runs: &[RunRecord],
     discarded: &mut Discarded,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let [run, ..] = runs else { return Ok(()) };
     if unapplied_runs(&*vault.read()?, fork)?.is_empty() {
         return Ok(());
@@ -140,7 +140,7 @@ fn discard_unapplied(
 }
 
 /// The forks of runs that are not applied, each with its runs, oldest first.
-fn unapplied(reader: &dyn Reader) -> Result<Vec<(ForkRecord, Vec<RunRecord>)>, Failure> {
+fn unapplied(reader: &dyn Reader) -> Result<Vec<(ForkRecord, Vec<RunRecord>)>, OpError> {
     let mut found = Vec::new();
     for fork in reader.forks().map_err(VaultError::from)? {
         let runs = unapplied_runs(reader, &fork)?;
@@ -152,7 +152,7 @@ fn unapplied(reader: &dyn Reader) -> Result<Vec<(ForkRecord, Vec<RunRecord>)>, F
 }
 
 /// The runs of a fork that was created for them; none if one of them is applied, or a part of it.
-fn unapplied_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecord>, Failure> {
+fn unapplied_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecord>, OpError> {
     if fork.life == Life::Persistent || reader.fork(&fork.name).map_err(VaultError::from)?.is_none() {
         return Ok(Vec::new());
     }
@@ -171,9 +171,9 @@ fn unapplied_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecor
 }
 
 /// Asks on the terminal. Fails without one, and for any answer but yes.
-fn confirm(ctx: &CommandContext, count: usize) -> Result<(), Failure> {
+fn confirm(ctx: &CommandContext, count: usize) -> Result<(), OpError> {
     let runs = plural(count as u64, "run", "runs");
-    let refused = || Failure::from(EdgeError::DiscardNotConfirmed { runs: runs.clone() });
+    let refused = || OpError::from(VerbError::DiscardNotConfirmed { runs: runs.clone() });
     if !ctx.ui.can_ask() {
         return Err(refused());
     }

@@ -3,10 +3,11 @@
 use avfs_changes::{
     ChangeCounts, ChangeSummary, Extent, StatView, TreeView, beside_content, file_sizes, is_dir, kind_words,
 };
+use avfs_ops::OpError;
 use avfs_types::show_bytes_size;
 use avfs_vault::diff::{Change, ChangeKind};
 
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{Out, Tone};
 use crate::view::plural;
 
 const BAR_COLUMNS: u64 = 40;
@@ -23,7 +24,7 @@ const fn tone(kind: &ChangeKind) -> Tone {
 }
 
 /// Prints one line for each change, then the counts.
-pub fn show_summary(out: &mut Out, summary: &ChangeSummary) -> std::result::Result<(), Failure> {
+pub fn show_summary(out: &mut Out, summary: &ChangeSummary) -> std::result::Result<(), OpError> {
     for change in summary.changes.iter() {
         let change = &*change?;
         let (name, _) = kind_words(&change.kind);
@@ -34,7 +35,7 @@ pub fn show_summary(out: &mut Out, summary: &ChangeSummary) -> std::result::Resu
 }
 
 /// Prints `M<tab>path`, for scripts that do not read JSON.
-pub fn show_names(out: &mut Out, summary: &ChangeSummary) -> std::result::Result<(), Failure> {
+pub fn show_names(out: &mut Out, summary: &ChangeSummary) -> std::result::Result<(), OpError> {
     for change in summary.changes.iter() {
         let change = &*change?;
         let (_, letter) = kind_words(&change.kind);
@@ -97,7 +98,7 @@ pub fn counts_line(counts: &ChangeCounts) -> String {
 }
 
 /// Prints changed paths as a tree, each with its letter.
-pub fn show_tree(out: &mut Out, view: &TreeView) -> std::result::Result<(), Failure> {
+pub fn show_tree(out: &mut Out, view: &TreeView) -> std::result::Result<(), OpError> {
     for line in &view.lines {
         let indent = "  ".repeat(line.depth);
         match &line.change {
@@ -122,7 +123,7 @@ pub fn show_tree(out: &mut Out, view: &TreeView) -> std::result::Result<(), Fail
     Ok(())
 }
 
-pub fn show_stats(out: &mut Out, view: &StatView) -> std::result::Result<(), Failure> {
+pub fn show_stats(out: &mut Out, view: &StatView) -> std::result::Result<(), OpError> {
     let names: Vec<String> = view.paths.iter().map(|(change, _)| shown_path(change)).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let lines = |extent: &Extent| match extent {
@@ -153,7 +154,7 @@ pub fn show_stats(out: &mut Out, view: &StatView) -> std::result::Result<(), Fai
     ))
 }
 
-pub fn show_patch_line(out: &mut Out, line: &[u8]) -> std::result::Result<(), Failure> {
+pub fn show_patch_line(out: &mut Out, line: &[u8]) -> std::result::Result<(), OpError> {
     let tone = match line.first() {
         Some(b'+') => Some(Tone::Added),
         Some(b'-') => Some(Tone::Deleted),

@@ -17,7 +17,6 @@ use crate::cli::OnFork;
 use crate::commands::apply::note_inherited;
 use crate::commands::patch;
 use crate::context::CommandContext;
-use crate::progress::Progress;
 use crate::ui::{Outcome, Tone};
 
 /// Compare the bound directory with its fork
@@ -39,10 +38,10 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let dir = require_bound_dir(&vault)?;
     let fork = vault.fork(&args.on.fork)?;
-    let stat_cache = ctx.stat_cache(&vault, &dir)?;
-    let exclude = ctx.exclude(&dir)?;
+    let stat_cache = ctx.client.stat_cache(&vault, &dir)?;
+    let exclude = ctx.client.exclude(&dir)?;
     let (root, new, scanned) = {
-        let progress = Progress::start("scanning");
+        let progress = ctx.client.observer.whole_operation("scanning");
         let options = ImportOptions {
             on_trouble: OnTrouble::KeepGoing,
             stat_cache: stat_cache.as_deref(),
@@ -57,7 +56,7 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     let inherited = if fork.name == ForkName::main() {
         Vec::new()
     } else {
-        let progress = Progress::interruptible("comparing")?;
+        let progress = ctx.client.observer.operation("comparing")?;
         match Subject::of(&vault, &ChangesOf::Fork(fork.name.clone())) {
             Ok(subject) => inherited_changes(&vault, &subject, &dir, &|_| true, &progress.meter)?,
             // The start of the fork is missing; its head can still be compared.

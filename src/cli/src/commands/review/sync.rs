@@ -7,6 +7,7 @@ use avfs_changes::{
     is_repository_state,
 };
 use avfs_engine::require_bound_dir;
+use avfs_ops::{OpError, RepositoryConflict, SideChoice, VerbError};
 use avfs_present::error_body;
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
@@ -22,8 +23,7 @@ use avfs_wire::Sync;
 
 use crate::commands::{fork_meant, import, patch};
 use crate::context::CommandContext;
-use crate::error::{EdgeError, RepositoryConflict, SideChoice};
-use crate::ui::{Failure, Format, Outcome};
+use crate::ui::{Format, Outcome};
 
 /// Merge changes of the bound directory into a fork
 ///
@@ -95,7 +95,7 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
             (None, Some(_)) => SideChoice::Fork,
             (None, None) => SideChoice::Either,
         };
-        let error = EdgeError::SyncConflict { fork: fork.clone(), paths: conflicts, choice };
+        let error = VerbError::SyncConflict { fork: fork.clone(), paths: conflicts, choice };
         return match ctx.ui.format {
             Format::Json => ctx.ui.answer_no(&result, &error_body(&error, &ctx.ui.avfs), |_| Ok(())),
             Format::Human => Err(error.into()),
@@ -117,7 +117,7 @@ fn blocked_repository(
     vault: &Vault,
     fork: &ForkName,
     conflicts: &[TreePath],
-) -> Result<Option<BlockedRepository>, Failure> {
+) -> Result<Option<BlockedRepository>, OpError> {
     let subject = Subject::of(vault, &ChangesOf::Fork(fork.clone()))?;
     let changes = changes_to_apply(vault, &subject, &Filter::default(), &Meter::default())?;
     let conflicts: Vec<&TreePath> = conflicts.iter().collect();
@@ -125,7 +125,7 @@ fn blocked_repository(
 }
 
 /// The changes that the sync added to the fork.
-fn brought_in(vault: &Vault, before: VersionId, after: VersionId) -> Result<ChangeSummary, Failure> {
+fn brought_in(vault: &Vault, before: VersionId, after: VersionId) -> Result<ChangeSummary, OpError> {
     let reader = vault.read()?;
     let reader = &*reader;
     let (before, after) = (require_version(reader, &before)?, require_version(reader, &after)?);

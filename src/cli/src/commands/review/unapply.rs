@@ -4,6 +4,7 @@ use clap::Args;
 
 use avfs_changes::{Applied, ApplyError, ChangeSummary, Choice, Standing, unapply};
 use avfs_engine::require_bound_dir;
+use avfs_ops::OpError;
 use avfs_present::error_body;
 use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord};
 use avfs_vault::changes::Changes;
@@ -15,8 +16,7 @@ use crate::commands::apply::without_times;
 use crate::commands::patch;
 use crate::commands::runs::command_text;
 use crate::context::CommandContext;
-use crate::progress::Progress;
-use crate::ui::{Failure, Format, Outcome, Tone, Ui};
+use crate::ui::{Format, Outcome, Tone, Ui};
 use crate::view::{command_line, plural};
 
 /// Remove applied changes from the bound directory
@@ -62,7 +62,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     drop(reader);
     let trial = if dry_run { Trial::DryRun } else { Trial::Real };
     let outcome = {
-        let progress = Progress::interruptible("reverting")?;
+        let progress = ctx.client.observer.operation("reverting")?;
         unapply(&vault, &groups, &dir, trial, &progress.meter)
     };
     let (all, conflicts) = match outcome {
@@ -117,7 +117,7 @@ fn name_applied(
     reader: &dyn Reader,
     groups: &[Standing],
     runs: &[RunRecord],
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, OpError> {
     let applications: Vec<&ApplicationRecord> = groups.iter().flat_map(|group| &group.applications).collect();
     let what = match (runs, applications.first()) {
         ([run], _) => {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use avfs_engine::journal::journal_value;
 use avfs_engine::{RememberFor, Remembered, UNBOUND_PATH, bound_dir, offered_networks};
+use avfs_ops::OpError;
 use avfs_policy::{Category, NETWORKED};
 use avfs_request::NetMode;
 use avfs_types::clock::Timestamp;
@@ -18,7 +19,7 @@ use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
 
 use crate::commands::runs::show_decision;
 use crate::context::CommandContext;
-use crate::ui::{Failure, Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome, Tone};
 use crate::view::{first_line, local_time};
 
 /// The number of rows read at once.
@@ -160,8 +161,8 @@ fn newest(
     vault: &Vault,
     args: &ListArgs,
     now: Timestamp,
-    mut show: impl FnMut(ApprovalRecord) -> Result<(), Failure>,
-) -> Result<bool, Failure> {
+    mut show: impl FnMut(ApprovalRecord) -> Result<(), OpError>,
+) -> Result<bool, OpError> {
     let open = |approval: &ApprovalRecord| match avfs_present::approval_state(approval, now) {
         ApprovalStateName::Pending | ApprovalStateName::Approved => true,
         ApprovalStateName::Denied | ApprovalStateName::Used | ApprovalStateName::Expired => args.all,
@@ -181,7 +182,7 @@ fn newest(
     }
 }
 
-fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), Failure> {
+fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), OpError> {
     let state = avfs_present::approval_state(approval, now);
     let id = out.paint(Tone::Id, &approval.id);
     let (at, request) = (local_time(approval.created_at), journal_value(&approval.request));
@@ -218,7 +219,7 @@ fn is_networked(decision: &Value) -> bool {
     categories.is_some_and(|all| all.iter().any(|category| *category == Category::Networked.word()))
 }
 
-fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), Failure> {
+fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), OpError> {
     let state = avfs_present::approval_state(approval, now);
     out.line(format_args!("approval   {}", out.paint(Tone::Id, &approval.id)))?;
     for (name, text) in asked_for(&journal_value(&approval.request)) {
@@ -256,11 +257,11 @@ fn approve(ctx: &CommandContext, args: &ApproveArgs) -> Outcome {
     answered(ctx, &approval, vault.now(), remembered.as_ref())
 }
 
-fn remember(ctx: &CommandContext, vault: &Vault, args: &ApproveArgs) -> Result<Remembered, Failure> {
+fn remember(ctx: &CommandContext, vault: &Vault, args: &ApproveArgs) -> Result<Remembered, OpError> {
     let approval = vault.approval(&args.id)?;
     let bound = bound_dir(vault)?;
     let workspace = bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
-    let place = RememberFor { around: &ctx.around, vault: vault.path(), workspace };
+    let place = RememberFor { around: &ctx.client.surroundings, vault: vault.path(), workspace };
     Ok(Remembered::plan(&approval, args.prefix.as_deref(), args.net.as_ref(), &place)?)
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{ArgGroup, Args, Subcommand};
 
+use avfs_ops::OpError;
 use avfs_types::Zone;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::Vault;
@@ -14,7 +15,7 @@ use avfs_wire::{CacheForget, CacheList, MemoObject};
 use crate::commands::execute::run_as;
 use crate::commands::runs::command_of;
 use crate::context::CommandContext;
-use crate::ui::{Failure, Format, Outcome, Tone};
+use crate::ui::{Format, Outcome, Tone};
 use crate::view::{command_line, local_time, plural};
 
 /// Explain, list and forget cached results
@@ -115,7 +116,7 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
 }
 
 /// The run that the arguments name; `None` if they are a command. After `--`, only `run:ID` names a run.
-fn named_run(ctx: &CommandContext, args: &ExplainArgs) -> Result<Option<RunRecord>, Failure> {
+fn named_run(ctx: &CommandContext, args: &ExplainArgs) -> Result<Option<RunRecord>, OpError> {
     let mut words = args.words.iter();
     let Some(word) = words.next().and_then(|word| word.to_str()) else { return Ok(None) };
     if words.any(|more| more != "--json") {
@@ -144,7 +145,7 @@ fn is_program(name: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-fn object(vault: &Vault, memo: &MemoRecord) -> Result<MemoObject, Failure> {
+fn object(vault: &Vault, memo: &MemoRecord) -> Result<MemoObject, OpError> {
     let reader = vault.read()?;
     let run = reader.run(&memo.run)?;
     Ok(avfs_present::memo(memo, run.as_ref(), lost(&*reader, memo, vault.now())?))

@@ -2,6 +2,7 @@
 
 use avfs_engine::journal::{JournalKeptOutput, JournalOmitted, kept_output_of};
 use avfs_engine::{Output, OutputBuffer};
+use avfs_ops::{OpError, VerbError};
 use avfs_types::ids::BlobId;
 use avfs_vault::Vault;
 use avfs_vault::backend::{MemoRecord, RunRecord};
@@ -10,14 +11,13 @@ use avfs_vault::stored_output::copy_output;
 use avfs_wire::{OmittedObject, RunOutput};
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{ErrorText, Failure, Format, Outcome};
+use crate::ui::{ErrorText, Format, Outcome, streaming_failure};
 
 /// Prints the output of a run: stdout verbatim, like `avfs cat`, and stderr escaped.
 pub fn show(ctx: &CommandContext, vault: &Vault, run: &RunRecord) -> Outcome {
     let reader = vault.backend().read_unmapped().map_err(avfs_vault::VaultError::from)?;
     let kept = find_kept_output(&*reader, &run.id)?;
-    let kept = kept.ok_or_else(|| EdgeError::NoOutput { run: run.id.clone() })?;
+    let kept = kept.ok_or_else(|| VerbError::NoOutput { run: run.id.clone() })?;
     let journaled = kept_output_of(&run.result).unwrap_or_default();
     for (stream, omitted) in [("stdout", journaled.stdout_omitted), ("stderr", journaled.stderr_omitted)] {
         if let Some(JournalOmitted { offset, bytes }) = omitted {
@@ -29,7 +29,7 @@ pub fn show(ctx: &CommandContext, vault: &Vault, run: &RunRecord) -> Outcome {
         Format::Human => None,
     };
     ctx.ui.answer(&result, |out| {
-        out.content(|to| copy_output(&*reader, &kept.stdout, to).map_err(Failure::while_streaming))?;
+        out.content(|to| copy_output(&*reader, &kept.stdout, to).map_err(streaming_failure))?;
         let mut stderr = ErrorText::default();
         copy_output(&*reader, &kept.stderr, &mut stderr)?;
         stderr.finish();
@@ -42,7 +42,7 @@ fn answer(
     run: &RunRecord,
     kept: &MemoRecord,
     journaled: JournalKeptOutput,
-) -> Result<RunOutput, Failure> {
+) -> Result<RunOutput, OpError> {
     let omitted = |omitted: Option<JournalOmitted>| {
         omitted.map(|JournalOmitted { offset, bytes }| OmittedObject { offset, bytes })
     };
@@ -61,7 +61,7 @@ fn answer(
 }
 
 /// The output of a stream, beyond a few MiB in a temporary file: its encoding is known only at its end.
-fn output(vault: &Vault, id: &BlobId) -> Result<Output, Failure> {
+fn output(vault: &Vault, id: &BlobId) -> Result<Output, OpError> {
     let mut buffer = OutputBuffer::new(usize::MAX, vault.temporary_dir());
     let reader = vault.backend().read_unmapped().map_err(avfs_vault::VaultError::from)?;
     copy_output(&*reader, id, &mut buffer)?;

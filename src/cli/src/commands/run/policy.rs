@@ -9,6 +9,7 @@ use clap::{ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Parse
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{FileText, LocateError, PolicyTexts, bound_dir};
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_policy::{
     Action, EXPLAIN_HINT, Effect, ExecutionDecision, Explained, Explanation, Layer, Script, Tier, Word,
 };
@@ -19,9 +20,8 @@ use avfs_types::exit_code;
 use avfs_wire::{ErrorBody, PolicyTest, PolicyTested};
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
 use crate::run_options::{run_options, typed};
-use crate::ui::{Failure, Out, Outcome, Painted, Tone, stdout_is_terminal};
+use crate::ui::{Out, Outcome, Painted, Tone, stdout_is_terminal};
 use crate::view::plural;
 
 /// Evaluate the policies for a command, without running it
@@ -209,7 +209,7 @@ fn note_one_word(ctx: &CommandContext, args: &AskArgs) {
     }
 }
 
-fn show_command(out: &mut Out, explained: &Explained) -> Result<(), Failure> {
+fn show_command(out: &mut Out, explained: &Explained) -> Result<(), OpError> {
     for finding in &explained.command.findings {
         out.line(format_args!("  {}: {}", out.paint(Tone::Name, finding.category), finding.why))?;
     }
@@ -231,7 +231,7 @@ fn show_command(out: &mut Out, explained: &Explained) -> Result<(), Failure> {
 }
 
 /// Prints what applies to the request as a whole.
-fn show_around(out: &mut Out, explanation: &Explanation) -> Result<(), Failure> {
+fn show_around(out: &mut Out, explanation: &Explanation) -> Result<(), OpError> {
     for said in &explanation.handed_over {
         out.line(format_args!("{}: {}, {}", out.paint(Tone::Name, &said.rule), said.action, said.reason))?;
     }
@@ -246,7 +246,7 @@ fn show_around(out: &mut Out, explanation: &Explanation) -> Result<(), Failure> 
     Ok(())
 }
 
-fn show_decision(out: &mut Out, decision: &ExecutionDecision) -> Result<(), Failure> {
+fn show_decision(out: &mut Out, decision: &ExecutionDecision) -> Result<(), OpError> {
     let action = out.paint(tone(decision.action), decision.action);
     let rule = out.paint(Tone::Name, decision.rule.as_deref().unwrap_or("-"));
     out.line(format_args!("{action} by {rule}: {}", decision.reason))?;
@@ -281,8 +281,8 @@ struct PolicySite {
 
 impl PolicySite {
     /// Without a vault both are `None`, which is not an error here.
-    fn find(ctx: &CommandContext) -> Result<Self, Failure> {
-        match ctx.around.locate(ctx.vault_option.as_deref()) {
+    fn find(ctx: &CommandContext) -> Result<Self, OpError> {
+        match ctx.client.surroundings.locate(ctx.client.vault_option.as_deref()) {
             Err(LocateError::NoneNear { .. }) => Ok(Self { vault: None, bound: None }),
             Err(other) => Err(other.into()),
             Ok(located) => Ok(Self { vault: Some(located.path), bound: bound_dir(&ctx.open_vault()?)? }),
@@ -291,11 +291,11 @@ impl PolicySite {
 }
 
 /// Evaluates the policies as a run with these options would.
-fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts), Failure> {
+fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts), OpError> {
     let site = PolicySite::find(ctx)?;
-    let texts = PolicyTexts::read(&ctx.around, site.vault.as_deref())?;
-    let (config, _) = ConfigTexts::read(&ctx.around, site.bound.as_deref())?.for_a_run()?;
-    let mut variables = ctx.around.variables.clone();
+    let texts = PolicyTexts::read(&ctx.client.surroundings, site.vault.as_deref())?;
+    let (config, _) = ConfigTexts::read(&ctx.client.surroundings, site.bound.as_deref())?.for_a_run()?;
+    let mut variables = ctx.client.surroundings.variables.clone();
     // Treat secrets as set: nothing is run.
     for word in &args.spec.secret {
         if let SecretWord::Variable(name) | SecretWord::InFile(name) = SecretWord::parse(word)? {
@@ -303,7 +303,7 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         }
     }
     let outside = Outside {
-        cwd: ctx.around.cwd.clone(),
+        cwd: ctx.client.surroundings.cwd.clone(),
         environment: variables.into_iter().collect(),
         terminal: Terminal::None,
         streams: match std::io::stdin().is_terminal() && stdout_is_terminal() {
@@ -312,19 +312,19 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         },
     };
     let request = ExecutionRequest::resolve(&args.spec, &outside, &config)?;
-    let bound = site.bound.unwrap_or_else(|| ctx.around.cwd.clone());
-    Ok((avfs_engine::explain(&texts.policy()?, &request, bound, &ctx.around)?, texts))
+    let bound = site.bound.unwrap_or_else(|| ctx.client.surroundings.cwd.clone());
+    Ok((avfs_engine::explain(&texts.policy()?, &request, bound, &ctx.client.surroundings)?, texts))
 }
 
 fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
     let texts: Vec<FileText> = match &args.file {
         Some(file) => {
-            let file = ctx.around.cwd.join(file);
-            let text = avfs_hostfs::text::read(&file).map_err(EdgeError::host("read", &file))?;
+            let file = ctx.client.surroundings.cwd.join(file);
+            let text = avfs_hostfs::text::read(&file).map_err(WorkplaceError::host("read", &file))?;
             vec![FileText { path: file, text: Some(text) }]
         }
         None => {
-            let texts = PolicyTexts::read(&ctx.around, PolicySite::find(ctx)?.vault.as_deref())?;
+            let texts = PolicyTexts::read(&ctx.client.surroundings, PolicySite::find(ctx)?.vault.as_deref())?;
             texts.files().map(|(_, file)| file.clone()).collect()
         }
     };
@@ -362,7 +362,7 @@ fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
     ctx.ui.answer_no(&result, &why, human)
 }
 
-fn test_file(path: &Path, text: &str, result: &mut PolicyTest) -> Result<(), Failure> {
+fn test_file(path: &Path, text: &str, result: &mut PolicyTest) -> Result<(), OpError> {
     let shown = path.to_string_lossy().into_owned();
     if path.extension().is_some_and(|extension| extension == "rego") {
         Script::parse(path, text)?;

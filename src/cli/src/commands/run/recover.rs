@@ -3,13 +3,14 @@
 use clap::Args;
 
 use avfs_engine::{Doubt, RecoverError, RecoverOptions, Recovered, Recovery, ScratchDir, bound_dir};
+use avfs_ops::OpError;
 use avfs_request::SecretsInFiles;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::Vault;
 use avfs_wire::{Recover, RecoverOne, RecoverUnreadable};
 
 use crate::context::CommandContext;
-use crate::ui::{Failure, Outcome, Tone};
+use crate::ui::{Outcome, Tone};
 use crate::view::plural;
 
 /// Finish runs whose changes could not be captured
@@ -49,7 +50,7 @@ pub struct RecoverArgs {
 
 pub fn run(ctx: &CommandContext, args: &RecoverArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let found = Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), &vault)?;
+    let found = Recovery::find(&ScratchDir::new(&ctx.client.surroundings.cache_dir()?), &vault)?;
     let unreadable: Vec<RecoverUnreadable> = found
         .unreadable
         .iter()
@@ -92,7 +93,7 @@ fn one(
     args: &RecoverArgs,
     vault: &Vault,
     recovery: Recovery,
-) -> Result<RecoverOne, Failure> {
+) -> Result<RecoverOne, OpError> {
     let (run_id, scratch) = (recovery.record.run.clone(), recovery.dir().display().to_string());
     let mut result =
         RecoverOne { run_id, scratch, action: "listed", fork: None, version_after: None, left_out: 0 };
@@ -130,16 +131,16 @@ pub fn finish(
     recovery: Recovery,
     doubt: Doubt,
     secrets_in_files: SecretsInFiles,
-) -> Result<Result<Option<Recovered>, RecoverError>, Failure> {
+) -> Result<Result<Option<Recovered>, RecoverError>, OpError> {
     let bound = bound_dir(vault)?;
     let stat_cache = match &bound {
-        Some(dir) => ctx.stat_cache(vault, dir)?,
+        Some(dir) => ctx.client.stat_cache(vault, dir)?,
         None => None,
     };
     let options = RecoverOptions {
         bound: bound.as_deref(),
         stat_cache: stat_cache.as_deref(),
-        boot_id: &ctx.boot_id()?,
+        boot_id: &ctx.client.boot_id()?,
         doubt,
         secrets_in_files,
         environment: &std::env::vars_os().collect::<Vec<_>>(),

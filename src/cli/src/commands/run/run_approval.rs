@@ -1,6 +1,7 @@
 //! The approval of a run, for `avfs runs show`.
 
 use avfs_engine::journal::journal_value;
+use avfs_ops::OpError;
 use avfs_types::ids::ApprovalPrefix;
 use avfs_vault::backend::{ApprovalRecord, RunRecord, RunState};
 use avfs_vault::{Vault, VaultError};
@@ -8,13 +9,13 @@ use avfs_wire::ApprovalStateName;
 
 use super::approvals::command_to_approve;
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{Out, Tone};
 
 /// The number of rows read at once.
 const BATCH_ROWS: usize = 200;
 
 /// Prints the approval of a run, and how to answer it if it is pending.
-pub fn show(ctx: &CommandContext, out: &mut Out, vault: &Vault, run: &RunRecord) -> Result<(), Failure> {
+pub fn show(ctx: &CommandContext, out: &mut Out, vault: &Vault, run: &RunRecord) -> Result<(), OpError> {
     let Some(approval) = approval_of(vault, run)? else { return Ok(()) };
     let (id, state) = (&approval.id, avfs_present::approval_state(&approval, vault.now()));
     let (shown, word) = (out.paint(Tone::Id, id), state.word());
@@ -31,7 +32,7 @@ pub fn show(ctx: &CommandContext, out: &mut Out, vault: &Vault, run: &RunRecord)
 }
 
 /// The approval that allowed a run, or that it asked for.
-fn approval_of(vault: &Vault, run: &RunRecord) -> Result<Option<ApprovalRecord>, Failure> {
+fn approval_of(vault: &Vault, run: &RunRecord) -> Result<Option<ApprovalRecord>, OpError> {
     if let Some(id) = journal_value(&run.decision)["approval_id"].as_str() {
         return match vault.approval(&ApprovalPrefix::parse(id)?) {
             Ok(approval) => Ok(Some(approval)),

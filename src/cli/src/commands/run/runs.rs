@@ -8,6 +8,7 @@ use serde_json::Value;
 use avfs_changes::{ChangeSummary, GitIgnored, Shown};
 use avfs_engine::journal::journal_value;
 use avfs_engine::{LocateError, RunLife, ScratchDir, UnfinishedRun};
+use avfs_ops::{OpError, VerbError};
 use avfs_policy::Action;
 use avfs_present::in_effect;
 use avfs_types::clock::Timestamp;
@@ -26,8 +27,7 @@ use avfs_wire::{RunsList, RunsShow, asked_for};
 use super::run_approval;
 use crate::commands::patch;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{Failure, Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome, Tone};
 use crate::view::{command_line, first_line, local_time, plural};
 
 /// The number of runs read at once.
@@ -144,15 +144,15 @@ pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
 }
 
 /// Runs whose state is not in the journal yet. Empty if there is no cache directory.
-fn unfinished(ctx: &CommandContext, vault: &Vault) -> Result<Vec<UnfinishedRun>, Failure> {
-    match ctx.around.cache_dir() {
+fn unfinished(ctx: &CommandContext, vault: &Vault) -> Result<Vec<UnfinishedRun>, OpError> {
+    match ctx.client.surroundings.cache_dir() {
         Ok(cache_dir) => Ok(UnfinishedRun::find(&ScratchDir::new(&cache_dir), &vault.id()?)?),
         Err(LocateError::NoHome { .. }) => Ok(Vec::new()),
         Err(other) => Err(other.into()),
     }
 }
 
-fn show_unfinished(out: &mut Out, run: &UnfinishedRun) -> Result<(), Failure> {
+fn show_unfinished(out: &mut Out, run: &UnfinishedRun) -> Result<(), OpError> {
     let (id, fork) = (out.paint(Tone::Id, &run.record.run), out.paint(Tone::Name, &run.record.fork));
     let (at, stands) = (local_time(run.record.started_at()), stands(run));
     let command = command_of(&journal_value(&run.record.request));
@@ -172,8 +172,8 @@ fn stands(run: &UnfinishedRun) -> String {
 fn newest(
     vault: &Vault,
     args: &ListArgs,
-    mut show: impl FnMut(RunRecord, Effect) -> Result<(), Failure>,
-) -> Result<bool, Failure> {
+    mut show: impl FnMut(RunRecord, Effect) -> Result<(), OpError>,
+) -> Result<bool, OpError> {
     let (mut left, mut before, mut in_effect) = (args.limit, i64::MAX, InEffect::default());
     loop {
         // Read one more run than is shown, to know whether there are older ones.
@@ -214,7 +214,7 @@ fn fork_of(run: &RunRecord) -> Option<&str> {
     (!has_none).then_some(run.fork.as_str())
 }
 
-fn show_line(out: &mut Out, run: &RunRecord, effect: Effect) -> Result<(), Failure> {
+fn show_line(out: &mut Out, run: &RunRecord, effect: Effect) -> Result<(), OpError> {
     let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, fork_of(run).unwrap_or("-")));
     let cached = avfs_present::cache_use_of_run(run).is_some_and(|cache| cache.cached_from.is_some());
     let cached = if cached { "  (cached)" } else { "" };
@@ -251,9 +251,9 @@ fn ended(run: &RunRecord) -> Option<String> {
 }
 
 /// The newest run in effect that changed content. Prints a note with the run, because the user did not name it.
-pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, Failure> {
+pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, OpError> {
     let last = avfs_vault::run::last_change(&*vault.read()?)?;
-    let Some(run) = &last.run else { return Err(EdgeError::of_no_change(&last).into()) };
+    let Some(run) = &last.run else { return Err(VerbError::of_no_change(&last).into()) };
     if let Some(skipped) = &last.times_only {
         note_skipped(ctx, skipped);
     }
@@ -352,7 +352,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
 }
 
 /// When the unapplied changes of a run expire; `None` if they do not.
-fn kept_until(reader: &dyn Reader, run: &RunRecord) -> Result<Option<Timestamp>, Failure> {
+fn kept_until(reader: &dyn Reader, run: &RunRecord) -> Result<Option<Timestamp>, OpError> {
     if run.version_after.is_none() || run.applied_at.is_some() || run.discarded_at.is_some() {
         return Ok(None);
     }
@@ -367,7 +367,7 @@ fn ignored_last(
     reader: &dyn Reader,
     run: &RunRecord,
     summary: &ChangeSummary,
-) -> Result<ChangeSummary, Failure> {
+) -> Result<ChangeSummary, OpError> {
     let after = match run.version_after {
         Some(after) => reader.version(&after)?,
         None => None,
@@ -379,7 +379,7 @@ fn ignored_last(
 }
 
 /// Prints the decision of the policy and its reason.
-pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), Failure> {
+pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), OpError> {
     let text = |key: &str| decision[key].as_str().unwrap_or_default();
     let categories = decision["categories"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let categories = categories.collect::<Vec<_>>().join(", ");
@@ -395,7 +395,7 @@ pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), Failure> {
 }
 
 /// Prints the resource use of the run, and its output.
-fn show_result(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), Failure> {
+fn show_result(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), OpError> {
     let result = &shown.result;
     let number = |key: &str| result[key].as_f64();
     let seconds = |millis: f64| millis / 1000.0;
@@ -468,7 +468,7 @@ enum Named {
 
 /// The run of an id, or by its age: a run that is still running is newer than those that ended before it started. It
 /// has no output yet.
-fn named(ctx: &CommandContext, vault: &Vault, args: &ShowArgs) -> Result<Named, Failure> {
+fn named(ctx: &CommandContext, vault: &Vault, args: &ShowArgs) -> Result<Named, OpError> {
     let Some(back) = args.id.steps_back().filter(|_| !args.output) else {
         return match vault.run(&args.id) {
             Ok(run) => Ok(Named::Ended(Box::new(run))),
@@ -516,7 +516,7 @@ fn show_unsettled(ctx: &CommandContext, run: &UnfinishedRun) -> Outcome {
     })
 }
 
-fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
+fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), OpError> {
     out.line(format_args!("run        {}", out.paint(Tone::Id, &run.id)))?;
     out.line(format_args!("command    {}", command_line(&command_text(run))))?;
     let how = ended(run);
@@ -556,7 +556,7 @@ fn show_applied(
     out: &mut Out,
     run: &RunRecord,
     state: Option<InDirectory>,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let (avfs, id) = (&ctx.ui.avfs, &run.id);
     let at = run.applied_at.map(local_time).unwrap_or_default();
     match state {
@@ -578,7 +578,7 @@ fn show_applied(
 }
 
 /// The changes of a run; `None` if one of its versions was deleted or pruned.
-fn changes_of(vault: &Vault, reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSummary>, Failure> {
+fn changes_of(vault: &Vault, reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSummary>, OpError> {
     let Some(after) = run.version_after else { return Ok(Some(ChangeSummary::default())) };
     let Some(before) = run.version_before else { return Ok(None) };
     let (Some(before), Some(after)) = (reader.version(&before)?, reader.version(&after)?) else {

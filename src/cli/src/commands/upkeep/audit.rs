@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use avfs_ops::OpError;
 use avfs_types::ids::{AuditDigest, ForkName, RunPrefix, from_hex, to_hex};
 use avfs_types::{Since, Zone};
 use avfs_vault::audit;
@@ -11,7 +12,7 @@ use avfs_wire::{AuditExport, AuditList, AuditVerify, AuditVerifyHead, ErrorBody}
 
 use crate::commands::runs::note_fork;
 use crate::context::CommandContext;
-use crate::ui::{Failure, Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome, Tone};
 use crate::view::{local_time, plural};
 
 const DIGEST_HEX_SHOWN: usize = 12;
@@ -154,7 +155,7 @@ fn export(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         let mut rows = Vec::new();
         vault.export_audit(since, |link| {
             rows.push(avfs_present::audit_line(&link));
-            Ok::<(), Failure>(())
+            Ok::<(), OpError>(())
         })?;
         return ctx.ui.answer(&AuditExport { rows }, |_| Ok(()));
     }
@@ -162,7 +163,7 @@ fn export(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         .answer(&(), |out| vault.export_audit(since, |link| out.json_line(&avfs_present::audit_line(&link))))
 }
 
-fn show_row(out: &mut Out, row: &AuditRecord) -> Result<(), Failure> {
+fn show_row(out: &mut Out, row: &AuditRecord) -> Result<(), OpError> {
     let short = |digest: [u8; 32]| to_hex(&digest)[..DIGEST_HEX_SHOWN].to_owned();
     let moved = match (row.before.map(short), row.after.map(short)) {
         (Some(before), Some(after)) => format!("{before} -> {after}"),

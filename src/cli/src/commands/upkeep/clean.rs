@@ -33,12 +33,12 @@ pub struct CleanArgs {
 
 pub fn run(ctx: &CommandContext, args: &CleanArgs) -> Outcome {
     // All vaults share the cache, so the option selects nothing; but a wrong name is a mistake.
-    if let Some(vault) = &ctx.vault_option {
-        ctx.around.locate(Some(vault))?;
+    if let Some(vault) = &ctx.client.vault_option {
+        ctx.client.surroundings.locate(Some(vault))?;
     }
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
     let orphans = if args.orphans { Orphans::Discarded } else { Orphans::Kept };
-    let swept = ctx.cache_keeper()?.clean(trial, orphans)?;
+    let swept = ctx.client.cache_keeper()?.clean(trial, orphans)?;
     let result = Clean {
         dry_run: args.dry_run,
         freed_bytes: swept.freed_bytes,

@@ -2,12 +2,12 @@
 
 use clap::Args;
 
+use avfs_ops::OpError;
 use avfs_types::show_bytes_size;
 use avfs_wire::Compact;
 
 use crate::context::CommandContext;
-use crate::progress::Progress;
-use crate::ui::{Failure, Outcome};
+use crate::ui::Outcome;
 
 /// Return unused space of the vault file to the disk
 ///
@@ -20,7 +20,7 @@ Examples:
 pub struct CompactArgs {}
 
 pub fn run(ctx: &CommandContext, _: &CompactArgs) -> Outcome {
-    let result = ctx.free_space(|| compact(ctx))?;
+    let result = ctx.client.free_space(|| compact(ctx))?;
     ctx.ui.answer(&result, |out| {
         let (before, after) =
             (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
@@ -28,12 +28,12 @@ pub fn run(ctx: &CommandContext, _: &CompactArgs) -> Outcome {
     })
 }
 
-fn compact(ctx: &CommandContext) -> Result<Compact, Failure> {
+fn compact(ctx: &CommandContext) -> Result<Compact, OpError> {
     let vault = ctx.open_vault()?;
     let size = || vault.read().and_then(|reader| Ok(reader.usage()?.file_bytes));
     let file_bytes_before = size()?;
     {
-        let _shown = Progress::start("compacting");
+        let _shown = ctx.client.observer.whole_operation("compacting");
         vault.backend().shrink(&|_| {})?;
         vault.backend().settle()?;
     }

@@ -5,13 +5,14 @@ use std::path::Path;
 use clap::Args;
 
 use avfs_engine::{CacheUsage, LocateError, Part};
+use avfs_ops::OpError;
 use avfs_present::Avfs;
 use avfs_types::show_bytes_size;
 use avfs_vault::backend::sqlite::{COMPANIONS, sibling};
 use avfs_wire::{Du, DuCache, DuPart, DuScratch, DuVault};
 
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome};
+use crate::ui::{Out, Outcome};
 
 /// Show the disk use of the vault, the cache and the scratches
 ///
@@ -26,12 +27,12 @@ Examples:
 pub struct DuArgs {}
 
 pub fn run(ctx: &CommandContext, _: &DuArgs) -> Outcome {
-    let vault = match ctx.around.locate(ctx.vault_option.as_deref()) {
+    let vault = match ctx.client.surroundings.locate(ctx.client.vault_option.as_deref()) {
         Ok(located) => Some(of_vault(&located.path)),
         Err(LocateError::NoneNear { .. }) => None,
         Err(other) => return Err(other.into()),
     };
-    let keeper = ctx.cache_keeper()?;
+    let keeper = ctx.client.cache_keeper()?;
     let usage = keeper.usage()?;
     let part = |part: Part| DuPart { count: part.count, bytes: part.bytes };
     let CacheUsage {
@@ -76,7 +77,7 @@ fn of_vault(path: &Path) -> DuVault {
     DuVault { path: path.to_string_lossy().into_owned(), bytes: size(path).saturating_add(beside) }
 }
 
-fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), Failure> {
+fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), OpError> {
     let size = |bytes: u64| show_bytes_size(bytes).to_string();
     if let Some(DuVault { path, bytes }) = &du.vault {
         out.line(format_args!("{:>10}  vault {path}", size(*bytes)))?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use avfs_engine::require_bound_dir;
+use avfs_ops::OpError;
 use avfs_present::{Avfs, error_body};
 use avfs_vault::fsck::{Report, Thoroughness};
 use avfs_vault::import::{ImportError, ImportOptions, OnTrouble};
@@ -12,8 +13,7 @@ use avfs_vault::{Vault, VaultError};
 use avfs_wire::{ErrorBody, Fsck, FsckFinding, FsckHealed};
 
 use crate::context::CommandContext;
-use crate::progress::Progress;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Out, Outcome, Tone};
 use crate::view::plural;
 
 /// Check the vault: rows, digests, references, history, audit log
@@ -45,11 +45,11 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
     let how = if args.quick { Thoroughness::Quick } else { Thoroughness::Full };
     let from = match &args.heal {
         None => None,
-        Some(Some(dir)) => Some(directory(avfs, ctx.around.cwd.join(dir))?),
+        Some(Some(dir)) => Some(directory(avfs, ctx.client.surroundings.cwd.join(dir))?),
         Some(None) => Some(require_bound_dir(&vault)?),
     };
     let (report, healed) = match &from {
-        None => (vault.fsck(how, &Progress::start("checking").meter)?, None),
+        None => (vault.fsck(how, &ctx.client.observer.whole_operation("checking").meter)?, None),
         Some(from) => {
             let (report, healed) =
                 heal(ctx, &vault, how, from).map_err(|failure| beyond_healing(avfs, failure))?;
@@ -103,13 +103,13 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
 }
 
 /// Checks this before the long check of the vault, which would report it only at its end.
-fn directory(avfs: &Avfs, dir: PathBuf) -> Result<PathBuf, Failure> {
+fn directory(avfs: &Avfs, dir: PathBuf) -> Result<PathBuf, OpError> {
     if dir.is_dir() {
         return Ok(dir);
     }
     let missing = VaultError::from(ImportError::NoDirectory { path: dir });
     let hint = Some(format!("name a directory that has the files: {avfs} fsck --heal DIR"));
-    Err(Failure::Body(ErrorBody { hint, ..error_body(&missing, avfs) }))
+    Err(OpError::Body(ErrorBody { hint, ..error_body(&missing, avfs) }))
 }
 
 fn heal(
@@ -117,9 +117,9 @@ fn heal(
     vault: &Vault,
     how: Thoroughness,
     from: &Path,
-) -> Result<(Report, FsckHealed), Failure> {
-    let exclude = ctx.exclude(from)?;
-    let progress = Progress::interruptible("repairing")?;
+) -> Result<(Report, FsckHealed), OpError> {
+    let exclude = ctx.client.exclude(from)?;
+    let progress = ctx.client.observer.operation("repairing")?;
     let meter = &progress.meter;
     let options =
         ImportOptions { on_trouble: OnTrouble::KeepGoing, stat_cache: None, exclude: &exclude, meter };
@@ -129,14 +129,14 @@ fn heal(
 }
 
 /// The hint for a vault that cannot be opened: the usual hint is to run fsck.
-fn beyond_checking(avfs: &Avfs, failure: Failure) -> Failure {
+fn beyond_checking(avfs: &Avfs, failure: OpError) -> OpError {
     let hint = "the file is too damaged to check: restore a copy, or save the readable rows with: \
          sqlite3 VAULT .recover";
     instead_of_checking(avfs, failure, hint.to_owned())
 }
 
 /// The hint for a vault that cannot be written because its database pages are damaged.
-fn beyond_healing(avfs: &Avfs, failure: Failure) -> Failure {
+fn beyond_healing(avfs: &Avfs, failure: OpError) -> OpError {
     let hint = format!(
         "the file is too damaged to repair: save the undamaged files with: {avfs} export --keep-going REF DEST, \
          and import them into a new vault"
@@ -144,11 +144,11 @@ fn beyond_healing(avfs: &Avfs, failure: Failure) -> Failure {
     instead_of_checking(avfs, failure, hint)
 }
 
-fn instead_of_checking(avfs: &Avfs, failure: Failure, hint: String) -> Failure {
+fn instead_of_checking(avfs: &Avfs, failure: OpError, hint: String) -> OpError {
     match failure {
-        Failure::Error(error) if error.code() == "vault.corrupt" => {
-            Failure::Body(ErrorBody { hint: Some(hint), ..error_body(&*error, avfs) })
+        OpError::Error(error) if error.code() == "vault.corrupt" => {
+            OpError::Body(ErrorBody { hint: Some(hint), ..error_body(&*error, avfs) })
         }
-        other @ (Failure::Error(_) | Failure::Body(_) | Failure::BrokenPipe) => other,
+        other @ (OpError::Error(_) | OpError::Body(_) | OpError::ReceiverGone) => other,
     }
 }

@@ -5,14 +5,13 @@ use std::sync::atomic::Ordering;
 use clap::Args;
 
 use avfs_engine::{CacheOwners, ForkDirs, reference_counts_path};
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_types::ids::ForkName;
 use avfs_types::show_bytes_size;
 use avfs_wire::Gc;
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::progress::Progress;
-use crate::ui::{Failure, Outcome};
+use crate::ui::Outcome;
 use crate::view::plural;
 
 /// Delete expired forks and unreferenced data, and free the space
@@ -26,7 +25,7 @@ Examples:
 pub struct GcArgs {}
 
 pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
-    let result = ctx.free_space(|| gc(ctx))?;
+    let result = ctx.client.free_space(|| gc(ctx))?;
     ctx.ui.answer(&result, |out| {
         out.line(format_args!(
             "removed {}, {}, {}, {}",
@@ -45,13 +44,13 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
     })
 }
 
-fn gc(ctx: &CommandContext) -> Result<Gc, Failure> {
-    let vault = ctx.open_vault_sparing_runs()?;
+fn gc(ctx: &CommandContext) -> Result<Gc, OpError> {
+    let vault = ctx.client.open_sparing_runs()?.vault;
     let size = || vault.read().and_then(|reader| Ok(reader.file_bytes()?));
     let file_bytes_before = size()?;
-    let (id, cache_dir) = (vault.id()?, ctx.around.cache_dir().ok());
+    let (id, cache_dir) = (vault.id()?, ctx.client.surroundings.cache_dir().ok());
     let swept = {
-        let progress = Progress::start("sweeping");
+        let progress = ctx.client.observer.whole_operation("sweeping");
         let counts = cache_dir.as_ref().map(|cache_dir| reference_counts_path(cache_dir, &id));
         let progress = |looked_at| progress.meter.files.store(looked_at, Ordering::Relaxed);
         vault.gc_since(counts.as_deref(), &progress)?
@@ -60,7 +59,7 @@ fn gc(ctx: &CommandContext) -> Result<Gc, Failure> {
         CacheOwners::new(&cache_dir).register(&id, vault.path());
         let forks: Vec<ForkName> = vault.read()?.forks()?.into_iter().map(|fork| fork.name).collect();
         let swept = ForkDirs::new(&cache_dir, &id).sweep(&forks);
-        swept.map_err(EdgeError::host("remove the directories of deleted forks in", &cache_dir))?;
+        swept.map_err(WorkplaceError::host("remove the directories of deleted forks in", &cache_dir))?;
     }
     Ok(Gc {
         forks: swept.forks,

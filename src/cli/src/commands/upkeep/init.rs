@@ -6,6 +6,7 @@ use clap::Args;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{LocateError, Located, TrustOrigin, VaultSource, bound_dir, make_vault};
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_present::Avfs;
 use avfs_types::VAULT_DIR;
 use avfs_types::ids::ForkName;
@@ -16,8 +17,7 @@ use avfs_wire::Init;
 
 use crate::commands::import;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{Failure, Outcome};
+use crate::ui::Outcome;
 
 /// Create a vault for a directory
 ///
@@ -39,25 +39,25 @@ pub struct InitArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
-    let dir = ctx.around.cwd.join(&args.dir);
+    let dir = ctx.client.surroundings.cwd.join(&args.dir);
     let is_new = !dir.exists();
-    std::fs::create_dir_all(&dir).map_err(EdgeError::host("create", &dir))?;
-    let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
+    std::fs::create_dir_all(&dir).map_err(WorkplaceError::host("create", &dir))?;
+    let dir = dir.canonicalize().map_err(WorkplaceError::host("find", &dir))?;
     let made = place(ctx, &dir).and_then(|path| {
         if let Some(vault) = existing(ctx, &path, &dir)? {
             return Ok((path, vault, false));
         }
-        let make = || -> Result<Vault, Failure> {
-            Ok(make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?)
+        let make = || -> Result<Vault, OpError> {
+            Ok(make_vault(&path, &dir, OpenOptions::default(), ctx.client.context.clone())?)
         };
         let vault = if is_named(ctx) {
             let vault = make()?;
             record(ctx, &path, &vault.id()?);
             vault
         } else {
-            ctx.around.trusted_vaults()?.make(&path, TrustOrigin::Chosen, make)?
+            ctx.client.surroundings.trusted_vaults()?.make(&path, TrustOrigin::Chosen, make)?
         };
-        ctx.around.record_kept(&path, &dir);
+        ctx.client.surroundings.record_kept(&path, &dir);
         Ok((path, vault, true))
     });
     if made.is_err() && is_new {
@@ -87,33 +87,35 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
 }
 
 /// An existing vault for the same directory. A vault that the caller does not trust is an error.
-fn existing(ctx: &CommandContext, path: &Path, dir: &Path) -> Result<Option<Vault>, Failure> {
+fn existing(ctx: &CommandContext, path: &Path, dir: &Path) -> Result<Option<Vault>, OpError> {
     if !path.exists() {
         return Ok(None);
     }
     let trusted = match is_named(ctx) {
         true => None,
-        false => Some(ctx.around.trusted_vaults()?.check(path)?),
+        false => Some(ctx.client.surroundings.trusted_vaults()?.check(path)?),
     };
-    let vault = ctx.open_vault_at(path, OpenOptions::default())?;
+    let vault = ctx.client.open_vault_at(path, OpenOptions::default())?;
     let (path, source) = (path.to_owned(), VaultSource::Nearest);
-    ctx.around.confirm::<Failure>(&Located { path, source, trusted, kept_for: None }, &vault)?;
+    ctx.client.surroundings.confirm::<OpError>(&Located { path, source, trusted, kept_for: None }, &vault)?;
     Ok(if bound_dir(&vault)?.as_deref() == Some(dir) { Some(vault) } else { None })
 }
 
-fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {
-    match ctx.around.chosen(ctx.vault_option.as_deref()) {
+fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, OpError> {
+    match ctx.client.surroundings.chosen(ctx.client.vault_option.as_deref()) {
         None => {
-            let (config, _) = ConfigTexts::read(&ctx.around, None)?.for_a_run()?;
-            Ok(ctx.around.place_for(dir, config.vault_place.value)?)
+            let (config, _) = ConfigTexts::read(&ctx.client.surroundings, None)?.for_a_run()?;
+            Ok(ctx.client.surroundings.place_for(dir, config.vault_place.value)?)
         }
-        Some((text, _)) => Ok(ctx.around.path_of(&ctx.around.read_choice(text)?)?),
+        Some((text, _)) => {
+            Ok(ctx.client.surroundings.path_of(&ctx.client.surroundings.read_choice(text)?)?)
+        }
     }
 }
 
 /// Records a vault that is always named explicitly. Without the record it can be used, except for approvals.
 fn record(ctx: &CommandContext, path: &Path, id: &str) {
-    let recorded = match ctx.around.trusted_vaults() {
+    let recorded = match ctx.client.surroundings.trusted_vaults() {
         Ok(trusted) => trusted.add(path, id, TrustOrigin::Chosen).map_err(LocateError::from),
         Err(error) => Err(error),
     };
@@ -124,12 +126,12 @@ fn record(ctx: &CommandContext, path: &Path, id: &str) {
 
 /// Whether later commands also have to name the vault.
 fn is_named(ctx: &CommandContext) -> bool {
-    ctx.around.chosen(ctx.vault_option.as_deref()).is_some()
+    ctx.client.surroundings.chosen(ctx.client.vault_option.as_deref()).is_some()
 }
 
 /// The command prefix for the new vault: without --vault if the vault is found from here.
 fn avfs_for(ctx: &CommandContext, path: &Path, dir: &Path) -> Avfs {
-    let found = ctx.around.locate(ctx.vault_option.as_deref());
+    let found = ctx.client.surroundings.locate(ctx.client.vault_option.as_deref());
     if found.is_ok_and(|found| found.path == path) {
         return ctx.ui.avfs.clone();
     }

@@ -2,13 +2,13 @@
 
 use clap::Args;
 
+use avfs_ops::VerbError;
 use avfs_types::Span;
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_vault::gc::{Keep, Trial};
 use avfs_wire::{Prune, PruneCheckpoint};
 
 use crate::context::CommandContext;
-use crate::error::EdgeError;
 use crate::ui::{Outcome, Tone};
 use crate::view::plural;
 
@@ -51,11 +51,11 @@ struct KeepArgs {
 
 pub fn run(ctx: &CommandContext, args: &PruneArgs) -> Outcome {
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
-    let pruned = ctx.free_space(|| {
-        let vault = ctx.open_vault_sparing_runs()?;
+    let pruned = ctx.client.free_space(|| {
+        let vault = ctx.client.open_sparing_runs()?.vault;
         let since = args.keep.keep_within.map(|Span(seconds)| vault.now().plus_seconds(-seconds));
         let keep = Keep { last: args.keep.keep_last, since };
-        vault.prune(&keep, args.fork.as_ref(), trial).map_err(EdgeError::of_old_fork)
+        vault.prune(&keep, args.fork.as_ref(), trial).map_err(VerbError::of_old_fork)
     })?;
     let checkpoints = pruned.checkpoints.iter();
     let result = Prune {

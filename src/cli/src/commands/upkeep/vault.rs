@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use avfs_engine::{LocateError, TrustOrigin, TrustedVaults, bound_dir};
+use avfs_ops::{OpError, VerbError, WorkplaceError};
 use avfs_types::clock::{Timestamp, time_text};
 use avfs_types::diagnose::{Diagnose as _, shell_word, with_causes};
 use avfs_types::{VAULT_DIR, VAULT_FILE, show_bytes_size};
@@ -17,8 +18,7 @@ use avfs_wire::{VaultCopy, VaultDelete, VaultInfo, VaultList, VaultListed, Vault
 
 use crate::cli::vault_word;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::{Failure, Outcome, Tone};
+use crate::ui::{Outcome, Tone};
 use crate::view::local_time;
 
 /// The size from which the freed space is printed.
@@ -122,10 +122,11 @@ pub fn run(ctx: &CommandContext, args: &VaultArgs) -> Outcome {
 }
 
 fn list(ctx: &CommandContext) -> Outcome {
-    let used = ctx.around.locate(ctx.vault_option.as_deref()).ok().map(|located| located.path);
+    let used =
+        ctx.client.surroundings.locate(ctx.client.vault_option.as_deref()).ok().map(|located| located.path);
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
     let mut vaults: Vec<VaultListed> = Vec::new();
-    let named = match ctx.around.named_vaults() {
+    let named = match ctx.client.surroundings.named_vaults() {
         // Without a home directory there are no named vaults, but --vault may give a path.
         Err(LocateError::NoHome { .. }) if used.is_some() => Vec::new(),
         other => other?,
@@ -177,12 +178,12 @@ fn info(ctx: &CommandContext) -> Outcome {
     })
 }
 
-fn created_at(vault: &Vault) -> Result<Option<Timestamp>, Failure> {
+fn created_at(vault: &Vault) -> Result<Option<Timestamp>, OpError> {
     let text = vault.read()?.meta(key::CREATED_AT)?;
     Ok(text.and_then(|text| String::from_utf8(text).ok()?.parse().ok()).map(Timestamp))
 }
 
-fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, Failure> {
+fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, OpError> {
     let reader = vault.read()?;
     let usage = reader.usage()?;
     Ok(VaultInfo {
@@ -200,12 +201,12 @@ fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, F
 
 fn copy(ctx: &CommandContext, args: &CopyArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let to = ctx.around.cwd.join(&args.file);
+    let to = ctx.client.surroundings.cwd.join(&args.file);
     if let Some(dir) = to.parent().filter(|dir| !dir.exists()) {
-        return Err(EdgeError::NoDirectory { dir: dir.to_owned() }.into());
+        return Err(VerbError::NoDirectory { dir: dir.to_owned() }.into());
     }
     vault.copy(&to).map_err(taken)?;
-    let bytes = std::fs::metadata(&to).map_err(EdgeError::host("read", &to))?.len();
+    let bytes = std::fs::metadata(&to).map_err(WorkplaceError::host("read", &to))?.len();
     let path = vault.path().unwrap_or(Path::new(""));
     let result = VaultCopy {
         vault: path.to_string_lossy().into_owned(),
@@ -218,18 +219,18 @@ fn copy(ctx: &CommandContext, args: &CopyArgs) -> Outcome {
 }
 
 /// The error for a copy whose file exists: --vault names the source.
-fn taken(error: VaultError) -> Failure {
+fn taken(error: VaultError) -> OpError {
     let is_taken =
         matches!(error, VaultError::Backend(BackendError::Exists { .. } | BackendError::Foreign { .. }));
     match is_taken {
-        true => EdgeError::Advised { error, hint: "name a new file".to_owned() }.into(),
+        true => VerbError::Advised { error, hint: "name a new file".to_owned() }.into(),
         false => error.into(),
     }
 }
 
 fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
-    let dir = ctx.around.cwd.join(&args.dir);
-    let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
+    let dir = ctx.client.surroundings.cwd.join(&args.dir);
+    let dir = dir.canonicalize().map_err(WorkplaceError::host("find", &dir))?;
     let path = if dir.is_file() {
         dir.clone()
     } else {
@@ -238,10 +239,10 @@ fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
         path
     };
     // Open it first, to check that it is a vault.
-    let vault = ctx.open_vault_at(&path, OpenOptions::default())?;
+    let vault = ctx.client.open_vault_at(&path, OpenOptions::default())?;
     let bound = bound_dir(&vault)?;
     let id = vault.id()?;
-    ctx.around.trusted_vaults()?.add(&path, &id, TrustOrigin::Chosen)?;
+    ctx.client.surroundings.trusted_vaults()?.add(&path, &id, TrustOrigin::Chosen)?;
     let result = VaultTrust {
         vault: path.to_string_lossy().into_owned(),
         id,
@@ -263,16 +264,16 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let named = doomed(ctx, args)?;
     // Open it first, to check that it is a vault.
     let options = OpenOptions { patience: DELETE_PATIENCE, ..OpenOptions::default() };
-    let vault = ctx.open_vault_at(&named, options).map_err(|error| not_deleted(&named, error))?;
+    let vault = ctx.client.open_vault_at(&named, options).map_err(|error| not_deleted(&named, error))?;
     // Resolve symlinks: removing only a link would leave every version in place.
-    let path = named.canonicalize().map_err(EdgeError::host("find", &named))?;
+    let path = named.canonicalize().map_err(WorkplaceError::host("find", &named))?;
     if !args.yes {
-        return Err(EdgeError::NotConfirmed { vault: path }.into());
+        return Err(VerbError::NotConfirmed { vault: path }.into());
     }
     let id = vault.id()?;
     vault.delete(DELETE_PATIENCE)?;
     if named.is_symlink() {
-        std::fs::remove_file(&named).map_err(EdgeError::host("remove", &named))?;
+        std::fs::remove_file(&named).map_err(WorkplaceError::host("remove", &named))?;
     }
     remove_home(&named);
     remove_home(&path);
@@ -292,7 +293,7 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
 /// Removes the cached data of the vault. The vault is already deleted, so a failure is left to a later sweep.
 fn free_cache(ctx: &CommandContext, id: &str, path: &Path) -> u64 {
     // Without a home directory there is no cache.
-    let Ok(keeper) = ctx.cache_keeper() else { return 0 };
+    let Ok(keeper) = ctx.client.cache_keeper() else { return 0 };
     match keeper.forget_vault(id, path) {
         Ok(swept) => swept.freed_bytes,
         Err(error) => {
@@ -307,21 +308,21 @@ fn free_cache(ctx: &CommandContext, id: &str, path: &Path) -> u64 {
 const LIST_VAULTS: &str = "nothing was deleted; list vaults with: avfs vault list";
 
 /// The error for a vault to delete that is not found. The hint of other verbs is to create it.
-fn not_located(error: LocateError) -> Failure {
+fn not_located(error: LocateError) -> OpError {
     match error.code() {
-        "vault.not_found" => EdgeError::NoVaultToDelete(error).into(),
+        "vault.not_found" => VerbError::NoVaultToDelete(error).into(),
         _ => error.into(),
     }
 }
 
 /// avfs does not delete a file that it cannot read. Only for a damaged vault, the hint has the command to delete it:
 /// another file may be anything.
-fn not_deleted(path: &Path, error: VaultError) -> Failure {
+fn not_deleted(path: &Path, error: VaultError) -> OpError {
     let is_damaged = matches!(&error, VaultError::Backend(BackendError::Corrupt { .. }));
     let is_other =
         matches!(&error, VaultError::Backend(BackendError::Foreign { .. } | BackendError::NotFound { .. }));
     if is_other || is_damaged && !has_vault_header(path) {
-        return EdgeError::Advised { error, hint: LIST_VAULTS.to_owned() }.into();
+        return VerbError::Advised { error, hint: LIST_VAULTS.to_owned() }.into();
     }
     if !is_damaged {
         return error.into();
@@ -330,18 +331,18 @@ fn not_deleted(path: &Path, error: VaultError) -> Failure {
     let words: Vec<String> =
         [path.to_owned()].into_iter().chain(files).map(|file| shell_word(file.as_os_str())).collect();
     let hint = format!("delete the damaged vault by hand with: rm {}", words.join(" "));
-    EdgeError::Advised { error, hint }.into()
+    VerbError::Advised { error, hint }.into()
 }
 
 /// The vault to delete. If it is named twice, both names must lead to the same vault.
-fn doomed(ctx: &CommandContext, args: &DeleteArgs) -> Result<PathBuf, Failure> {
-    let (target, option) = (args.target.as_deref(), ctx.vault_option.as_deref());
-    let named = ctx.around.locate_only(target.or(option)).map_err(not_located)?.path;
+fn doomed(ctx: &CommandContext, args: &DeleteArgs) -> Result<PathBuf, OpError> {
+    let (target, option) = (args.target.as_deref(), ctx.client.vault_option.as_deref());
+    let named = ctx.client.surroundings.locate_only(target.or(option)).map_err(not_located)?.path;
     if let (Some(one), Some(other)) = (target, option)
-        && ctx.around.locate_only(Some(other))?.path != named
+        && ctx.client.surroundings.locate_only(Some(other))?.path != named
     {
         let (one, other) = (PathBuf::from(one), PathBuf::from(other));
-        return Err(EdgeError::TwoVaults { one, other }.into());
+        return Err(VerbError::TwoVaults { one, other }.into());
     }
     Ok(named)
 }

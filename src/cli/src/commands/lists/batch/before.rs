@@ -2,6 +2,7 @@
 
 use avfs_engine::journal::journal_value;
 use avfs_engine::{Doubt, Recovery, ScratchDir};
+use avfs_ops::OpError;
 use avfs_request::SecretsInFiles;
 use avfs_types::ids::BatchId;
 use avfs_vault::Vault;
@@ -9,7 +10,6 @@ use avfs_vault::backend::{RunRecord, RunState};
 
 use crate::commands::recover;
 use crate::context::CommandContext;
-use crate::ui::Failure;
 
 /// Captures the changes of commands whose worker died before the capture, so that they are not run twice. A
 /// run that cannot be captured is reported, and stays for `avfs recover`.
@@ -18,8 +18,8 @@ pub fn finish_captures(
     vault: &Vault,
     batch: &BatchId,
     is_meant: impl Fn(u64) -> bool,
-) -> Result<(), Failure> {
-    for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)?.runs {
+) -> Result<(), OpError> {
+    for recovery in Recovery::find(&ScratchDir::new(&ctx.client.surroundings.cache_dir()?), vault)?.runs {
         let item = recovery.record.item();
         if !item.is_some_and(|item| item.batch == *batch && is_meant(item.number)) {
             continue;
@@ -44,7 +44,7 @@ pub fn landed(
     vault: &Vault,
     batch: &BatchId,
     item: u32,
-) -> Result<Option<RunRecord>, Failure> {
+) -> Result<Option<RunRecord>, OpError> {
     let number = u64::from(item);
     finish_captures(ctx, vault, batch, |other| other == number)?;
     Ok(vault.runs_of_item(batch, number)?.into_iter().find(succeeded))

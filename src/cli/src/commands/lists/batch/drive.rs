@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use avfs_lists::batch::{Begins, Manner, Schedule, Standing};
+use avfs_ops::OpError;
 use avfs_present::Hint;
 use avfs_request::{CacheMode, Retention};
 use avfs_types::clock::Timestamp;
@@ -25,7 +26,6 @@ use crate::context::CommandContext;
 use crate::lists;
 use crate::lists::{Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
-use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, Reply, WorkerError};
 
 /// The maximum number of items that are acknowledged after one sync.
@@ -74,7 +74,7 @@ pub fn drive(
     vault: &Vault,
     plan: &Plan,
     reports: &Reports,
-) -> Result<Ended, Failure> {
+) -> Result<Ended, OpError> {
     let begun = Instant::now();
     let signals = Asked::watch()?;
     let jobs = match plan.manner {
@@ -112,7 +112,7 @@ pub fn drive(
 
 impl Drive<'_> {
     /// Takes over items that succeeded before; they are not run again.
-    fn take_finished_items(&mut self) -> Result<(), Failure> {
+    fn take_finished_items(&mut self) -> Result<(), OpError> {
         let (plan, vault) = (self.plan, self.vault);
         if plan.resumed {
             finish_captures(self.ctx, vault, &plan.record.id, |_| true)?;
@@ -151,7 +151,7 @@ impl Drive<'_> {
 
     /// True if other items start at the result of this one and the version no longer exists, because its
     /// unused fork expired.
-    fn is_missed(&self, item: u32, version: Option<VersionId>) -> Result<bool, Failure> {
+    fn is_missed(&self, item: u32, version: Option<VersionId>) -> Result<bool, OpError> {
         let (Manner::Needs, true, Some(version)) =
             (self.plan.manner, self.work.schedule.is_needed(item), version)
         else {
@@ -171,7 +171,7 @@ impl Items for Drive<'_> {
         &mut self.work
     }
 
-    fn begin(&mut self, item: u32) -> Result<(), Failure> {
+    fn begin(&mut self, item: u32) -> Result<(), OpError> {
         let read = match self.plan.list.item(item as usize) {
             Ok(read) => read,
             Err(error) => {
@@ -202,7 +202,7 @@ impl Items for Drive<'_> {
         Ok(())
     }
 
-    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), OpError> {
         let Done { tag: item, came, took } = done;
         let attempts = self.attempts.get(&item).copied().unwrap_or(0) + 1;
         self.work.show.ended(item);
@@ -236,7 +236,7 @@ impl Items for Drive<'_> {
         self.settle(item, result)
     }
 
-    fn pause(&mut self) -> Result<(), Failure> {
+    fn pause(&mut self) -> Result<(), OpError> {
         self.acknowledge_if_due()
     }
 }
@@ -283,7 +283,7 @@ impl Drive<'_> {
     }
 
     /// A worker that died may have completed the item without answering.
-    fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &WorkerError) -> Result<(), Failure> {
+    fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &WorkerError) -> Result<(), OpError> {
         if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
             *result = Results::of_run(self.plan, item, &run)?;
             self.note_unsynced();
@@ -339,7 +339,7 @@ impl Drive<'_> {
         }
     }
 
-    fn settle(&mut self, item: u32, result: BatchItemResult) -> Result<(), Failure> {
+    fn settle(&mut self, item: u32, result: BatchItemResult) -> Result<(), OpError> {
         if result.state == ItemState::NotRun {
             // Treat it as not started, so that a resume runs it.
             self.work.schedule.again(item);
@@ -364,7 +364,7 @@ impl Drive<'_> {
         self.unsynced.get_or_insert_with(Instant::now);
     }
 
-    fn acknowledge_if_due(&mut self) -> Result<(), Failure> {
+    fn acknowledge_if_due(&mut self) -> Result<(), OpError> {
         let waits = self.unsynced.is_some_and(|since| since.elapsed() < TOGETHER_WAIT);
         if waits && self.landed.len() < TOGETHER_MAX && self.work.schedule.running() > 0 {
             return Ok(());
@@ -373,7 +373,7 @@ impl Drive<'_> {
     }
 
     /// Reports the results of ended items, after their versions are on the disk.
-    fn acknowledge(&mut self) -> Result<(), Failure> {
+    fn acknowledge(&mut self) -> Result<(), OpError> {
         if self.unsynced.take().is_some() {
             self.vault.flush()?;
         }
@@ -385,7 +385,7 @@ impl Drive<'_> {
         Ok(())
     }
 
-    fn count(&mut self, result: BatchItemResult) -> Result<(), Failure> {
+    fn count(&mut self, result: BatchItemResult) -> Result<(), OpError> {
         self.counts.add(&result);
         if let Some(fork) = result.fork.as_deref().filter(|_| self.chain.is_none()) {
             let fork = self.vault.read()?.fork(&ForkName::parse(fork)?).map_err(VaultError::from)?;
@@ -400,7 +400,7 @@ impl Drive<'_> {
     }
 
     /// Adds the items that were never started.
-    fn report_the_rest(&mut self) -> Result<(), Failure> {
+    fn report_the_rest(&mut self) -> Result<(), OpError> {
         for item in 0..self.plan.items() {
             let (state, reason) = match self.work.schedule.standing(item) {
                 Standing::Succeeded | Standing::Failed => continue,
@@ -423,7 +423,7 @@ impl Drive<'_> {
         Ok(())
     }
 
-    fn finish(mut self, reports: &Reports, took: Duration, interrupted: bool) -> Result<Ended, Failure> {
+    fn finish(mut self, reports: &Reports, took: Duration, interrupted: bool) -> Result<Ended, OpError> {
         self.work.show.finish();
         for note in self.work.pool.dismiss(self.ctx, self.vault)? {
             self.ctx.ui.note(format_args!("note: {}", note.text));

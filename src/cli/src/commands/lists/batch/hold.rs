@@ -7,12 +7,11 @@ use std::time::Duration;
 use avfs_engine::batch_lock;
 use avfs_hostfs::lock::{FileLock, Mode};
 use avfs_hostfs::make;
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_types::ids::BatchId;
 
 use super::error::BatchError;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::Failure;
 
 /// How long to wait for the workers of a killed process to exit.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,17 +22,17 @@ pub struct Hold {
 }
 
 impl Hold {
-    pub fn take(ctx: &CommandContext, id: &BatchId) -> Result<Self, Failure> {
-        let path = batch_lock(&ctx.around.cache_dir()?, id);
+    pub fn take(ctx: &CommandContext, id: &BatchId) -> Result<Self, OpError> {
+        let path = batch_lock(&ctx.client.surroundings.cache_dir()?, id);
         if let Some(dir) = path.parent() {
-            make::private_dirs(dir).map_err(EdgeError::host("create", dir))?;
+            make::private_dirs(dir).map_err(WorkplaceError::host("create", dir))?;
         }
         loop {
             let lock = FileLock::acquire(&path, Mode::Exclusive, PATIENCE)
                 .map_err(|source| BatchError::Held { id: id.clone(), source })?;
             // The previous holder may have removed the file.
             if lock.is_at(&path).unwrap_or(false) {
-                lock.pass_on().map_err(EdgeError::host("pass on", &path))?;
+                lock.pass_on().map_err(WorkplaceError::host("pass on", &path))?;
                 return Ok(Self { _lock: lock, path });
             }
         }

@@ -20,6 +20,7 @@ use report::Reports;
 
 use avfs_engine::journal::journal_value;
 use avfs_lists::batch::{Manner, markdown};
+use avfs_ops::OpError;
 use avfs_request::CacheMode;
 use avfs_types::exit_code;
 use avfs_types::ids::{BatchPrefix, ForkName};
@@ -31,7 +32,7 @@ use avfs_wire::{BatchAnswer, BatchItemResult, BatchList, BatchObject, ErrorBody,
 
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Out, Outcome, Tone};
 use crate::view::{command_line, first_line, local_time};
 use crate::worker_pool::WORKERS_MAX;
 
@@ -134,7 +135,7 @@ pub fn run(ctx: &CommandContext, args: &BatchArgs) -> Outcome {
     }
     let reports = Reports::open(args)?;
     let list = Plan::read(args)?;
-    let vault = ctx.open_or_make_vault(Mapped::No)?;
+    let vault = ctx.client.open_or_make(Mapped::No)?.vault;
     let plan = Plan::make(ctx, args, &vault, list)?;
     let ended = drive(ctx, args, &vault, &plan, &reports)?;
     let code = show(ctx, args, &ended, plan.list_path())?;
@@ -198,7 +199,7 @@ struct Advice {
 }
 
 impl Advice {
-    fn show(&mut self, out: &mut Out, result: &BatchItemResult) -> Result<(), Failure> {
+    fn show(&mut self, out: &mut Out, result: &BatchItemResult) -> Result<(), OpError> {
         for note in &result.notes {
             self.once(out, &format!("note: {}", note.text))?;
         }
@@ -209,7 +210,7 @@ impl Advice {
         }
     }
 
-    fn once(&mut self, out: &mut Out, text: &str) -> Result<(), Failure> {
+    fn once(&mut self, out: &mut Out, text: &str) -> Result<(), OpError> {
         if self.shown.len() >= ADVICE_MAX || !self.shown.insert(text.to_owned()) {
             return Ok(());
         }
@@ -218,7 +219,7 @@ impl Advice {
 }
 
 /// The state of a batch, in one word. It has a time of its end only if every item has succeeded.
-fn stands(vault: &Vault, batch: &BatchRecord) -> Result<&'static str, Failure> {
+fn stands(vault: &Vault, batch: &BatchRecord) -> Result<&'static str, OpError> {
     if batch.ended_at.is_some() {
         return Ok("ended");
     }
@@ -229,7 +230,7 @@ fn stands(vault: &Vault, batch: &BatchRecord) -> Result<&'static str, Failure> {
         if succeeded(&run) {
             done.insert(item);
         }
-        Ok::<(), Failure>(())
+        Ok::<(), OpError>(())
     })?;
     let is_all = |items_of: &HashSet<u64>| items.is_some_and(|items| items_of.len() as u64 >= items);
     Ok(match (is_all(&ran), is_all(&done)) {

@@ -8,6 +8,7 @@ use avfs_engine::{IMPORT_LARGE, bound_dir, check_fork};
 use avfs_hostfs::random;
 use avfs_lists::batch::{Manner, OnFailure};
 use avfs_lists::list::ListFile;
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_types::ids::{BatchId, BatchPrefix, ForkName, VersionId};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{BatchRecord, RunRecord};
@@ -19,8 +20,6 @@ use super::error::BatchError;
 use super::hold::Hold;
 use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::Failure;
 
 /// The options of a batch that the vault stores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,7 +52,7 @@ pub struct Plan {
 
 impl Plan {
     /// Reads the list. Called before a vault is created for it.
-    pub fn read(args: &BatchArgs) -> Result<(ListFile, String), Failure> {
+    pub fn read(args: &BatchArgs) -> Result<(ListFile, String), OpError> {
         let path = args.list_file.clone().unwrap_or_default();
         let list = ListFile::open(&path, &std::env::temp_dir())?;
         let list_path = path.display().to_string();
@@ -68,7 +67,7 @@ impl Plan {
         args: &BatchArgs,
         vault: &Vault,
         (list, list_path): (ListFile, String),
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OpError> {
         match args.resume()? {
             Some(which) => Self::resume(ctx, args, vault, list, list_path, which),
             None => Self::begin(ctx, args, vault, list, list_path),
@@ -81,12 +80,13 @@ impl Plan {
         vault: &Vault,
         list: ListFile,
         list_path: String,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OpError> {
         let has_needs = (0..list.len()).any(|item| !list.needs(item).is_empty());
         let usual = if has_needs { Manner::Needs } else { Manner::Chain };
         let manner = args.mode.unwrap_or(usual);
         let id = BatchId::from_random(
-            random::bytes().map_err(EdgeError::host("read an id from", &PathBuf::from("/dev/urandom")))?,
+            random::bytes()
+                .map_err(WorkplaceError::host("read an id from", &PathBuf::from("/dev/urandom")))?,
         );
         let fork = match manner {
             Manner::Chain => Some(match &args.fork {
@@ -127,7 +127,7 @@ impl Plan {
         list: ListFile,
         list_path: String,
         which: Option<BatchPrefix>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OpError> {
         let record = match which {
             Some(prefix) => vault.batch(&prefix)?,
             None => {
@@ -177,8 +177,8 @@ impl Plan {
     pub fn done(
         &self,
         vault: &Vault,
-        mut each: impl FnMut(u32, &RunRecord) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        mut each: impl FnMut(u32, &RunRecord) -> Result<(), OpError>,
+    ) -> Result<(), OpError> {
         vault.each_batch_run(&self.record.id, |item, run| match u32::try_from(item) {
             Ok(item) if item < self.items() => each(item, &run),
             Ok(_) | Err(_) => Ok(()),
@@ -187,7 +187,7 @@ impl Plan {
 }
 
 /// Rejects conflicting options.
-fn check(args: &BatchArgs, manner: Manner) -> Result<(), Failure> {
+fn check(args: &BatchArgs, manner: Manner) -> Result<(), OpError> {
     match manner {
         Manner::FanOut | Manner::Needs if args.fork.is_some() => {
             Err(BatchError::ForkWithoutChain { mode: manner.word() }.into())
@@ -199,7 +199,7 @@ fn check(args: &BatchArgs, manner: Manner) -> Result<(), Failure> {
 }
 
 /// Rejects a fork that a chain cannot work on, or not create.
-fn check_chain(vault: &Vault, fork: Option<&ForkName>) -> Result<(), Failure> {
+fn check_chain(vault: &Vault, fork: Option<&ForkName>) -> Result<(), OpError> {
     let Some(fork) = fork else { return Ok(()) };
     check_fork(fork, bound_dir(vault)?.as_deref())?;
     match vault.fork(fork) {
@@ -234,7 +234,7 @@ fn base(
     vault: &Vault,
     fork: Option<&ForkName>,
     notes: &mut Vec<NoteObject>,
-) -> Result<VersionId, Failure> {
+) -> Result<VersionId, OpError> {
     let known = match fork {
         Some(fork) => vault.read()?.fork(fork).map_err(avfs_vault::VaultError::from)?,
         None => None,

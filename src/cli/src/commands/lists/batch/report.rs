@@ -9,13 +9,12 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 
 use avfs_lists::batch::{junit, markdown};
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_wire::BatchCounts;
 
 use super::BatchArgs;
 use super::plan::Plan;
 use super::results::Results;
-use crate::error::EdgeError;
-use crate::ui::Failure;
 use crate::whole::{NEW_MODE, Report};
 
 /// The variable with the file in which GitHub expects a summary.
@@ -28,7 +27,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    pub fn open(args: &BatchArgs) -> Result<Self, EdgeError> {
+    pub fn open(args: &BatchArgs) -> Result<Self, WorkplaceError> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(Report::open).transpose();
         Ok(Self { junit: open(&args.junit)?, summary: open(&args.summary)? })
     }
@@ -40,7 +39,7 @@ pub fn write_reports(
     results: &Results,
     counts: &BatchCounts,
     took: Duration,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let (name, seconds) = (plan.list_path(), took.as_secs_f64());
     let junit = |to: &mut dyn Write| junit::write(to, name, counts, seconds, results.read()?);
     let summary = |to: &mut dyn Write| markdown::write(to, name, counts, seconds, results.read()?);
@@ -60,7 +59,7 @@ pub fn write_reports(
             summary(&mut to)?;
             to.flush()
         });
-        appended.map_err(EdgeError::host("write", &path))?;
+        appended.map_err(WorkplaceError::host("write", &path))?;
     }
     Ok(())
 }

@@ -12,15 +12,14 @@ use std::path::{Path, PathBuf};
 use avfs_hostfs::beneath::READ;
 use avfs_hostfs::new_file::NewFile;
 use avfs_hostfs::random;
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_types::ids::VersionId;
 use avfs_types::printable;
 use avfs_vault::backend::RunRecord;
 use avfs_wire::{BatchItemResult, ItemState, tail};
 
 use super::plan::Plan;
-use crate::error::EdgeError;
 use crate::lists::shown_command;
-use crate::ui::Failure;
 use crate::whole::{Target, beside};
 
 /// The number of bytes kept of each stream: the end usually has the reason of a failure.
@@ -48,13 +47,13 @@ struct OldLines {
 impl Results {
     /// Opens a new file. For a resumed batch it keeps the lines of successful items. Without a path the file
     /// is an unlinked temporary file.
-    pub fn open(path: Option<&Path>, plan: &Plan) -> Result<Self, Failure> {
+    pub fn open(path: Option<&Path>, plan: &Plan) -> Result<Self, OpError> {
         let Some(path) = path else {
             let path = std::env::temp_dir();
             let file = unnamed(&path)?;
             return Ok(Self { file, path, copy: None, old: None });
         };
-        let io = |operation| EdgeError::host(operation, path);
+        let io = |operation| WorkplaceError::host(operation, path);
         let at = path.to_owned();
         let place = match Target::open(path)? {
             Target::File(place) => place,
@@ -76,7 +75,7 @@ impl Results {
     }
 
     /// Adds a line and flushes it, so that readers of the file see it at once.
-    pub fn add(&mut self, result: &BatchItemResult) -> Result<(), Failure> {
+    pub fn add(&mut self, result: &BatchItemResult) -> Result<(), OpError> {
         let line = printable::json_line(result).map_err(self.io())?;
         avfs_types::pause::point("result");
         self.line(&line)?;
@@ -86,7 +85,7 @@ impl Results {
         Ok(())
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<(), Failure> {
+    fn line(&mut self, line: &[u8]) -> Result<(), OpError> {
         let copied = match &mut self.copy {
             Some(copy) => copy.write_all(line),
             None => Ok(()),
@@ -94,11 +93,11 @@ impl Results {
         Ok(copied.and_then(|()| self.file.write_all(line)).map_err(self.io())?)
     }
 
-    fn io(&self) -> impl FnOnce(io::Error) -> EdgeError {
-        EdgeError::host("write", &self.path)
+    fn io(&self) -> impl FnOnce(io::Error) -> WorkplaceError {
+        WorkplaceError::host("write", &self.path)
     }
 
-    pub fn finish(&mut self) -> Result<(), Failure> {
+    pub fn finish(&mut self) -> Result<(), OpError> {
         Ok(self.file.flush().map_err(self.io())?)
     }
 
@@ -138,7 +137,7 @@ impl Results {
     }
 
     /// The result of an item that succeeded, from its run.
-    pub fn of_run(plan: &Plan, item: u32, run: &RunRecord) -> Result<BatchItemResult, Failure> {
+    pub fn of_run(plan: &Plan, item: u32, run: &RunRecord) -> Result<BatchItemResult, OpError> {
         let command = plan.list.item(item as usize).map(|read| shown_command(&read))?;
         let mut result = Self::blank(plan, item, &command);
         result.state = ItemState::Succeeded;
@@ -154,9 +153,9 @@ impl Results {
     }
 
     /// The result of an item that succeeded before: its old line, or the data of the journal.
-    pub fn of_before(&mut self, plan: &Plan, item: u32, run: &RunRecord) -> Result<BatchItemResult, Failure> {
+    pub fn of_before(&mut self, plan: &Plan, item: u32, run: &RunRecord) -> Result<BatchItemResult, OpError> {
         let line = match &self.old {
-            Some(old) => old.line(run.id.as_str()).map_err(EdgeError::host("read", &self.path))?,
+            Some(old) => old.line(run.id.as_str()).map_err(WorkplaceError::host("read", &self.path))?,
             None => None,
         };
         let known = line.as_ref().and_then(|line| serde_json::from_slice::<BatchItemResult>(line).ok());
@@ -173,7 +172,7 @@ impl Results {
     }
 
     /// Called when all earlier results have their lines: the new file replaces the old one.
-    pub fn begin(&mut self) -> Result<(), Failure> {
+    pub fn begin(&mut self) -> Result<(), OpError> {
         self.finish()?;
         if let Some(old) = self.old.take() {
             old.new.place(old.name.as_bytes()).map_err(self.io())?;
@@ -220,12 +219,12 @@ fn succeeded_lines(old: &File) -> io::Result<HashMap<String, (u64, usize)>> {
 }
 
 /// An unlinked temporary file in a directory.
-fn unnamed(dir: &Path) -> Result<BufWriter<File>, EdgeError> {
+fn unnamed(dir: &Path) -> Result<BufWriter<File>, WorkplaceError> {
     let make = || {
         let name = dir.join(format!("avfs-batch-{}", random::suffix()?));
         let file = File::options().read(true).write(true).create_new(true).open(&name)?;
         std::fs::remove_file(&name)?;
         Ok(BufWriter::new(file))
     };
-    make().map_err(EdgeError::host("write a file in", dir))
+    make().map_err(WorkplaceError::host("write a file in", dir))
 }

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use avfs_lists::list::ListFile;
+use avfs_ops::OpError;
 use avfs_request::{Retention, RunSpec};
 use avfs_types::reference::Reference;
 
 use super::RaceArgs;
 use super::error::RaceError;
 use crate::run_options::command_request;
-use crate::ui::Failure;
 
 /// The requests of the attempts, in order, without their start version.
-pub fn requests(args: &RaceArgs) -> Result<Vec<RunSpec>, Failure> {
+pub fn requests(args: &RaceArgs) -> Result<Vec<RunSpec>, OpError> {
     match (&args.list, args.what.line()) {
         (Some(list), _) => of_list(list),
         (None, line) => {
@@ -22,7 +22,7 @@ pub fn requests(args: &RaceArgs) -> Result<Vec<RunSpec>, Failure> {
     }
 }
 
-fn of_list(path: &std::path::Path) -> Result<Vec<RunSpec>, Failure> {
+fn of_list(path: &std::path::Path) -> Result<Vec<RunSpec>, OpError> {
     let list = ListFile::open(path, &std::env::temp_dir())?;
     if list.is_empty() {
         return Err(RaceError::Empty { list: path.to_owned() }.into());

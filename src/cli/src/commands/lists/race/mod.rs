@@ -13,6 +13,7 @@ use round::Round;
 use avfs_engine::{Recovery, ScratchDir, bound_dir};
 use avfs_hostfs::random;
 use avfs_lists::race::{Aim, best};
+use avfs_ops::{OpError, VerbError};
 use avfs_present::error_body;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{BatchId, ForkName, RunPrefix};
@@ -25,10 +26,9 @@ use avfs_wire::{AttemptState, Race};
 use super::batch::hold::Hold;
 use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
 use crate::run_options::{CommandWords, RunOptions};
 use crate::signals::Asked;
-use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+use crate::ui::{Out, Outcome, Painted, Tone};
 use crate::view::local_time;
 use crate::worker_pool::{WORKERS_MAX, WorkerPool};
 
@@ -109,11 +109,15 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     let requests = entries::requests(args)?;
     let base = base(ctx, &vault, args)?;
     let asked = Asked::watch()?;
-    let id = BatchId::from_random(random::bytes().map_err(EdgeError::Random)?);
+    let id = BatchId::from_random(random::bytes().map_err(VerbError::Random)?);
     let _hold = Hold::take(ctx, &id)?;
     let jobs = args.jobs.map_or(JOBS_MAX, usize::from).min(requests.len());
-    let mut pool =
-        WorkerPool::hire(jobs, &ctx.ui.avfs, vault.path().unwrap_or(&ctx.around.cwd), args.options.words())?;
+    let mut pool = WorkerPool::hire(
+        jobs,
+        &ctx.ui.avfs,
+        vault.path().unwrap_or(&ctx.client.surroundings.cwd),
+        args.options.words(),
+    )?;
     let mut round = Round::new(ctx, args, &base, id.clone(), requests);
     let ran = round.run(&mut pool, &asked);
     let notes = pool.dismiss(ctx, &vault);
@@ -139,7 +143,7 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
 }
 
 /// The version that all attempts start at.
-fn base(ctx: &CommandContext, vault: &Vault, args: &RaceArgs) -> Result<VersionRecord, Failure> {
+fn base(ctx: &CommandContext, vault: &Vault, args: &RaceArgs) -> Result<VersionRecord, OpError> {
     if let Some(from) = &args.from {
         return Ok(avfs_vault::version::resolve(&*vault.read()?, from)?.0);
     }
@@ -172,9 +176,9 @@ fn drop_losers(
     id: &BatchId,
     winner: Option<usize>,
     round: &mut Round<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let lost = |number: u64| usize::try_from(number).ok() != winner;
-    for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)?.runs {
+    for recovery in Recovery::find(&ScratchDir::new(&ctx.client.surroundings.cache_dir()?), vault)?.runs {
         if recovery.record.item().is_some_and(|item| item.batch == *id && lost(item.number)) {
             recovery.discard(vault)?;
         }
@@ -265,7 +269,7 @@ fn show(
     changed: bool,
     base: &VersionRecord,
     offer: Offer,
-) -> Result<(), Failure> {
+) -> Result<(), OpError> {
     let attempt = &result.attempts[winner];
     let name = out.paint(Tone::Strong, format_args!("attempt {}", attempt.attempt));
     let score = attempt.score.map(|score| format!(" with a score of {score}")).unwrap_or_default();

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 
 use avfs_lists::race::score_of;
+use avfs_ops::OpError;
 use avfs_present::{Avfs, error_body};
 use avfs_request::{Retention, RunSpec};
 use avfs_types::CommandLine;
@@ -18,7 +19,6 @@ use super::error::RaceError;
 use crate::context::CommandContext;
 use crate::run_options::command_request;
 use crate::signals::Asked;
-use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, LOOK_EVERY, Ran, Reply, WorkerError, WorkerPool};
 
 /// The number of different hints and notes that are shown.
@@ -83,7 +83,7 @@ impl<'a> Round<'a> {
     }
 
     /// Runs until all attempts have ended, or until one has won that ends the race.
-    pub fn run(&mut self, pool: &mut WorkerPool<Task>, asked: &Asked) -> Result<(), Failure> {
+    pub fn run(&mut self, pool: &mut WorkerPool<Task>, asked: &Asked) -> Result<(), OpError> {
         while self.first.is_none() && (self.under_way > 0 || !self.waiting.is_empty()) {
             while pool.idle() > 0
                 && let Some(task) = self.waiting.pop_front()

@@ -10,6 +10,7 @@ use avfs_changes::ChangeSummary;
 use avfs_hostfs::random;
 use avfs_lists::batch::{Begins, Manner, OnFailure, Schedule};
 use avfs_lists::replay::{Noise, Outputs, Seen, TreeChanges, compare, verdict};
+use avfs_ops::{OpError, VerbError, WorkplaceError};
 use avfs_request::{CacheMode, CheckpointMode};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunId, VersionId};
@@ -27,11 +28,9 @@ use super::evidence::{Streams, seen_by_cache, seen_of};
 use super::source::Source;
 use super::{ReplayArgs, evidence};
 use crate::context::CommandContext;
-use crate::error::EdgeError;
 use crate::lists;
 use crate::lists::{Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
-use crate::ui::Failure;
 use crate::whole::Target;
 use crate::worker_pool::{Answer, Done, Reply};
 
@@ -82,7 +81,7 @@ pub fn drive(
     args: &ReplayArgs,
     vault: &Vault,
     source: &Source,
-) -> Result<Replayed, Failure> {
+) -> Result<Replayed, OpError> {
     if args.cache == CacheMode::Write {
         return Err(ReplayError::OnlyReads.into());
     }
@@ -91,7 +90,7 @@ pub fn drive(
     let items = u32::try_from(source.list.len()).unwrap_or(u32::MAX);
     let results = match &args.results {
         Some(path) => {
-            let file = Target::open(path)?.emptied().map_err(EdgeError::host("write", path))?;
+            let file = Target::open(path)?.emptied().map_err(WorkplaceError::host("write", path))?;
             Some(BufWriter::new(file))
         }
         None => None,
@@ -110,7 +109,7 @@ pub fn drive(
         begun: HashMap::new(),
         forks: HashMap::new(),
         done_with: Vec::new(),
-        joins: format!("replay-{}", random::suffix().map_err(EdgeError::Random)?),
+        joins: format!("replay-{}", random::suffix().map_err(VerbError::Random)?),
         counts: ReplayCounts::default(),
         first: None,
         others: Vec::new(),
@@ -127,11 +126,11 @@ impl Items for Drive<'_> {
         &mut self.work
     }
 
-    fn begin(&mut self, item: u32) -> Result<(), Failure> {
+    fn begin(&mut self, item: u32) -> Result<(), OpError> {
         self.give(item, self.args.cache == CacheMode::Read)
     }
 
-    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), OpError> {
         let Done { tag: item, came, took } = done;
         let Begun { read, look: was_looking } = match self.begun.remove(&item) {
             Some(begun) => begun,
@@ -176,7 +175,7 @@ impl Items for Drive<'_> {
 
 impl Drive<'_> {
     /// Gives an item to a worker, to run it or only to look it up.
-    fn give(&mut self, item: u32, look: bool) -> Result<(), Failure> {
+    fn give(&mut self, item: u32, look: bool) -> Result<(), OpError> {
         let read = self.source.list.item(item as usize)?;
         let from = match self.from(item, &read)? {
             Beginning::At(version) => version,
@@ -208,7 +207,7 @@ impl Drive<'_> {
 
     /// The start version of an item: the recorded one if it exists, else the result of the items it waited
     /// for.
-    fn from(&mut self, item: u32, read: &ListItem) -> Result<Beginning, Failure> {
+    fn from(&mut self, item: u32, read: &ListItem) -> Result<Beginning, OpError> {
         if let Some(version) = self.source.begins(item, read) {
             return Ok(Beginning::At(version));
         }
@@ -241,7 +240,7 @@ impl Drive<'_> {
         read: &ListItem,
         mut result: ReplayItemResult,
         answer: Answer,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OpError> {
         result.run_id = answer.run_id.clone();
         result.approval_id = answer.needed_approval();
         let is_for_all = answer.error.is_some() && !answer.is_of_the_command();
@@ -273,7 +272,7 @@ impl Drive<'_> {
         mut result: ReplayItemResult,
         seen: &Seen,
         [out, err]: &Streams,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OpError> {
         let noise = Noise::of(read.noise.as_ref(), &self.noise)?;
         let Some(expected) = &read.expected else {
             return self.settle(item, result, Some(ReplayVerdict::Unrecorded), Changes::default());
@@ -309,7 +308,7 @@ impl Drive<'_> {
         mut result: ReplayItemResult,
         verdict: Option<ReplayVerdict>,
         changes: Changes,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OpError> {
         result.verdict = verdict.map_or("error", ReplayVerdict::word);
         self.counts.add(verdict, result.cached);
         let well = !matches!(verdict, Some(ReplayVerdict::Diverged) | None);
@@ -318,7 +317,7 @@ impl Drive<'_> {
         if let Some(results) = &mut self.results {
             let written = printable::json_line(&result).and_then(|line| results.write_all(&line));
             let path = self.args.results.clone().unwrap_or_default();
-            written.map_err(EdgeError::host("write", &path))?;
+            written.map_err(WorkplaceError::host("write", &path))?;
         }
         if verdict == Some(ReplayVerdict::Diverged) {
             if self.first.as_ref().is_none_or(|(first, _)| first.item > result.item) {
@@ -348,14 +347,14 @@ impl Drive<'_> {
         ctx: &CommandContext,
         took: Duration,
         interrupted: bool,
-    ) -> Result<Replayed, Failure> {
+    ) -> Result<Replayed, OpError> {
         self.work.show.finish();
         for note in self.work.pool.dismiss(ctx, self.vault)? {
             ctx.ui.note(format_args!("note: {}", note.text));
         }
         if let Some(mut results) = self.results.take() {
             let path = self.args.results.clone().unwrap_or_default();
-            results.flush().map_err(EdgeError::host("write", &path))?;
+            results.flush().map_err(WorkplaceError::host("write", &path))?;
         }
         // In reverse order: a fork may be based on an earlier one.
         self.done_with.iter().rev().for_each(|name| discard(self.vault, name));

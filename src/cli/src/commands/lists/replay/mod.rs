@@ -11,6 +11,7 @@ use clap::Args;
 use drive::{Replayed, drive};
 use source::Source;
 
+use avfs_ops::OpError;
 use avfs_request::CacheMode;
 use avfs_types::exit_code;
 use avfs_types::ids::ApprovalPrefix;
@@ -21,7 +22,7 @@ use crate::commands::approvals::command_to_approve;
 use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Out, Outcome, Tone};
 use crate::view::{command_line, plural};
 use crate::worker_pool::WORKERS_MAX;
 
@@ -90,7 +91,7 @@ impl ReplayArgs {
 
 pub fn run(ctx: &CommandContext, args: &ReplayArgs) -> Outcome {
     args.options.check_without_fork()?;
-    let vault = ctx.open_vault_unmapped()?;
+    let vault = ctx.client.open_unmapped()?.vault;
     let source = Source::open(ctx, args, &vault)?;
     let replayed = drive(ctx, args, &vault, &source)?;
     let code = show(ctx, args, &vault, &replayed)?;
@@ -164,7 +165,7 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault, replayed: &Repla
 }
 
 /// What to do about a replay that failed: an approval if a run needs one, else about the first run in error.
-fn hint(ctx: &CommandContext, vault: &Vault, replay: &Replay) -> Result<String, Failure> {
+fn hint(ctx: &CommandContext, vault: &Vault, replay: &Replay) -> Result<String, OpError> {
     let avfs = &ctx.ui.avfs;
     if let Some(approval) = replay.others.iter().find_map(|other| other.approval_id.as_ref()) {
         let approval = vault.approval(&ApprovalPrefix::parse(approval)?)?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use avfs_hostfs::random;
 use avfs_lists::list::{ListFile, ListWriter};
 use avfs_lists::record::{Selection, SelectionError, export};
+use avfs_ops::{OpError, WorkplaceError};
 use avfs_types::ids::{VersionId, from_hex};
 use avfs_vault::Vault;
 use avfs_vault::version::root_of;
@@ -15,8 +16,6 @@ use avfs_wire::{LIST_VERSION, ListHeader, ListItem};
 use super::ReplayArgs;
 use super::error::ReplayError;
 use crate::context::CommandContext;
-use crate::error::EdgeError;
-use crate::ui::Failure;
 
 pub struct Source {
     pub list: ListFile,
@@ -25,7 +24,7 @@ pub struct Source {
 }
 
 impl Source {
-    pub fn open(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault) -> Result<Self, Failure> {
+    pub fn open(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault) -> Result<Self, OpError> {
         let path = Path::new(&args.what);
         let list = if args.what == "-" || path.exists() {
             ListFile::open(path, &std::env::temp_dir())?
@@ -98,17 +97,17 @@ fn unknown_base(list: &ListFile, item: &ListItem, here: &str) -> ReplayError {
 }
 
 /// Exports the selected runs of the journal to an unlinked temporary list.
-fn of_journal(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault) -> Result<ListFile, Failure> {
+fn of_journal(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault) -> Result<ListFile, OpError> {
     let selection = Selection::find(vault, &args.what).map_err(|error| match error {
-        SelectionError::Unknown { text } => Failure::from(ReplayError::Unknown { what: text }),
+        SelectionError::Unknown { text } => OpError::from(ReplayError::Unknown { what: text }),
         other @ (SelectionError::Vault(_) | SelectionError::Ambiguous { .. }) => other.into(),
     })?;
     let dir = std::env::temp_dir();
     let path = dir.join(format!(
         "avfs-replay-{}",
-        random::suffix().map_err(EdgeError::host("create a file in", &dir))?
+        random::suffix().map_err(WorkplaceError::host("create a file in", &dir))?
     ));
-    let failed = |source| Failure::from(EdgeError::host("write", &path)(source));
+    let failed = |source| OpError::from(WorkplaceError::host("write", &path)(source));
     let file = File::create_new(&path).map_err(failed)?;
     let written = (|| {
         let header =
