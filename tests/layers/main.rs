@@ -12,6 +12,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("seccomp", &[]),
     ("hostfs", &["types"]),
     ("vault", &["types", "hostfs"]),
+    ("terminal", &["types", "vault"]),
     ("request", &["types", "hostfs", "seccomp"]),
     ("policy", &["types", "request"]),
     ("egress", &["request"]),

@@ -69,7 +69,7 @@ impl Approver for AtTerminal<'_> {
                     Err(error) => {
                         // The user asked for a permanent approval. If it cannot be saved, let the user decide again.
                         let _ = terminal
-                            .write_all(render::printed(render::failure(&error, self.avfs)).as_bytes());
+                            .write_all(avfs_terminal::lines(render::failure(&error, self.avfs)).as_bytes());
                         None
                     }
                 }
@@ -107,7 +107,7 @@ fn question(
     lines.push(format!("  found:    {}", categories.join(", ")));
     lines.extend(decision.hint.as_ref().map(|hint| format!("  hint:     {hint}")));
     lines.extend(offers);
-    render::printed(lines) + &printable::line(&choice)
+    avfs_terminal::lines(lines) + &printable::line(&choice)
 }
 
 /// The answer and the chosen network: the first, unless the answer ends with a number. An unclear answer leaves the

@@ -64,7 +64,7 @@ pub fn explain_cache(args: &Args) -> u8 {
             let success = result.is_some();
             let envelope =
                 Envelope { schema_version: SCHEMA_VERSION, kind: "cache.explain", success, result, error };
-            printable::json_line(&envelope).and_then(|text| render::pass_on(&text))
+            printable::json_line(&envelope).and_then(|text| avfs_terminal::pass_on(&text))
         }
         (Some(explained), false) => render::answer(explained.lines(&Zone::system())),
         (None, false) => Ok(()),

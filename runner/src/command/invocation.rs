@@ -98,7 +98,10 @@ impl Invocation {
             boot_id,
             umask: mask::set_umask(),
             machine: Machine::default(),
-            audience: match (args.serve || args.quiet || args.json.is_some(), render::stderr_is_terminal()) {
+            audience: match (
+                args.serve || args.quiet || args.json.is_some(),
+                avfs_terminal::stderr_is_terminal(),
+            ) {
                 (true, _) => Audience::Nobody,
                 (false, true) => Audience::Terminal,
                 (false, false) => Audience::Log,
@@ -322,8 +325,8 @@ pub fn outside(args: &Args, around: &Surroundings) -> Outside {
     Outside {
         cwd: around.cwd.clone(),
         environment: machine::environment(),
-        terminal: there(types && render::stderr_is_terminal()),
-        streams: there(types && render::stdout_is_terminal()),
+        terminal: there(types && avfs_terminal::stderr_is_terminal()),
+        streams: there(types && avfs_terminal::stdout_is_terminal()),
     }
 }
 

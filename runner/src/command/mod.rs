@@ -20,6 +20,7 @@ use args::Args;
 use clap::{CommandFactory, Parser};
 
 use avfs_hostfs::{mask, size_limit};
+use avfs_terminal::LOG_VARIABLE;
 use avfs_types::exit_code;
 
 use crate::{renames, sys};
@@ -57,6 +58,7 @@ pub fn main(words: Vec<OsString>) -> u8 {
             Err(_) => exit_code::RUN_OWN,
         };
     }
+    avfs_terminal::start_log(std::env::var(LOG_VARIABLE).ok().as_deref());
     size_limit::handle_sigxfsz();
     mask::set_umask();
     match Args::try_parse_from(&words) {

@@ -1,10 +1,9 @@
 //! The output of `avfs-run`: a short summary for people on stderr, or one JSON object.
 //!
-//! The only module that writes to the standard streams (clippy.toml enforces this), and so the place where untrusted
-//! text is escaped. The command's own output is passed on unchanged.
+//! `avfs-terminal` writes it and escapes untrusted text. The command's own output is passed on unchanged.
 
 use std::io;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use avfs_changes::{ChangeCounts, ChangeReport, file_sizes, is_dir};
@@ -16,6 +15,7 @@ use avfs_engine::{
 use avfs_hostfs::size_limit;
 use avfs_present::{Avfs, Hint, note_text};
 use avfs_request::{ExecutionRequest, ForkChoice, NetMode};
+use avfs_terminal::{error_lines, pass_on, stderr, stdout};
 use avfs_types::ids::ForkName;
 use avfs_types::printable::text_of;
 use avfs_types::secrets::Secrets;
@@ -280,14 +280,9 @@ pub fn failure(error: &dyn Hint, avfs: &Avfs) -> Vec<String> {
     lines
 }
 
-/// Lines, escaped for printing.
-pub fn printed<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> String {
-    lines.into_iter().map(|line| printable::line(line.as_ref()).into_owned() + "\n").collect()
-}
-
 /// Prints lines to stderr in one write. A closed stderr is ignored.
 pub fn say<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) {
-    let _ = pass_on_error(printed(lines).as_bytes());
+    error_lines(lines);
 }
 
 /// Prints an error, without the values of secrets.
@@ -297,57 +292,30 @@ pub fn say_failure(error: &dyn Hint, avfs: &Avfs, secrets: &Secrets) {
 
 /// Prints lines to stdout.
 pub fn answer<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> io::Result<()> {
-    pass_on(printed(lines).as_bytes())
-}
-
-/// Writes the command's output, or text that is safe to print, to stdout.
-#[expect(clippy::disallowed_methods, reason = "the command's own stream")]
-pub fn pass_on(bytes: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush())
+    pass_on(avfs_terminal::lines(lines).as_bytes())
 }
 
 /// Writes the output of a command to stdout, in pieces.
-#[expect(clippy::disallowed_methods, reason = "the command's own stream")]
 pub fn pass_on_output(output: &Output) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout().lock();
     output.write_to(&mut out).and_then(|()| out.flush())
 }
 
 /// The same as `pass_on_output`, to stderr.
-#[expect(clippy::disallowed_methods, reason = "the command's own stream")]
 pub fn pass_on_error_output(output: &Output) -> io::Result<()> {
-    output.write_to(&mut io::stderr().lock())
+    output.write_to(&mut stderr().lock())
 }
 
 /// Writes an envelope to stdout, serialized while it is written.
-#[expect(clippy::disallowed_methods, reason = "hidden characters are escaped")]
 pub fn pass_on_json(envelope: &ExecutionEnvelope) -> io::Result<()> {
-    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = io::BufWriter::with_capacity(1 << 16, stdout().lock());
     printable::write_json_line(envelope, &mut out)?;
     out.flush()
 }
 
-/// The same as `pass_on`, to stderr.
-#[expect(clippy::disallowed_methods, reason = "the command's own stream")]
-pub fn pass_on_error(bytes: &[u8]) -> io::Result<()> {
-    io::stderr().lock().write_all(bytes)
-}
-
-#[expect(clippy::disallowed_methods, reason = "does not write to it")]
-pub fn stderr_is_terminal() -> bool {
-    io::stderr().is_terminal()
-}
-
-#[expect(clippy::disallowed_methods, reason = "does not write to it")]
-pub fn stdout_is_terminal() -> bool {
-    io::stdout().is_terminal()
-}
-
 /// In the same format as clap.
-#[expect(clippy::disallowed_methods, reason = "contains no untrusted text")]
 pub fn print_version() -> io::Result<()> {
-    writeln!(io::stdout(), concat!("avfs-run ", env!("CARGO_PKG_VERSION")))
+    writeln!(stdout(), concat!("avfs-run ", env!("CARGO_PKG_VERSION")))
 }
 
 /// Prints a message of clap about arguments without hidden characters.

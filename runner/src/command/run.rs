@@ -271,7 +271,7 @@ fn lacks_command(error: &clap::Error) -> bool {
 fn probe() -> u8 {
     let printed = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
         let text = printable::json_line(&probe::checks(&cache_dir, set_umask()));
-        let written = text.and_then(|text| render::pass_on(&text));
+        let written = text.and_then(|text| avfs_terminal::pass_on(&text));
         written.map_err(|source| RunError::Host { operation: "write the results", source })
     });
     match printed {
@@ -290,7 +290,7 @@ pub fn manual_page() -> std::io::Result<String> {
 
 /// Prints the manual page.
 fn man() -> u8 {
-    let written = manual_page().and_then(|text| render::pass_on(text.as_bytes()));
+    let written = manual_page().and_then(|text| avfs_terminal::pass_on(text.as_bytes()));
     written.map_or(exit_code::RUN_OWN, |()| exit_code::OK)
 }
 
@@ -352,7 +352,9 @@ impl EnvelopeTo {
         match self {
             Self::Nowhere => Ok(()),
             Self::Stdout(JsonForm::Full) => render::pass_on_json(envelope),
-            Self::Stdout(JsonForm::Compact) => render::pass_on(&avfs_present::compact_line(envelope, ran)?),
+            Self::Stdout(JsonForm::Compact) => {
+                avfs_terminal::pass_on(&avfs_present::compact_line(envelope, ran)?)
+            }
             Self::Fd(file) => {
                 let mut out = std::io::BufWriter::with_capacity(1 << 16, file);
                 printable::write_json_line(envelope, &mut out)?;

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-
+use avfs_terminal::{Bar, LINE_AFTER, LINE_EVERY, error_line, progress_line};
 use avfs_vault::meter::{Meter, Onlooker};
 
 use crate::command::render;
@@ -19,9 +18,6 @@ use crate::sys::{self, SignalFd, SignalSet};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// An operation shorter than this shows no progress bar.
 const BAR_AFTER: Duration = Duration::from_millis(300);
-/// Without a terminal: when the first line about progress is printed, and how often after that.
-const LINE_AFTER: Duration = Duration::from_secs(5);
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Where progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +40,7 @@ struct Wait {
     begun: Instant,
     next_look: Instant,
     next_line: Duration,
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
     /// The descriptor for the blocked signals, and the signal mask before.
     signals: Option<(SignalFd, SignalSet)>,
 }
@@ -110,7 +106,7 @@ impl Onlooker for Waiting {
             Audience::Terminal => {}
             Audience::Log if now - wait.begun >= wait.next_line => {
                 wait.next_line += LINE_EVERY;
-                render::say([format!("avfs-run: {}", line(meter))]);
+                error_line(format_args!("avfs-run: {}", progress_line(what(meter), meter)));
             }
             Audience::Log => {}
         }
@@ -135,9 +131,8 @@ impl Onlooker for Waiting {
         self.is_waited_for.store(false, Ordering::Release);
         let wait = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut wait) = wait else { return };
-        if let Some(bar) = &wait.bar {
-            bar.finish_and_clear();
-        }
+        // Removes it from the terminal.
+        wait.bar = None;
         take_signal(&mut wait, meter);
         if let Some((signals, before)) = wait.signals {
             drop(signals);
@@ -177,27 +172,11 @@ fn what(meter: &Meter) -> &'static str {
     if meter.files_total.load(Ordering::Relaxed) > 0 { "writing out" } else { "importing" }
 }
 
-fn line(meter: &Meter) -> String {
-    let (files, total) = (meter.files.load(Ordering::Relaxed), meter.files_total.load(Ordering::Relaxed));
-    let bytes = avfs_types::show_bytes_size(meter.bytes.load(Ordering::Relaxed));
-    match total {
-        0 => format!("{}: {files} files, {bytes} so far", what(meter)),
-        total => format!("{}: {files} of {total} files, {bytes} so far", what(meter)),
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "prints only numbers")]
 fn draw(wait: &mut Wait, meter: &Meter) {
     if wait.bar.is_none() {
-        let Ok(style) = ProgressStyle::with_template("avfs-run: {prefix} {spinner} {pos} files, {msg}")
-        else {
-            return;
-        };
-        wait.bar = Some(ProgressBar::new_spinner().with_style(style));
+        wait.bar = Bar::new("avfs-run: ");
     }
-    let Some(bar) = &wait.bar else { return };
-    bar.set_prefix(what(meter));
-    bar.set_position(meter.files.load(Ordering::Relaxed));
-    bar.set_message(format!("{} (^C to stop)", HumanBytes(meter.bytes.load(Ordering::Relaxed))));
-    bar.tick();
+    if let Some(bar) = &wait.bar {
+        bar.draw(what(meter), " (^C to stop)", meter);
+    }
 }

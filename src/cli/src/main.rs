@@ -27,13 +27,14 @@ use context::CommandContext;
 use ui::{Format, Ui};
 
 use avfs_hostfs::{mask, size_limit};
+use avfs_terminal::LOG_VARIABLE;
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     if let Some(code) = avfs_run::as_helper(&words) {
         return ExitCode::from(code);
     }
-    log_if_asked();
+    avfs_terminal::start_log(std::env::var(LOG_VARIABLE).ok().as_deref());
     size_limit::handle_sigxfsz();
     mask::set_umask();
     let words = usage::help_of_help(words);
@@ -55,12 +56,4 @@ fn run(kind: String, cli: Cli) -> u8 {
     }
     let outcome = CommandContext::gather(ui.clone(), cli.vault).and_then(|ctx| commands::run(&ctx, cli.verb));
     ui.conclude(outcome)
-}
-
-/// Enables logging for developers: only if AVFS_LOG is set, and never mixed into answers.
-fn log_if_asked() {
-    if let Ok(filter) = std::env::var("AVFS_LOG") {
-        let filter = tracing_subscriber::EnvFilter::new(filter);
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| ui::Log).init();
-    }
 }

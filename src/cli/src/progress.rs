@@ -6,21 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Handle;
 
 use avfs_hostfs::machine;
 use avfs_ops::{Cancellation, Meter, OpError, Progress, WorkplaceError};
-use avfs_types::show_bytes_size;
+use avfs_terminal::{Bar, LINE_AFTER, LINE_EVERY, error_line, progress_line, stderr_is_terminal};
 
 use crate::signals::Watched;
-use crate::ui::{error_line, stderr_is_terminal};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Without a terminal: when to print the first progress line, and the interval after that.
-const LINE_AFTER: Duration = Duration::from_secs(5);
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows progress: on a terminal with a bar, elsewhere with a line from time to time.
 pub struct Display;
@@ -94,37 +89,23 @@ fn print_lines(label: &'static str, meter: &Meter, done: &AtomicBool) {
         meter.announce_if_due();
         if begun.elapsed() >= next_line && !done.load(Ordering::Relaxed) {
             next_line += LINE_EVERY;
-            let (files, total) =
-                (meter.files.load(Ordering::Relaxed), meter.files_total.load(Ordering::Relaxed));
-            let of = if total > 0 { format!(" of {total}") } else { String::new() };
-            let bytes = show_bytes_size(meter.bytes.load(Ordering::Relaxed));
-            error_line(format_args!("{label}: {files}{of} files, {bytes} so far"));
+            error_line(format_args!("{}", progress_line(label, meter)));
         }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "only numbers are shown")]
 fn draw(label: &'static str, meter: &Meter, done: &AtomicBool) {
     // An operation that ends within one interval needs no bar.
     std::thread::park_timeout(LOOK_EVERY);
     if done.load(Ordering::Relaxed) {
         return;
     }
-    let known = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} files, {msg}");
-    let unknown = ProgressStyle::with_template("{prefix} {spinner} {pos} files, {msg}");
-    let (Ok(known), Ok(unknown)) = (known, unknown) else { return };
-    let bar = ProgressBar::new(0).with_style(unknown.clone()).with_prefix(label);
+    let Some(bar) = Bar::new("") else { return };
     while !done.load(Ordering::Relaxed) {
-        let total = meter.files_total.load(Ordering::Relaxed);
-        bar.set_style(if total > 0 { known.clone() } else { unknown.clone() });
-        bar.set_length(total);
-        bar.set_position(meter.files.load(Ordering::Relaxed));
-        bar.set_message(HumanBytes(meter.bytes.load(Ordering::Relaxed)).to_string());
-        bar.tick();
+        bar.draw(label, "", meter);
         if meter.is_announcement_due() {
             bar.suspend(|| meter.announce_if_due());
         }
         std::thread::park_timeout(LOOK_EVERY);
     }
-    bar.finish_and_clear();
 }

@@ -1,12 +1,9 @@
 //! The output of commands: text for people, or one JSON object for scripts.
 //!
-//! Data goes to stdout, everything else to stderr. Only this module writes to either (clippy.toml enforces
-//! this), so it escapes text from outside: no control or invisible character is printed, except line ends and
-//! tabs of file contents.
+//! Data goes to stdout, everything else to stderr, both through `avfs-terminal`, which escapes text from outside.
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fmt::Write as _;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
 use serde::Serialize;
@@ -15,6 +12,7 @@ use avfs_hostfs::size_limit;
 use avfs_ops::{Notices, OpError};
 use avfs_present::{Avfs, Hint, error_body, usage_lines};
 use avfs_request::spec::SCHEMA_VERSION;
+use avfs_terminal::{Painted, Tone, ask, error_line, line, stderr, stderr_is_terminal, stdout};
 use avfs_types::printable::Text;
 use avfs_types::{exit_code, printable};
 use avfs_vault::VaultError;
@@ -59,179 +57,6 @@ fn after_the_fact(failure: OpError) -> OpError {
 
 /// The result of a command: its exit code, or the failure.
 pub type Outcome = Result<u8, OpError>;
-
-/// The role of a piece of text, for coloured output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    Added,
-    Deleted,
-    Changed,
-    Id,
-    Name,
-    Dim,
-    Strong,
-    OpError,
-    Hint,
-}
-
-/// The escape codes of the tones, in their order, then the code that resets the colour.
-static CODES: [&str; 10] = [
-    "\x1b[32m",
-    "\x1b[31m",
-    "\x1b[33m",
-    "\x1b[33m",
-    "\x1b[36m",
-    "\x1b[2m",
-    "\x1b[1m",
-    "\x1b[31;1m",
-    "\x1b[36;1m",
-    "\x1b[0m",
-];
-
-/// Pieces of text, each with its tone if colours are enabled. Only [`Line`] prints the escape codes.
-#[derive(Default)]
-pub struct Painted(Vec<(Option<Tone>, String)>);
-
-impl Painted {
-    fn of(tone: Option<Tone>, text: impl fmt::Display) -> Self {
-        Self(vec![(tone, text.to_string())])
-    }
-
-    pub fn plain(text: impl fmt::Display) -> Self {
-        Self::of(None, text)
-    }
-
-    pub fn then(mut self, next: Self) -> Self {
-        self.0.extend(next.0);
-        self
-    }
-}
-
-impl fmt::Display for Painted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (tone, text) in &self.0 {
-            f.write_str(tone.map_or("", |tone| CODES[tone as usize]))?;
-            f.write_str(text)?;
-            f.write_str(tone.map_or("", |_| CODES[CODES.len() - 1]))?;
-        }
-        Ok(())
-    }
-}
-
-/// A line to print. Escape codes are recognized by their address, which text from outside cannot have; the
-/// same characters from any other source are escaped.
-#[derive(Default)]
-struct Line(String);
-
-impl Line {
-    /// The line with its line end.
-    fn of(text: fmt::Arguments<'_>) -> String {
-        let mut line = Self::default();
-        // Writing to a String does not fail; a value whose `Display` fails would only end the line early.
-        let _ = line.write_fmt(text);
-        line.0 + "\n"
-    }
-}
-
-impl fmt::Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if CODES.iter().any(|code| std::ptr::eq(*code, text)) {
-            self.0.push_str(text);
-        } else {
-            self.0.push_str(&printable::line(text));
-        }
-        Ok(())
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the text is escaped here")]
-fn stdout() -> std::io::Stdout {
-    std::io::stdout()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the text is escaped here")]
-fn stderr() -> std::io::Stderr {
-    std::io::stderr()
-}
-
-pub fn stderr_is_terminal() -> bool {
-    stderr().is_terminal()
-}
-
-pub fn stdout_is_terminal() -> bool {
-    stdout().is_terminal()
-}
-
-/// Writes a line to stderr. Errors are ignored: stderr may be closed.
-pub fn error_line(text: fmt::Arguments<'_>) {
-    let _ = stderr().lock().write_all(Line::of(text).as_bytes());
-}
-
-/// Writes a text of several lines to stderr, escaped, with a line end after the last line. Errors are ignored: stderr
-/// may be closed.
-#[derive(Default)]
-pub struct ErrorText {
-    /// A carriage return whose next byte is unknown: it is a part of a line end, or is escaped.
-    has_return: bool,
-    /// True if the text does not end with a line end.
-    is_in_line: bool,
-    text: Option<Text<BufWriter<std::io::Stderr>>>,
-}
-
-impl ErrorText {
-    fn put(&mut self, bytes: &[u8]) {
-        let _ = self.text.get_or_insert_with(|| Text::new(BufWriter::new(stderr()))).write_all(bytes);
-    }
-
-    pub fn finish(mut self) {
-        if self.has_return {
-            self.put(b"\r");
-        }
-        if let Some(text) = self.text.take() {
-            let _ = text.finish();
-        }
-        if self.is_in_line {
-            let _ = stderr().write_all(b"\n");
-        }
-    }
-}
-
-impl Write for ErrorText {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let Some(last) = bytes.last() else { return Ok(0) };
-        let mut rest = bytes;
-        if std::mem::take(&mut self.has_return) && rest.first() != Some(&b'\n') {
-            self.put(b"\r");
-        }
-        while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
-            self.put(&rest[..at]);
-            rest = &rest[at + 1..];
-        }
-        self.has_return = *last == b'\r';
-        self.put(rest.strip_suffix(b"\r").unwrap_or(rest));
-        self.is_in_line = *last != b'\n';
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The writer of the log for developers: each write is one event, printed as a line.
-pub struct Log;
-
-impl Write for Log {
-    fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
-        let text = printable::text_of(event);
-        error_line(format_args!("{}", text.strip_suffix('\n').unwrap_or(&text)));
-        Ok(event.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Prints clap's message. The arguments in it have no hidden characters.
 #[expect(clippy::disallowed_methods, reason = "the caller escapes hidden characters in the arguments")]
@@ -326,8 +151,7 @@ impl Ui {
 
     /// Prints a question; the answer is typed on the same line.
     pub fn ask(&self, text: fmt::Arguments<'_>) {
-        let line = Line::of(text);
-        let _ = stderr().lock().write_all(line.trim_end_matches('\n').as_bytes());
+        ask(text);
     }
 
     /// Prints the output of a command, for --verbose.
@@ -366,7 +190,7 @@ impl Ui {
         match self.format {
             Format::Json => self.print_error_json(&error_body(error, &self.avfs)),
             Format::Human => {
-                self.labelled(Tone::OpError, "error:", error);
+                self.labelled(Tone::Failure, "error:", error);
                 let mut cause = error.source();
                 while let Some(found) = cause {
                     self.labelled(Tone::Deleted, "caused by:", found);
@@ -386,7 +210,7 @@ impl Ui {
     }
 
     fn print_error_human(&self, error: &ErrorBody) {
-        self.labelled(Tone::OpError, "error:", &error.message);
+        self.labelled(Tone::Failure, "error:", &error.message);
         self.print_hint(error.hint.as_deref());
     }
 
@@ -395,7 +219,7 @@ impl Ui {
         let text = error.render().to_string();
         for line in usage_lines(&text) {
             match line.strip_prefix("error: ") {
-                Some(message) => self.labelled(Tone::OpError, "error:", message),
+                Some(message) => self.labelled(Tone::Failure, "error:", message),
                 None => error_line(format_args!("{line}")),
             }
         }
@@ -463,7 +287,7 @@ pub struct Out {
 impl Out {
     /// Writes exactly one line, regardless of the values in it.
     pub fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), OpError> {
-        self.stream.write_all(Line::of(text).as_bytes()).map_err(output_failure)
+        self.stream.write_all(line(text).as_bytes()).map_err(output_failure)
     }
 
     /// Text in its tone if colours are enabled.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use avfs_terminal::{error_line, stderr_is_terminal};
 use avfs_types::{last_lines, printable};
 use avfs_wire::{BatchItemResult, ItemState};
 
-use crate::ui::{Format, Ui, error_line, stderr_is_terminal};
+use crate::ui::{Format, Ui};
 
 /// The number of characters of a command that fit on a progress line.
 const COMMAND_CHARS: usize = 60;

@@ -2,11 +2,12 @@
 
 use avfs_engine::bound_dir;
 use avfs_ops::OpError;
+use avfs_terminal::Tone;
 use avfs_types::ids::ForkName;
 use avfs_vault::{Committed, Vault};
 
 use crate::context::CommandContext;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::message_line;
 
 /// Answers with the new head of a fork.

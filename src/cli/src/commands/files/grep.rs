@@ -5,6 +5,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use avfs_changes::{each_line, is_binary};
 use avfs_ops::{GivenPath, OpError, VerbError, within};
+use avfs_terminal::{Painted, Tone};
 use avfs_types::path::TreePath;
 use avfs_types::printable;
 use avfs_types::reference::Reference;
@@ -14,7 +15,7 @@ use avfs_wire::{ErrorBody, Grep, GrepMatch};
 
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
-use crate::ui::{Format, Out, Outcome, Painted, Tone};
+use crate::ui::{Format, Out, Outcome};
 use crate::view::{View, WalkedEntry, plural};
 
 /// The largest file that is searched; larger files are listed as skipped.

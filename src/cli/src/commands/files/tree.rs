@@ -3,6 +3,7 @@
 use clap::Args;
 
 use avfs_ops::{GivenPath, OpError, VerbError};
+use avfs_terminal::{Painted, Tone};
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_vault::page::Node;
@@ -10,7 +11,7 @@ use avfs_wire::Entries;
 
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
-use crate::ui::{Out, Outcome, Painted, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::{View, WalkedEntry, arrow, plural};
 
 /// Show the files of a version as a tree

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use avfs_ops::{OpError, VerbError};
+use avfs_terminal::Tone;
 use avfs_types::ids::{CheckpointName, ForkName, NameError};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::CheckpointRecord;
@@ -13,7 +14,7 @@ use avfs_wire::{CheckpointInfo, CheckpointList, CheckpointOne};
 use crate::cli::{OnFork, remark};
 use crate::commands::edited;
 use crate::context::CommandContext;
-use crate::ui::{Outcome, Tone};
+use crate::ui::Outcome;
 use crate::view::{first_line, local_time, message_line};
 
 /// Save, list, restore and delete checkpoints

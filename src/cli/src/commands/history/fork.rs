@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 
 use avfs_engine::ForkDirs;
 use avfs_ops::{OpError, VerbError, WorkplaceError};
+use avfs_terminal::{Painted, Tone};
 use avfs_types::ids::ForkName;
 use avfs_types::reference::Reference;
 use avfs_types::{Span, show_bytes_size};
@@ -15,7 +16,7 @@ use avfs_wire::{ForkList, ForkOne, ForkTree};
 
 use crate::commands::runs;
 use crate::context::CommandContext;
-use crate::ui::{Format, Out, Outcome, Painted, Tone};
+use crate::ui::{Format, Out, Outcome};
 use crate::view::{command_line, local_time, plural};
 
 /// Create, list and delete forks

@@ -3,13 +3,14 @@
 use clap::Args;
 
 use avfs_ops::{GivenPath, LogQuery, OpError};
+use avfs_terminal::Tone;
 use avfs_types::clock::Timestamp;
 use avfs_types::reference::Reference;
 use avfs_wire::{Log, VersionObject};
 
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
-use crate::ui::{Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome};
 use crate::view::{local_time, message_line, short};
 
 /// List the versions of a fork, newest first

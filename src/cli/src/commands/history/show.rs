@@ -4,6 +4,7 @@ use clap::Args;
 
 use avfs_changes::{ChangeSummary, Shown};
 use avfs_ops::{OpError, labels};
+use avfs_terminal::Tone;
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::backend::{Extent, Reader, VersionRecord};
@@ -14,7 +15,7 @@ use avfs_wire::Show;
 
 use crate::commands::patch;
 use crate::context::CommandContext;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::{first_line, local_time, plural};
 
 /// Show a version: its record, its parents and its changes

@@ -8,10 +8,11 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{LocateError, bound_dir};
 use avfs_ops::OpError;
 use avfs_request::config::{Arity, Origin, Shown};
+use avfs_terminal::{Painted, Tone};
 use avfs_wire::{ConfigFile, ConfigSetting, ConfigShow, ConfigValue};
 
 use crate::context::CommandContext;
-use crate::ui::{Out, Outcome, Painted, Tone};
+use crate::ui::{Out, Outcome};
 
 /// Show settings and their origins
 ///

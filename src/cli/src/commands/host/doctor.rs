@@ -7,10 +7,11 @@ use serde::Deserialize;
 
 use avfs_ops::{OpError, WorkplaceError};
 use avfs_request::explanations;
+use avfs_terminal::Tone;
 use avfs_wire::{DenialObject, Doctor, DoctorCheck, ErrorBody};
 
 use crate::context::{CommandContext, OWN, own_command};
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Out, Outcome};
 
 /// Check whether this host supports the sandbox
 ///

@@ -8,6 +8,7 @@ use avfs_lists::bisect::{End, Finding, ProbeVerdict, Search};
 use avfs_ops::OpError;
 use avfs_present::hint;
 use avfs_request::Retention;
+use avfs_terminal::Tone;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_types::reference::Reference;
@@ -22,7 +23,7 @@ use crate::commands::runs::command_text;
 use crate::context::CommandContext;
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::{command_line, local_time, message_line, plural};
 use crate::worker_pool::{Done, LOOK_EVERY, Ran, WORKERS_MAX, WorkerPool};
 

@@ -9,6 +9,7 @@ use avfs_engine::{UNBOUND_PATH, bound_dir};
 use avfs_lists::list::ListWriter;
 use avfs_lists::record::{Exported, Selection, count, export};
 use avfs_ops::{OpError, WorkplaceError};
+use avfs_terminal::Tone;
 use avfs_types::clock::time_text;
 use avfs_types::ids::{ForkName, RecordingName, RunPrefix};
 use avfs_vault::Vault;
@@ -17,7 +18,7 @@ use avfs_vault::backend::sqlite::Mapped;
 use avfs_wire::{LIST_VERSION, ListHeader, RecordExport, RecordList, RecordOne, RecordStop};
 
 use crate::context::CommandContext;
-use crate::ui::{Format, Out, Outcome, Tone, output_failure};
+use crate::ui::{Format, Out, Outcome, output_failure};
 use crate::view::{local_time, plural};
 use crate::whole::write_whole;
 

@@ -13,6 +13,7 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::require_bound_dir;
 use avfs_ops::{OpError, VerbError};
 use avfs_present::error_body;
+use avfs_terminal::Tone;
 use avfs_types::path::TreePath;
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind};
@@ -25,7 +26,7 @@ use avfs_wire::Apply;
 use crate::commands::patch;
 use crate::commands::runs::last_change;
 use crate::context::CommandContext;
-use crate::ui::{Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome};
 use crate::view::plural;
 
 /// Write the changes of a fork or a run to the bound directory

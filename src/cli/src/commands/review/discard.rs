@@ -5,6 +5,7 @@ use std::io::BufRead;
 use clap::Args;
 
 use avfs_ops::{OpError, VerbError};
+use avfs_terminal::{Painted, Tone};
 use avfs_types::ids::RunPrefix;
 use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::backend::{ForkRecord, Life, Reader, RunRecord};
@@ -13,7 +14,7 @@ use avfs_vault::{Vault, VaultError};
 
 use crate::commands::runs::why_unchanged;
 use crate::context::CommandContext;
-use crate::ui::{Out, Outcome, Painted, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::plural;
 
 /// Runs named in the answer to --all.

@@ -4,10 +4,11 @@ use avfs_changes::{
     ChangeCounts, ChangeSummary, Extent, StatView, TreeView, beside_content, file_sizes, is_dir, kind_words,
 };
 use avfs_ops::OpError;
+use avfs_terminal::Tone;
 use avfs_types::show_bytes_size;
 use avfs_vault::diff::{Change, ChangeKind};
 
-use crate::ui::{Out, Tone};
+use crate::ui::Out;
 use crate::view::plural;
 
 const BAR_COLUMNS: u64 = 40;

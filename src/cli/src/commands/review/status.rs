@@ -4,6 +4,7 @@ use clap::Args;
 
 use avfs_changes::{ChangeSummary, Subject, inherited_changes};
 use avfs_engine::require_bound_dir;
+use avfs_terminal::Tone;
 use avfs_types::ids::ForkName;
 use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, ChangeKind};
@@ -17,7 +18,7 @@ use crate::cli::OnFork;
 use crate::commands::apply::note_inherited;
 use crate::commands::patch;
 use crate::context::CommandContext;
-use crate::ui::{Outcome, Tone};
+use crate::ui::Outcome;
 
 /// Compare the bound directory with its fork
 ///

@@ -6,6 +6,7 @@ use avfs_changes::{Applied, ApplyError, ChangeSummary, Choice, Standing, unapply
 use avfs_engine::require_bound_dir;
 use avfs_ops::OpError;
 use avfs_present::error_body;
+use avfs_terminal::Tone;
 use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord};
 use avfs_vault::changes::Changes;
 use avfs_vault::discard::ChangesOf;
@@ -16,7 +17,7 @@ use crate::commands::apply::without_times;
 use crate::commands::patch;
 use crate::commands::runs::command_text;
 use crate::context::CommandContext;
-use crate::ui::{Format, Outcome, Tone, Ui};
+use crate::ui::{Format, Outcome, Ui};
 use crate::view::{command_line, plural};
 
 /// Remove applied changes from the bound directory

@@ -10,6 +10,7 @@ use avfs_engine::{RememberFor, Remembered, UNBOUND_PATH, bound_dir, offered_netw
 use avfs_ops::OpError;
 use avfs_policy::{Category, NETWORKED};
 use avfs_request::NetMode;
+use avfs_terminal::Tone;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::ApprovalPrefix;
 use avfs_vault::Vault;
@@ -19,7 +20,7 @@ use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
 
 use crate::commands::runs::show_decision;
 use crate::context::CommandContext;
-use crate::ui::{Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome};
 use crate::view::{first_line, local_time};
 
 /// The number of rows read at once.

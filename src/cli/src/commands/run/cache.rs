@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::{ArgGroup, Args, Subcommand};
 
 use avfs_ops::OpError;
+use avfs_terminal::Tone;
 use avfs_types::Zone;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::Vault;
@@ -15,7 +16,7 @@ use avfs_wire::{CacheForget, CacheList, MemoObject};
 use crate::commands::execute::run_as;
 use crate::commands::runs::command_of;
 use crate::context::CommandContext;
-use crate::ui::{Format, Outcome, Tone};
+use crate::ui::{Format, Outcome};
 use crate::view::{command_line, local_time, plural};
 
 /// Explain, list and forget cached results

@@ -3,6 +3,7 @@
 use avfs_engine::journal::{JournalKeptOutput, JournalOmitted, kept_output_of};
 use avfs_engine::{Output, OutputBuffer};
 use avfs_ops::{OpError, VerbError};
+use avfs_terminal::ErrorText;
 use avfs_types::ids::BlobId;
 use avfs_vault::Vault;
 use avfs_vault::backend::{MemoRecord, RunRecord};
@@ -11,7 +12,7 @@ use avfs_vault::stored_output::copy_output;
 use avfs_wire::{OmittedObject, RunOutput};
 
 use crate::context::CommandContext;
-use crate::ui::{ErrorText, Format, Outcome, streaming_failure};
+use crate::ui::{Format, Outcome, streaming_failure};
 
 /// Prints the output of a run: stdout verbatim, like `avfs cat`, and stderr escaped.
 pub fn show(ctx: &CommandContext, vault: &Vault, run: &RunRecord) -> Outcome {

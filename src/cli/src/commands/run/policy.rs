@@ -15,13 +15,14 @@ use avfs_policy::{
 };
 use avfs_request::choices::PolicyProfile;
 use avfs_request::{ExecutionRequest, Outside, Profile, RunSpec, SecretWord, Terminal};
+use avfs_terminal::{Painted, Tone, stdout_is_terminal};
 use avfs_types::diagnose::shell_word;
 use avfs_types::exit_code;
 use avfs_wire::{ErrorBody, PolicyTest, PolicyTested};
 
 use crate::context::CommandContext;
 use crate::run_options::{run_options, typed};
-use crate::ui::{Out, Outcome, Painted, Tone, stdout_is_terminal};
+use crate::ui::{Out, Outcome};
 use crate::view::plural;
 
 /// Evaluate the policies for a command, without running it

@@ -5,12 +5,13 @@ use clap::Args;
 use avfs_engine::{Doubt, RecoverError, RecoverOptions, Recovered, Recovery, ScratchDir, bound_dir};
 use avfs_ops::OpError;
 use avfs_request::SecretsInFiles;
+use avfs_terminal::Tone;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::Vault;
 use avfs_wire::{Recover, RecoverOne, RecoverUnreadable};
 
 use crate::context::CommandContext;
-use crate::ui::{Outcome, Tone};
+use crate::ui::Outcome;
 use crate::view::plural;
 
 /// Finish runs whose changes could not be captured

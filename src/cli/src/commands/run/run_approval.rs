@@ -2,6 +2,7 @@
 
 use avfs_engine::journal::journal_value;
 use avfs_ops::OpError;
+use avfs_terminal::Tone;
 use avfs_types::ids::ApprovalPrefix;
 use avfs_vault::backend::{ApprovalRecord, RunRecord, RunState};
 use avfs_vault::{Vault, VaultError};
@@ -9,7 +10,7 @@ use avfs_wire::ApprovalStateName;
 
 use super::approvals::command_to_approve;
 use crate::context::CommandContext;
-use crate::ui::{Out, Tone};
+use crate::ui::Out;
 
 /// The number of rows read at once.
 const BATCH_ROWS: usize = 200;

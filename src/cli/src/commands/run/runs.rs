@@ -11,6 +11,7 @@ use avfs_engine::{LocateError, RunLife, ScratchDir, UnfinishedRun};
 use avfs_ops::{OpError, VerbError};
 use avfs_policy::Action;
 use avfs_present::in_effect;
+use avfs_terminal::Tone;
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ForkName, RunId, RunPrefix, VersionId};
@@ -27,7 +28,7 @@ use avfs_wire::{RunsList, RunsShow, asked_for};
 use super::run_approval;
 use crate::commands::patch;
 use crate::context::CommandContext;
-use crate::ui::{Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome};
 use crate::view::{command_line, first_line, local_time, plural};
 
 /// The number of runs read at once.

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use avfs_ops::OpError;
+use avfs_terminal::Tone;
 use avfs_types::ids::{AuditDigest, ForkName, RunPrefix, from_hex, to_hex};
 use avfs_types::{Since, Zone};
 use avfs_vault::audit;
@@ -12,7 +13,7 @@ use avfs_wire::{AuditExport, AuditList, AuditVerify, AuditVerifyHead, ErrorBody}
 
 use crate::commands::runs::note_fork;
 use crate::context::CommandContext;
-use crate::ui::{Format, Out, Outcome, Tone};
+use crate::ui::{Format, Out, Outcome};
 use crate::view::{local_time, plural};
 
 const DIGEST_HEX_SHOWN: usize = 12;

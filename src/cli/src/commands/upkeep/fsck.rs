@@ -7,13 +7,14 @@ use clap::Args;
 use avfs_engine::require_bound_dir;
 use avfs_ops::OpError;
 use avfs_present::{Avfs, error_body};
+use avfs_terminal::Tone;
 use avfs_vault::fsck::{Report, Thoroughness};
 use avfs_vault::import::{ImportError, ImportOptions, OnTrouble};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{ErrorBody, Fsck, FsckFinding, FsckHealed};
 
 use crate::context::CommandContext;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::plural;
 
 /// Check the vault: rows, digests, references, history, audit log

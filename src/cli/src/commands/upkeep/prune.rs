@@ -3,13 +3,14 @@
 use clap::Args;
 
 use avfs_ops::VerbError;
+use avfs_terminal::Tone;
 use avfs_types::Span;
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_vault::gc::{Keep, Trial};
 use avfs_wire::{Prune, PruneCheckpoint};
 
 use crate::context::CommandContext;
-use crate::ui::{Outcome, Tone};
+use crate::ui::Outcome;
 use crate::view::plural;
 
 /// Remove the files of old versions, and keep their records

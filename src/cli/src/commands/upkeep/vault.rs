@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use avfs_engine::{LocateError, TrustOrigin, TrustedVaults, bound_dir};
 use avfs_ops::{OpError, VerbError, WorkplaceError};
+use avfs_terminal::Tone;
 use avfs_types::clock::{Timestamp, time_text};
 use avfs_types::diagnose::{Diagnose as _, shell_word, with_causes};
 use avfs_types::{VAULT_DIR, VAULT_FILE, show_bytes_size};
@@ -18,7 +19,7 @@ use avfs_wire::{VaultCopy, VaultDelete, VaultInfo, VaultList, VaultListed, Vault
 
 use crate::cli::vault_word;
 use crate::context::CommandContext;
-use crate::ui::{Outcome, Tone};
+use crate::ui::Outcome;
 use crate::view::local_time;
 
 /// The size from which the freed space is printed.

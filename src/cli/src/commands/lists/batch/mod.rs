@@ -22,6 +22,7 @@ use avfs_engine::journal::journal_value;
 use avfs_lists::batch::{Manner, markdown};
 use avfs_ops::OpError;
 use avfs_request::CacheMode;
+use avfs_terminal::Tone;
 use avfs_types::exit_code;
 use avfs_types::ids::{BatchPrefix, ForkName};
 use avfs_types::reference::{BadReference, Reference};
@@ -32,7 +33,7 @@ use avfs_wire::{BatchAnswer, BatchItemResult, BatchList, BatchObject, ErrorBody,
 
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::{command_line, first_line, local_time};
 use crate::worker_pool::WORKERS_MAX;
 

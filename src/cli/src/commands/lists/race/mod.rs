@@ -15,6 +15,7 @@ use avfs_hostfs::random;
 use avfs_lists::race::{Aim, best};
 use avfs_ops::{OpError, VerbError};
 use avfs_present::error_body;
+use avfs_terminal::{Painted, Tone};
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{BatchId, ForkName, RunPrefix};
 use avfs_types::reference::Reference;
@@ -28,7 +29,7 @@ use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
 use crate::run_options::{CommandWords, RunOptions};
 use crate::signals::Asked;
-use crate::ui::{Out, Outcome, Painted, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::local_time;
 use crate::worker_pool::{WORKERS_MAX, WorkerPool};
 

@@ -13,6 +13,7 @@ use source::Source;
 
 use avfs_ops::OpError;
 use avfs_request::CacheMode;
+use avfs_terminal::Tone;
 use avfs_types::exit_code;
 use avfs_types::ids::ApprovalPrefix;
 use avfs_vault::Vault;
@@ -22,7 +23,7 @@ use crate::commands::approvals::command_to_approve;
 use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Out, Outcome};
 use crate::view::{command_line, plural};
 use crate::worker_pool::WORKERS_MAX;
 
