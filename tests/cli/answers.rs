@@ -63,7 +63,7 @@ fn batch() -> Batch {
     unsuccessful.iter().for_each(|result| counts.add(result));
     Batch {
         batch_id: "aabbccdd00".to_owned(),
-        mode: "needs",
+        mode: "needs".into(),
         base: "01".repeat(32),
         fork: None,
         counts,
@@ -88,12 +88,16 @@ fn batches() -> BatchList {
 }
 
 fn diverged() -> ReplayItemResult {
-    let difference = |what, text: &str, noise| DifferenceObject { what, text: text.to_owned(), noise };
+    let difference = |what: &'static str, text: &str, noise| DifferenceObject {
+        what: what.into(),
+        text: text.to_owned(),
+        noise,
+    };
     ReplayItemResult {
         item: 1,
         id: "00112233aa".to_owned(),
         command: "make".to_owned(),
-        verdict: ReplayVerdict::Diverged.word(),
+        verdict: ReplayVerdict::Diverged.word().into(),
         cached: false,
         differences: vec![
             difference("exit", "exit code 1, not exit code 0", false),
@@ -121,7 +125,7 @@ fn replay() -> Replay {
     }
     Replay {
         source: "list.jsonl".to_owned(),
-        verdict: counts.verdict(),
+        verdict: counts.verdict().into(),
         counts,
         duration_ms: 1234.5,
         first_diverged: Some(diverged()),

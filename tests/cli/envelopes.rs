@@ -296,6 +296,8 @@ fn envelopes_match_their_golden_files() {
         let then = golden_in("envelopes", name, &now);
         assert_kept(&then, &now, name);
         schema::validate(&binary(), &now);
+        let read: ExecutionEnvelope = serde_json::from_value(now.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), now, "{name}");
     }
 }
 

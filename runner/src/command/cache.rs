@@ -60,10 +60,9 @@ pub fn explain_cache(args: &Args) -> u8 {
     // A reader that closes the pipe early is not a failure.
     let _ = match (&explained, args.json.is_some()) {
         (_, true) => {
-            let (result, error) = (explained.as_ref(), body.as_ref());
+            let (kind, result) = ("cache.explain".into(), explained.as_ref());
             let success = result.is_some();
-            let envelope =
-                Envelope { schema_version: SCHEMA_VERSION, kind: "cache.explain", success, result, error };
+            let envelope = Envelope { schema_version: SCHEMA_VERSION, kind, success, result, error: body };
             printable::json_line(&envelope).and_then(|text| avfs_terminal::pass_on(&text))
         }
         (Some(explained), false) => render::answer(explained.lines(&Zone::system())),

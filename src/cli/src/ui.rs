@@ -347,6 +347,7 @@ impl Out {
         error: Option<&ErrorBody>,
     ) -> Result<(), OpError> {
         let success = error.is_none();
+        let (kind, error) = (kind.to_owned().into(), error.cloned());
         let envelope = Envelope { schema_version: SCHEMA_VERSION, kind, success, result, error };
         // Written directly: a list of changes may be too long to hold as text.
         printable::write_json_line(&envelope, &mut self.stream).map_err(output_failure)

@@ -52,7 +52,7 @@ pub fn memo(memo: &MemoRecord, run: Option<&RunRecord>, lost: Option<Lost>) -> M
         version_after: memo.version_after.as_ref().map(VersionId::to_hex),
         created_at: time_text(memo.created_at),
         expires_at: time_text(memo.expires_at),
-        lost: lost.map(Lost::word),
+        lost: lost.map(|lost| lost.word().into()),
         parts: serde_json::from_str(&memo.parts).unwrap_or_default(),
     }
 }
@@ -68,7 +68,6 @@ pub fn found(found: &CachedResult) -> FoundObject {
         content: found.content.to_hex(),
         created_at: time_text(found.created_at),
         expires_at: time_text(found.expires_at),
-        expires: found.expires_at,
     }
 }
 
@@ -79,7 +78,7 @@ pub fn cache_explained_of_run(run: &RunRecord, remembered: bool) -> CacheExplain
     let Some(cache) = crate::cache_use_of_run(run) else {
         return CacheExplain {
             run_id,
-            outcome: "not_asked",
+            outcome: "not_asked".into(),
             cached_from: None,
             key: None,
             missed: Vec::new(),
@@ -89,7 +88,7 @@ pub fn cache_explained_of_run(run: &RunRecord, remembered: bool) -> CacheExplain
         };
     };
     let CacheObject { mode: _, key, cached_from, missed, not_remembered } = cache;
-    let outcome = if cached_from.is_some() { "hit" } else { "miss" };
+    let outcome = if cached_from.is_some() { "hit" } else { "miss" }.into();
     CacheExplain { run_id, outcome, cached_from, key, missed, remembered, not_remembered, found: None }
 }
 
@@ -103,7 +102,7 @@ pub fn cache_explained_of_look(look: &Look, not_remembered: &[Reason]) -> CacheE
     };
     CacheExplain {
         run_id: None,
-        outcome: if found.is_some() { "hit" } else { "miss" },
+        outcome: if found.is_some() { "hit" } else { "miss" }.into(),
         cached_from: found.map(|found| found.run.to_string()),
         key: found.map(|found| found.key.to_hex()),
         missed: match look {

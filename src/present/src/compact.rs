@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use avfs_changes::{FOLDED_CHANGES_MAX, FoldedChanges, file_sizes, is_dir, kind_words};
 use avfs_engine::{ConnectionVerdict, ExecutionResult, Omitted, Output};
 use avfs_request::spec::SCHEMA_VERSION;
+use avfs_types::Word;
 use avfs_types::clock::time_text;
 use avfs_types::path::TreePath;
 use avfs_types::printable::{json_line, text_of};
@@ -85,14 +86,14 @@ fn compact(
     let refused: Vec<String> = ran.map(|(run, _)| refused(run)).unwrap_or_default();
     CompactEnvelope {
         schema_version: SCHEMA_VERSION,
-        kind: "execution.compact",
+        kind: "execution.compact".into(),
         success: envelope.success,
         state: envelope.state,
         run_id: envelope.run_id.clone(),
         exit_code: said.and_then(|result| result.exit_code),
         signal: said.and_then(|result| result.signal),
         timed_out: said.is_some_and(|result| result.timed_out),
-        stopped_by: said.and_then(|result| result.stopped_by),
+        stopped_by: said.and_then(|result| result.stopped_by.clone()),
         cached: said.is_some_and(|result| result.cached),
         duration_ms: said.map(|result| result.duration_ms),
         stdout,
@@ -184,7 +185,8 @@ fn changes(lists: &mut Lists, run: &ExecutionResult, folded: &FoldedChanges) -> 
         ("type", counts.type_changed),
         ("time", counts.time),
     ];
-    let counts: BTreeMap<&'static str, u64> = kinds.into_iter().filter(|(_, count)| *count > 0).collect();
+    let counts = kinds.into_iter().filter(|(_, count)| *count > 0);
+    let counts: BTreeMap<Word, u64> = counts.map(|(kind, count)| (kind.into(), count)).collect();
     if counts.is_empty() {
         return None;
     }

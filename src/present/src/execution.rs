@@ -70,7 +70,7 @@ pub fn approval_body(
 #[must_use]
 pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> DecisionObject {
     DecisionObject {
-        action: decision.action.word(),
+        action: decision.action.word().into(),
         categories: decision.categories.iter().map(|category| category.word().to_owned()).collect(),
         rule: decision.rule.clone(),
         reason: decision.reason.clone(),
@@ -84,7 +84,7 @@ pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> 
 #[must_use]
 pub fn decision_before_the_request(verdict: &Verdict) -> DecisionObject {
     DecisionObject {
-        action: verdict.action.word(),
+        action: verdict.action.word().into(),
         categories: Vec::new(),
         rule: Some(verdict.rule.clone()),
         reason: verdict.reason.clone(),

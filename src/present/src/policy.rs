@@ -10,13 +10,13 @@ use avfs_wire::{
     PolicyFile, PolicyFinding, PolicySaid, PolicyVerdict, PolicyWord,
 };
 
-fn words(categories: Categories) -> Vec<&'static str> {
-    categories.iter().map(|category| category.word()).collect()
+fn words(categories: Categories) -> Vec<avfs_types::Word> {
+    categories.iter().map(|category| category.word().into()).collect()
 }
 
 fn files(texts: &PolicyTexts) -> Vec<PolicyFile> {
     let file = |(tier, file): (Tier, &avfs_engine::FileText)| PolicyFile {
-        layer: tier.word(),
+        layer: tier.word().into(),
         path: file.path.to_string_lossy().into_owned(),
         found: file.text.is_some(),
     };
@@ -35,7 +35,7 @@ pub fn policy_explain(explanation: &Explanation, texts: &PolicyTexts) -> PolicyE
         commands: explanation.commands.iter().map(crate::policy_command).collect(),
         doubts: explanation.doubts.clone(),
         in_doubt: explanation.in_doubt.as_ref().map(crate::policy_command),
-        profiles: explanation.profiles.iter().map(|profile| profile.word()).collect(),
+        profiles: explanation.profiles.iter().map(|profile| profile.word().into()).collect(),
         handed_over: explanation.handed_over.iter().map(crate::policy_verdict).collect(),
         caps: explanation.caps.iter().map(|(tier, cap)| crate::policy_cap(*tier, cap)).collect(),
         files: files(texts),
@@ -45,8 +45,8 @@ pub fn policy_explain(explanation: &Explanation, texts: &PolicyTexts) -> PolicyE
 #[must_use]
 pub fn policy_cap(tier: Tier, cap: &Cap) -> PolicyCap {
     PolicyCap {
-        layer: tier.word(),
-        cap: cap.key,
+        layer: tier.word().into(),
+        cap: cap.key.into(),
         value: cap.value.clone(),
         file: cap.place.file.to_string_lossy().into_owned(),
         line: cap.place.line as u64,
@@ -57,18 +57,18 @@ pub fn policy_cap(tier: Tier, cap: &Cap) -> PolicyCap {
 #[must_use]
 pub fn policy_decision(decision: &ExecutionDecision) -> PolicyDecision {
     PolicyDecision {
-        action: decision.action.word(),
+        action: decision.action.word().into(),
         categories: words(decision.categories),
         rule: decision.rule.clone(),
         reason: decision.reason.clone(),
         hint: decision.hint.clone(),
         allow_rule: decision.allow_rule.clone(),
-        on_violation: decision.on_violation.word(),
+        on_violation: decision.on_violation.word().into(),
         timeout_max_ms: decision.timeout_max.millis(),
         limits_max: decision
             .limits_max
             .set()
-            .map(|(kind, value)| LimitMax { limit: kind.word(), value })
+            .map(|(kind, value)| LimitMax { limit: kind.word().into(), value })
             .collect(),
         approval_seconds: decision.approval_seconds,
     }
@@ -77,7 +77,8 @@ pub fn policy_decision(decision: &ExecutionDecision) -> PolicyDecision {
 #[must_use]
 pub fn policy_command(explained: &Explained) -> PolicyCommand {
     let word = |word: &Word| PolicyWord { text: word.shown().to_owned(), known: word.known().is_some() };
-    let finding = |found: &Finding| PolicyFinding { category: found.category.word(), why: found.why.clone() };
+    let finding =
+        |found: &Finding| PolicyFinding { category: found.category.word().into(), why: found.why.clone() };
     PolicyCommand {
         words: explained.command.words.iter().map(word).collect(),
         categories: words(explained.command.categories),
@@ -91,7 +92,7 @@ pub fn policy_command(explained: &Explained) -> PolicyCommand {
 #[must_use]
 pub fn policy_verdict(verdict: &Verdict) -> PolicyVerdict {
     PolicyVerdict {
-        action: verdict.action.word(),
+        action: verdict.action.word().into(),
         rule: verdict.rule.clone(),
         reason: verdict.reason.clone(),
         hint: verdict.hint.clone(),
@@ -102,13 +103,13 @@ pub fn policy_verdict(verdict: &Verdict) -> PolicyVerdict {
 pub fn policy_said(said: &Said) -> PolicySaid {
     let place = said.place.as_ref();
     PolicySaid {
-        layer: said.tier.word(),
+        layer: said.tier.word().into(),
         rule: said.rule.clone(),
         file: place.map(|place| place.file.to_string_lossy().into_owned()),
         line: place.map(|place| place.line as u64),
-        action: said.action.word(),
-        fit: said.fit.word(),
-        effect: said.effect.word(),
+        action: said.action.word().into(),
+        fit: said.fit.word().into(),
+        effect: said.effect.word().into(),
     }
 }
 

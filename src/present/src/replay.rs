@@ -6,5 +6,5 @@ use avfs_wire::DifferenceObject;
 #[must_use]
 pub fn difference(difference: &Difference) -> DifferenceObject {
     let Difference { what, text, noise } = difference.clone();
-    DifferenceObject { what, text, noise }
+    DifferenceObject { what: what.into(), text, noise }
 }

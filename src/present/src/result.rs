@@ -7,7 +7,6 @@ use avfs_changes::{ChangeReport, RunsOnHost};
 use avfs_engine::{
     Connection, ExecutionResult, Exit, Note, Output, OutsideWrite, OutsideWrites, Phases, Remedy,
 };
-use avfs_request::LimitKind;
 use avfs_types::base64::base64;
 use avfs_types::clock::{millis, time_text};
 use avfs_types::ids::{CheckpointName, ForkName, RunId, VersionId};
@@ -100,7 +99,7 @@ pub fn phases(phases: &Phases) -> PhasesObject {
 #[must_use]
 pub fn runs_on_host(it: &RunsOnHost) -> RunsOnHostObject {
     let link = it.link.as_ref().map(PathText::of);
-    RunsOnHostObject { path: PathText::of(&it.path), kind: it.used.word(), why: it.why, link }
+    RunsOnHostObject { path: PathText::of(&it.path), kind: it.used.word().into(), why: it.why.into(), link }
 }
 
 #[must_use]
@@ -110,7 +109,7 @@ pub fn connection(connection: &Connection) -> ConnectionObject {
         host: connection.host.clone(),
         port: connection.port,
         address: connection.address.map(|address| address.to_string()),
-        verdict,
+        verdict: verdict.into(),
         reason: reason.map(str::to_owned),
         bytes_up: connection.bytes_up,
         bytes_down: connection.bytes_down,
@@ -131,7 +130,7 @@ pub fn note_text(note: &Note, avfs: &Avfs) -> String {
 #[must_use]
 pub fn change_report(report: &ChangeReport) -> ChangeReportObject {
     ChangeReportObject {
-        form: report.form.word(),
+        form: report.form.word().into(),
         text: report.text.clone(),
         left_off: report.left_off,
         shortened: report.shortened,
@@ -159,7 +158,7 @@ pub fn result(result: &ExecutionResult, avfs: &Avfs) -> ResultObject {
         exit_code,
         signal,
         timed_out: result.timed_out,
-        stopped_by: result.stopped_by.map(LimitKind::word),
+        stopped_by: result.stopped_by.map(|limit| limit.word().into()),
         started_at: time_text(result.started_at),
         duration_ms: millis(result.duration),
         stdout,
@@ -168,8 +167,8 @@ pub fn result(result: &ExecutionResult, avfs: &Avfs) -> ResultObject {
         stderr_truncated: result.stderr.as_ref().is_some_and(Output::is_truncated),
         stdout_omitted: omitted(result.stdout.as_ref()),
         stderr_omitted: omitted(result.stderr.as_ref()),
-        stdout_encoding,
-        stderr_encoding,
+        stdout_encoding: stdout_encoding.into(),
+        stderr_encoding: stderr_encoding.into(),
         stdout_digest: result.stdout.as_ref().map(Output::digest),
         stderr_digest: result.stderr.as_ref().map(Output::digest),
         changes_left_off: result.changes.changes.len() - changes.len(),
@@ -186,7 +185,8 @@ pub fn result(result: &ExecutionResult, avfs: &Avfs) -> ResultObject {
             Landed::Advanced { .. } => "advanced",
             Landed::Rebased { .. } => "rebased",
             Landed::Diverted { .. } => "diverted",
-        },
+        }
+        .into(),
         classification_violated: result.classification_violated,
         runs_on_host: result.runs_on_host.iter().map(crate::runs_on_host).collect(),
         connections: result.connections.list.iter().map(crate::connection).collect(),

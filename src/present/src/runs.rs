@@ -21,8 +21,8 @@ pub fn unsettled_run(run: &UnfinishedRun) -> UnsettledRun {
     UnsettledRun {
         id: run.record.run.clone(),
         fork: run.record.fork.clone(),
-        life: run.life.word(),
-        stands: run.stands.word(),
+        life: run.life.word().into(),
+        stands: run.stands.word().into(),
         started_at: time_text(run.record.started_at()),
         scratch: run.dir.display().to_string(),
         request: journal_value(&run.record.request),
@@ -42,7 +42,7 @@ pub fn run_shown(
         request: journal_value(&run.request),
         decision: journal_value(&run.decision),
         result: journal_value(&run.result),
-        base_kind: base_kind_of_run(run),
+        base_kind: base_kind_of_run(run).map(Into::into),
         changes,
         change_counts,
         kept_until: kept_until.map(time_text),
@@ -62,7 +62,19 @@ pub fn base_kind_of_run(run: &RunRecord) -> Option<&'static str> {
 #[must_use]
 pub fn denial(explanation: Explanation) -> DenialObject {
     let Explanation { layer, by, name, calls, all_but, which, answer, reported, why, relax } = explanation;
-    DenialObject { layer, by, name, calls, all_but, which, answer, told: reported, why, relax }
+    let words = |words: &[&'static str]| words.iter().map(|word| (*word).into()).collect();
+    DenialObject {
+        layer: layer.into(),
+        by: words(by),
+        name: name.into(),
+        calls: words(calls),
+        all_but: words(all_but),
+        which: which.map(Into::into),
+        answer: answer.into(),
+        told: reported,
+        why: why.into(),
+        relax: relax.into(),
+    }
 }
 
 #[must_use]

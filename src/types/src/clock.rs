@@ -48,6 +48,13 @@ pub fn time_text(at: Timestamp) -> String {
     time_of_file(FileTime::from_nanos(at.0))
 }
 
+/// Parses the text of [`time_text`].
+#[must_use]
+pub fn parse_time(text: &str) -> Option<Timestamp> {
+    let stamp: jiff::Timestamp = text.parse().ok()?;
+    i64::try_from(stamp.as_nanosecond()).ok().map(Timestamp)
+}
+
 /// The time as RFC 3339 in UTC, or as `@` and seconds since 1970 outside of the calendar's range.
 #[must_use]
 pub fn time_of_file(time: FileTime) -> String {

@@ -58,7 +58,7 @@ pub use redact::redact;
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
 #[doc(hidden)]
 pub use value::Amount;
-pub use words::WordError;
+pub use words::{Word, WordError};
 pub use zone::Zone;
 #[doc(hidden)]
 pub mod external {

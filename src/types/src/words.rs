@@ -1,6 +1,11 @@
 //! Choices that are written as one word: on the command line, in the configuration, in the envelope.
 
+use std::borrow::Cow;
+
 use crate::diagnose::Diagnose;
+
+/// A word in JSON: written by one of our enums, and read from another process, which may have a later version.
+pub type Word = Cow<'static, str>;
 
 /// A text that is not one of the words of an enum.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The `result` of the verbs about approvals.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The state of an approval.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalStateName {
@@ -35,7 +35,7 @@ impl ApprovalStateName {
 }
 
 /// A request that waits for a person's decision, or has one.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalObject {
     /// The id of the approval: 10 hex digits.
@@ -63,7 +63,7 @@ pub struct ApprovalObject {
 }
 
 /// The result of `avfs approvals list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalsList {
     /// Newest first.
@@ -73,7 +73,7 @@ pub struct ApprovalsList {
 }
 
 /// The result of `avfs approvals show`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalsShow {
     /// The approval; its fields are part of this object.
@@ -86,7 +86,7 @@ pub struct ApprovalsShow {
 }
 
 /// The result of `avfs approvals approve` and `avfs approvals deny`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalsAnswer {
     /// The approval after the answer; its fields are part of this object.

@@ -1,6 +1,6 @@
 //! The `result` of `avfs bisect` and `avfs race`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::answer::ErrorBody;
@@ -8,7 +8,7 @@ use crate::records::{RunObject, VersionObject};
 use crate::result_object::NoteObject;
 
 /// How a command ended that a verb ran.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndedObject {
     /// The run in the journal; null if there is no such run.
@@ -24,7 +24,7 @@ pub struct EndedObject {
 }
 
 /// The first version in a history for which a test fails.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bisect {
     /// The fork whose history was searched.
@@ -46,7 +46,7 @@ pub struct Bisect {
 }
 
 /// One run of the test on a version.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BisectProbe {
     /// The id of the version.
@@ -59,7 +59,7 @@ pub struct BisectProbe {
 }
 
 /// The outcome of a test on one version.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictName {
@@ -72,7 +72,7 @@ pub enum VerdictName {
 }
 
 /// The result of `avfs race`: attempts from the same version, of which one is kept.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Race {
     /// The version that all attempts started from.
@@ -88,7 +88,7 @@ pub struct Race {
 }
 
 /// One attempt of a race.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RaceAttempt {
     /// The number of the attempt, from 1; the value of `AVFS_ATTEMPT` in it.
@@ -109,12 +109,12 @@ pub struct RaceAttempt {
     /// Why it could not run, or has no score.
     pub error: Option<ErrorBody>,
     /// The first notes of its run, if the attempt failed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<NoteObject>,
 }
 
 /// The outcome of an attempt.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptState {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use avfs_types::Word;
+
 use crate::NoteObject;
 
 /// The outcome of an item.
@@ -111,7 +113,7 @@ impl BatchItemResult {
 }
 
 /// The number of items by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchCounts {
     /// Items of the list.
@@ -155,13 +157,13 @@ impl BatchCounts {
 }
 
 /// The result of a batch.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Batch {
     /// The id of the batch: 10 hex digits.
     pub batch_id: String,
     /// `chain`, `fan-out` or `needs`.
-    pub mode: &'static str,
+    pub mode: Word,
     /// The version that its first items started from.
     pub base: String,
     /// The fork of a chain.
@@ -182,7 +184,7 @@ pub struct Batch {
 }
 
 /// The result of `avfs batch`: the batch that ran, or with `--list` all batches.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum BatchAnswer {
@@ -193,7 +195,7 @@ pub enum BatchAnswer {
 }
 
 /// The batches of a vault.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchList {
     /// Newest first.
@@ -201,7 +203,7 @@ pub struct BatchList {
 }
 
 /// A batch in the vault.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchObject {
     /// The id of the batch: 10 hex digits.

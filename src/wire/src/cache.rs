@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use avfs_types::Zone;
-use avfs_types::clock::Timestamp;
+use avfs_types::clock::parse_time;
+use avfs_types::{Word, Zone};
 
 /// Why a result is not cached, or why no cached result was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
+#[serde(default)]
 pub struct ReasonObject {
     /// A stable code; never renamed.
     pub code: String,
@@ -19,8 +20,9 @@ pub struct ReasonObject {
 }
 
 /// The use of the result cache by a run; also stored in the journal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
+#[serde(default)]
 pub struct CacheObject {
     /// `read` or `write`.
     pub mode: String,
@@ -35,7 +37,7 @@ pub struct CacheObject {
 }
 
 /// A cached result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoObject {
     /// The key of the result, in hex digits.
@@ -59,13 +61,13 @@ pub struct MemoObject {
     /// When the result expires, RFC 3339 in UTC.
     pub expires_at: String,
     /// Why the result is no longer available: `expired`, `version-gone` or `output-gone`. The next gc deletes it.
-    pub lost: Option<&'static str>,
+    pub lost: Option<Word>,
     /// The digests of everything that the result depends on, by name.
     pub parts: BTreeMap<String, String>,
 }
 
 /// The result of `avfs cache list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheList {
     /// Newest first.
@@ -75,7 +77,7 @@ pub struct CacheList {
 }
 
 /// The result of `avfs cache forget`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheForget {
     /// The results that are no longer remembered.
@@ -83,13 +85,13 @@ pub struct CacheForget {
 }
 
 /// Whether a cached result was used for a run, or would be used for a request, and why not.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheExplain {
     /// The run; null for a request.
     pub run_id: Option<String>,
     /// `hit`, `miss`, or `not_asked` for a run without `--cache`.
-    pub outcome: &'static str,
+    pub outcome: Word,
     /// The run whose result was, or would be, used.
     pub cached_from: Option<String>,
     /// The key of the lookup; null if the result cannot be cached.
@@ -105,7 +107,7 @@ pub struct CacheExplain {
 }
 
 /// A cached result that would be used.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FoundObject {
     /// The exit status of the cached run.
@@ -124,9 +126,6 @@ pub struct FoundObject {
     pub created_at: String,
     /// When the result expires, RFC 3339 in UTC.
     pub expires_at: String,
-    /// When the result expires, for display.
-    #[serde(skip)]
-    pub expires: Timestamp,
 }
 
 impl CacheExplain {
@@ -135,7 +134,7 @@ impl CacheExplain {
     pub fn lines(&self, zone: &Zone) -> Vec<String> {
         let about = self.run_id.as_ref().map_or_else(|| "this request".to_owned(), |id| format!("run:{id}"));
         let past = self.run_id.is_some();
-        let mut lines = vec![match (self.outcome, &self.cached_from) {
+        let mut lines = vec![match (&*self.outcome, &self.cached_from) {
             ("not_asked", _) => format!("not asked: {about} ran without --cache"),
             (_, Some(from)) => format!("hit: the result of run:{from}"),
             (_, None) => "miss:".to_owned(),
@@ -146,11 +145,9 @@ impl CacheExplain {
         lines.extend(reason_lines(&self.missed));
         if let Some(found) = &self.found {
             let changed = if found.changed { "changed files" } else { "changed nothing" };
-            lines.push(format!(
-                "  exit {}, {changed}, kept until {}",
-                found.exit_code,
-                zone.show(found.expires)
-            ));
+            let until = parse_time(&found.expires_at).map(|until| zone.show(until));
+            let until = until.as_ref().unwrap_or(&found.expires_at);
+            lines.push(format!("  exit {}, {changed}, kept until {until}", found.exit_code));
         }
         match (past, self.remembered, self.not_remembered.is_empty()) {
             (true, true, _) => lines.push("cached: its own result is in the cache".to_owned()),

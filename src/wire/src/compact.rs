@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use avfs_types::Word;
 
 use crate::answer::ErrorBody;
 use crate::execution::StateName;
@@ -12,13 +14,13 @@ use crate::result_object::OmittedObject;
 pub const COMPACT_BYTES_MAX: usize = 16 * 1024;
 
 /// A run in brief. Fields that would be null, false or empty are absent.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactEnvelope {
     /// The version of the JSON; a change of meaning is a new version.
     pub schema_version: u32,
     /// Always `execution.compact`.
-    pub kind: &'static str,
+    pub kind: Word,
     /// The command ran and exited with status 0, and its changes are kept as requested.
     pub success: bool,
     /// The outcome of the request.
@@ -33,23 +35,23 @@ pub struct CompactEnvelope {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// The command was killed at its timeout.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
     /// The limit for which the command was killed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stopped_by: Option<&'static str>,
+    pub stopped_by: Option<Word>,
     /// Nothing was executed: a cached result was used.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
     /// Wall-clock time of the command in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<f64>,
     /// The start and the end of standard output; bytes that are not UTF-8 as `\xff`. A line in brackets marks an
     /// omitted part.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stdout: String,
     /// Standard error, in the same form.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
     /// The part of the output that `stdout` lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,19 +72,19 @@ pub struct CompactEnvelope {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<u64>,
     /// Files that the command left outside of the workspace, which are dropped: totals, and the first paths.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside_writes: Vec<String>,
     /// Changes that tools on the host execute or read automatically once they are applied.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs_on_host: Vec<String>,
     /// Files that the command left in the workspace but that are not in the version, and why.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
     /// Connections that were refused, and why.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused_connections: Vec<String>,
     /// Notes for the caller.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The approval that the request waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,29 +96,29 @@ pub struct CompactEnvelope {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<CompactError>,
     /// The number of entries that were left off from all lists.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub left_off: u64,
 }
 
 /// Changes in brief.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactChanges {
     /// The number of changes of each kind: `added`, `modified` and so on.
-    pub counts: BTreeMap<&'static str, u64>,
+    pub counts: BTreeMap<Word, u64>,
     /// The first changes that git does not ignore, as `A src/new.rs`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
     /// The number of changes that git does not ignore, by directory; only if `paths` does not list them all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dirs: Vec<CompactDir>,
     /// The paths that git ignores, and `.git` itself, with the number of changes at or below each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<CompactDir>,
 }
 
 /// A directory or an ignored path, and the number of changes in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactDir {
     /// The path, `.` for the workspace itself.
@@ -126,7 +128,7 @@ pub struct CompactDir {
 }
 
 /// What failed and what to do next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactError {
     /// A stable code; never renamed.

@@ -1,11 +1,11 @@
 //! JSON forms of the entries of a tree and of changes between trees.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::text::PathText;
 
 /// The type of an entry.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
@@ -20,7 +20,7 @@ pub enum NodeKind {
 }
 
 /// One entry of a tree.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EntryObject {
     /// The path of the entry; its fields are part of this object.
@@ -50,7 +50,7 @@ pub struct EntryObject {
 }
 
 /// What happened to a path.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKindName {
@@ -71,7 +71,7 @@ pub enum ChangeKindName {
 }
 
 /// One path that differs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeObject {
     /// The path (the new path of a renamed file); its fields are part of this object.
@@ -100,7 +100,7 @@ pub struct ChangeObject {
 }
 
 /// Changes by kind.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeTotals {
     /// Changes of kind `added`.

@@ -1,22 +1,23 @@
 //! The execution envelope: the output of `avfs-run --json`, for runs, denials and errors alike.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use avfs_request::spec::RequestObject;
 use avfs_request::spec::SCHEMA_VERSION;
+use avfs_types::Word;
 
 use crate::answer::ErrorBody;
 use crate::enforcement_object::EnforcementObject;
 use crate::result_object::ResultObject;
 
 /// The output of `avfs-run --json`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionEnvelope {
     /// The version of the JSON; a change of meaning is a new version.
     pub schema_version: u32,
     /// Always `execution`.
-    pub kind: &'static str,
+    pub kind: Word,
     /// The command ran and exited with status 0, and its changes are kept as requested.
     pub success: bool,
     /// The outcome of the request.
@@ -39,7 +40,7 @@ pub struct ExecutionEnvelope {
 }
 
 /// The outcome of a request.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StateName {
@@ -56,11 +57,12 @@ pub enum StateName {
 }
 
 /// The decision of the policy about a request.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
+#[serde(default)]
 pub struct DecisionObject {
     /// `allow`, `allow_with_checkpoint`, `require_approval` or `deny`.
-    pub action: &'static str,
+    pub action: Word,
     /// The categories of the command, such as `mutating`.
     pub categories: Vec<String>,
     /// The rule that decided; null for a built-in default.
@@ -88,7 +90,7 @@ impl ExecutionEnvelope {
     pub fn empty(state: StateName) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
-            kind: "execution",
+            kind: "execution".into(),
             success: false,
             state,
             run_id: None,

@@ -5,6 +5,9 @@
 //! added, and a change of meaning is a new [`SCHEMA_VERSION`]. The doc comments of these types are the descriptions in
 //! the schema. Times are RFC 3339 in UTC, digests and ids are hex digits, and a field without a value is null.
 //!
+//! What is written can be read with the same type. A reader accepts keys and words of later versions: words are
+//! [`Word`](avfs_types::Word)s, not enums, where a set may grow.
+//!
 //! This crate never opens a vault and makes no decisions; `avfs-present` fills in the types.
 //!
 //! ```
@@ -12,10 +15,13 @@
 //!
 //! let vault = "/home/user/project/.avfs/vault.db".to_owned();
 //! let result = VaultDelete { vault, cache_freed_bytes: 0 };
-//! let (schema_version, kind) = (SCHEMA_VERSION, "vault.delete");
-//! let envelope = Envelope { schema_version, kind, success: true, result: Some(&result), error: None };
+//! let (schema_version, kind) = (SCHEMA_VERSION, "vault.delete".into());
+//! let envelope = Envelope { schema_version, kind, success: true, result: Some(result), error: None };
 //! let json = serde_json::to_value(&envelope)?;
 //! assert_eq!(json["result"]["vault"], "/home/user/project/.avfs/vault.db");
+//! // The types that are written can be read.
+//! let read: Envelope<VaultDelete> = serde_json::from_value(json)?;
+//! assert_eq!(read.result.map(|result| result.cache_freed_bytes), Some(0));
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -1,9 +1,11 @@
 //! The `result` of `avfs policy`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use avfs_types::Word;
 
 /// The result of `avfs policy check`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCheck {
     /// The decision of the policy about the command.
@@ -13,13 +15,13 @@ pub struct PolicyCheck {
 }
 
 /// A decision of the policy.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyDecision {
     /// `allow`, `allow_with_checkpoint`, `require_approval` or `deny`.
-    pub action: &'static str,
+    pub action: Word,
     /// The categories of the command: `read_only`, `mutating`, `destructive`, `networked`, `host_escape_risk`.
-    pub categories: Vec<&'static str>,
+    pub categories: Vec<Word>,
     /// The rule that decided; null for a built-in default.
     pub rule: Option<String>,
     /// Why, in one sentence.
@@ -30,7 +32,7 @@ pub struct PolicyDecision {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_rule: Option<String>,
     /// What to do with the changes of a run that was classified read-only but wrote: `keep` or `discard`.
-    pub on_violation: &'static str,
+    pub on_violation: Word,
     /// The maximum timeout of a command; null without a cap.
     pub timeout_max_ms: Option<u64>,
     /// The maximum limits of a command.
@@ -40,21 +42,21 @@ pub struct PolicyDecision {
 }
 
 /// The cap of a limit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitMax {
     /// `memory`, `cpus`, `pids`, `disk`, `files` or `file_size`.
-    pub limit: &'static str,
+    pub limit: Word,
     /// Bytes, a count, or thousandths of a processor.
     pub value: u64,
 }
 
 /// A possible location of a policy file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyFile {
     /// `system`, `user` or `vault`.
-    pub layer: &'static str,
+    pub layer: Word,
     /// The path of the file.
     pub path: String,
     /// Whether the file exists.
@@ -62,7 +64,7 @@ pub struct PolicyFile {
 }
 
 /// The result of `avfs policy explain`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyExplain {
     /// The decision of the policy about the whole command.
@@ -74,7 +76,7 @@ pub struct PolicyExplain {
     /// The verdict on the doubts; null without doubts.
     pub in_doubt: Option<PolicyCommand>,
     /// The policy profiles in effect: `agent`, `ci`.
-    pub profiles: Vec<&'static str>,
+    pub profiles: Vec<Word>,
     /// The verdicts of the profiles on what the request hands over.
     pub handed_over: Vec<PolicyVerdict>,
     /// The caps of all layers, and which of them the request exceeds.
@@ -84,13 +86,13 @@ pub struct PolicyExplain {
 }
 
 /// A simple command and how the policy reached its verdict.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCommand {
     /// The words of the command, expanded as far as possible.
     pub words: Vec<PolicyWord>,
     /// The categories of the command.
-    pub categories: Vec<&'static str>,
+    pub categories: Vec<Word>,
     /// Why each category applies.
     pub findings: Vec<PolicyFinding>,
     /// The verdict without any policy file.
@@ -102,7 +104,7 @@ pub struct PolicyCommand {
 }
 
 /// A word of a command.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyWord {
     /// The text of the word.
@@ -112,21 +114,21 @@ pub struct PolicyWord {
 }
 
 /// Why a category applies.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyFinding {
     /// The category, such as `networked`.
-    pub category: &'static str,
+    pub category: Word,
     /// The reason in words.
     pub why: String,
 }
 
 /// An action and its source.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyVerdict {
     /// `allow`, `allow_with_checkpoint`, `require_approval` or `deny`.
-    pub action: &'static str,
+    pub action: Word,
     /// The rule, or the name of a built-in default.
     pub rule: String,
     /// Why, in one sentence.
@@ -136,11 +138,11 @@ pub struct PolicyVerdict {
 }
 
 /// The verdict of a rule or a profile on a command.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicySaid {
     /// `system`, `user`, `vault` or `profile`.
-    pub layer: &'static str,
+    pub layer: Word,
     /// The name of the rule.
     pub rule: String,
     /// The file of the rule; null for a profile.
@@ -148,21 +150,21 @@ pub struct PolicySaid {
     /// The line of the rule in `file`, from 1.
     pub line: Option<u64>,
     /// The action of the rule.
-    pub action: &'static str,
+    pub action: Word,
     /// `sure`, or `may` if it depends on a word that only the shell can expand.
-    pub fit: &'static str,
+    pub fit: Word,
     /// `counts`, `outweighed`, `may_not_loosen` or `unsure`.
-    pub effect: &'static str,
+    pub effect: Word,
 }
 
 /// A cap: a bound that no later layer can loosen.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCap {
     /// `system`, `user` or `vault`.
-    pub layer: &'static str,
+    pub layer: Word,
     /// The key of the cap, such as `caps.net`.
-    pub cap: &'static str,
+    pub cap: Word,
     /// The value of the cap, as in the file.
     pub value: String,
     /// The file that sets the cap.
@@ -174,7 +176,7 @@ pub struct PolicyCap {
 }
 
 /// The result of `avfs policy test`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyTest {
     /// The files whose examples were checked.
@@ -184,7 +186,7 @@ pub struct PolicyTest {
 }
 
 /// A file whose examples were checked.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyTested {
     /// The path of the file.
@@ -196,7 +198,7 @@ pub struct PolicyTested {
 }
 
 /// An example that fails.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyFailure {
     /// The file of the example.

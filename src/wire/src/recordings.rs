@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A recording: a named range of runs in the journal.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordingObject {
     /// The name of the recording.
@@ -26,7 +26,7 @@ pub struct RecordingObject {
 }
 
 /// The result of `avfs record start` and `avfs record delete`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordOne {
     /// The recording.
@@ -34,7 +34,7 @@ pub struct RecordOne {
 }
 
 /// The result of `avfs record stop`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordStop {
     /// The recording, which is no longer open.
@@ -44,7 +44,7 @@ pub struct RecordStop {
 }
 
 /// The result of `avfs record list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordList {
     /// All recordings of the vault.
@@ -52,7 +52,7 @@ pub struct RecordList {
 }
 
 /// The result of `avfs record export`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordExport {
     /// The file that was written; null without one.

@@ -1,11 +1,11 @@
 //! JSON forms of versions, forks, checkpoints and audit rows.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use serde_json::Value;
 
 /// A version of the workspace.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VersionObject {
     /// The digest of the version's record, in hex digits.
@@ -33,12 +33,12 @@ pub struct VersionObject {
     /// When a prune removed its files; null if it did not.
     pub pruned_at: Option<String>,
     /// True if it holds only the paths that a run with `--base touched` changed; left out otherwise.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
 }
 
 /// How long a fork lives.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LifeName {
@@ -49,7 +49,7 @@ pub enum LifeName {
 }
 
 /// A fork.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkObject {
     /// The name of the fork.
@@ -69,7 +69,7 @@ pub struct ForkObject {
 }
 
 /// A checkpoint: a label that pins a version.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointObject {
     /// The fork that it belongs to.
@@ -87,7 +87,7 @@ pub struct CheckpointObject {
 }
 
 /// The state of a run in the journal.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunStateName {
@@ -106,7 +106,7 @@ pub enum RunStateName {
 }
 
 /// A row of the journal.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunObject {
     /// The position in the journal; later runs have larger numbers.
@@ -147,7 +147,7 @@ pub struct RunObject {
 }
 
 /// A row of the audit log.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditRow {
     /// The number of the row, from 1.
@@ -173,7 +173,7 @@ pub struct AuditRow {
 }
 
 /// One line of `avfs audit export`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditLine {
     /// The row; its fields are part of this object.

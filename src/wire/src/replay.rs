@@ -1,17 +1,17 @@
 //! The JSON of a replay: a line for each run, and the `result` of the verb.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use avfs_types::words;
+use avfs_types::{Word, words};
 
 use crate::entry::ChangeObject;
 
 /// One difference between a run and its recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DifferenceObject {
     /// `exit`, `stdout`, `stderr`, `tree` or `times`.
-    pub what: &'static str,
+    pub what: Word,
     /// The difference in words.
     pub text: String,
     /// True if it is declared noise.
@@ -19,7 +19,7 @@ pub struct DifferenceObject {
 }
 
 /// One line of `--results`: a replayed run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayItemResult {
     /// The number of the item in the list, from 1.
@@ -29,7 +29,7 @@ pub struct ReplayItemResult {
     /// The command on one line.
     pub command: String,
     /// `identical`, `equivalent`, `diverged`, `unrecorded`, or `error` if it could not run.
-    pub verdict: &'static str,
+    pub verdict: Word,
     /// The item did not run: a cached result was compared.
     pub cached: bool,
     /// The differences from the recording, noise included.
@@ -55,7 +55,7 @@ impl ReplayItemResult {
     /// The outcome in a few words.
     #[must_use]
     pub fn ending(&self) -> String {
-        let mut text = self.verdict.to_owned();
+        let mut text = self.verdict.clone().into_owned();
         if self.cached {
             text.push_str(" (cached)");
         }
@@ -86,7 +86,7 @@ words!(
 );
 
 /// The number of runs by verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayCounts {
     /// Runs of the list.
@@ -136,13 +136,13 @@ impl ReplayCounts {
 }
 
 /// The result of a replay.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replay {
     /// The list, fork or run that was replayed.
     pub source: String,
     /// The overall verdict: the worst one.
-    pub verdict: &'static str,
+    pub verdict: Word,
     /// The number of runs by verdict.
     pub counts: ReplayCounts,
     /// Wall-clock time in milliseconds.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use avfs_types::Word;
+
 use crate::cache::CacheObject;
 use crate::entry::{ChangeObject, ChangeTotals};
 use crate::text::{LongText, PathText};
@@ -10,7 +12,7 @@ use crate::text::{LongText, PathText};
 pub const CHANGES_MAX: usize = 1000;
 
 /// The resource usage of the command, including its children.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageObject {
     /// CPU time in user mode, in milliseconds.
@@ -22,8 +24,9 @@ pub struct UsageObject {
 }
 
 /// Where the time went, in milliseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
+#[serde(default)]
 pub struct PhasesObject {
     /// Finding the vault and the version, and consulting the policy.
     pub resolve: f64,
@@ -38,7 +41,7 @@ pub struct PhasesObject {
 }
 
 /// A changed path that is not part of the version.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOutObject {
     /// The path; its fields are part of this object.
@@ -49,22 +52,22 @@ pub struct LeftOutObject {
 }
 
 /// A change that tools on the host execute or read automatically once it is applied.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsOnHostObject {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
     pub path: PathText,
     /// `executed`, or `read_by_agents`.
-    pub kind: &'static str,
+    pub kind: Word,
     /// The kind of file, such as `a git hook`.
-    pub why: &'static str,
+    pub why: Word,
     /// The symlink through which tools find it, if not by its own path.
     pub link: Option<PathText>,
 }
 
 /// Files that a command left outside of the workspace, in directories that are deleted with the sandbox.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutsideWritesObject {
     /// Files, including everything that is not a directory.
@@ -82,7 +85,7 @@ pub struct OutsideWritesObject {
 }
 
 /// One path outside of the workspace.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutsideWriteObject {
     /// The absolute path as the command saw it.
@@ -95,7 +98,7 @@ pub struct OutsideWriteObject {
 }
 
 /// A system call that seccomp refused.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RefusedCallObject {
     /// The name of the system call.
@@ -105,8 +108,9 @@ pub struct RefusedCallObject {
 }
 
 /// A connection that the command requested from its proxy.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
+#[serde(default)]
 pub struct ConnectionObject {
     /// The requested host: a name or an address.
     pub host: String,
@@ -115,7 +119,7 @@ pub struct ConnectionObject {
     /// The address that was dialled, or that caused the refusal.
     pub address: Option<String>,
     /// `allowed`, `refused` or `failed`.
-    pub verdict: &'static str,
+    pub verdict: Word,
     /// Why it was refused or failed.
     pub reason: Option<String>,
     /// Bytes that the command sent.
@@ -139,11 +143,11 @@ pub struct NoteObject {
 }
 
 /// Changes as text.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeReportObject {
     /// `tree`, `stat` or `patch`.
-    pub form: &'static str,
+    pub form: Word,
     /// The changes in this form.
     pub text: String,
     /// Changes that are not in the text.
@@ -153,8 +157,9 @@ pub struct ChangeReportObject {
 }
 
 /// The omitted middle part of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
+#[serde(default)]
 pub struct OmittedObject {
     /// The position of the omitted part, in bytes from the start of the text, or of the decoded Base64.
     pub offset: u64,
@@ -163,7 +168,7 @@ pub struct OmittedObject {
 }
 
 /// The result of a command that ran.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultObject {
     /// The id of the run: 10 hex digits.
@@ -185,7 +190,7 @@ pub struct ResultObject {
     /// The command was killed at its timeout.
     pub timed_out: bool,
     /// The limit for which the command was killed: `memory`, `disk`, `files` or `file_size`.
-    pub stopped_by: Option<&'static str>,
+    pub stopped_by: Option<Word>,
     /// When the command started, RFC 3339 in UTC.
     pub started_at: String,
     /// Wall-clock time of the command in milliseconds.
@@ -205,9 +210,9 @@ pub struct ResultObject {
     /// The part of the output that `stderr` lacks; null if it is complete.
     pub stderr_omitted: Option<OmittedObject>,
     /// `utf-8` or `base64`.
-    pub stdout_encoding: &'static str,
+    pub stdout_encoding: Word,
     /// `utf-8` or `base64`.
-    pub stderr_encoding: &'static str,
+    pub stderr_encoding: Word,
     /// BLAKE3 of the output in `stdout`; null if the output was streamed and not kept.
     pub stdout_digest: Option<String>,
     /// BLAKE3 of the output in `stderr`; null as for `stdout_digest`.
@@ -223,7 +228,7 @@ pub struct ResultObject {
     /// Files that the command left in the workspace but that a version cannot, or should not, contain.
     pub left_out: Vec<LeftOutObject>,
     /// `nothing`, `advanced`, `rebased` or `diverted`.
-    pub landing: &'static str,
+    pub landing: Word,
     /// The command was classified read-only, but it changed files.
     pub classification_violated: bool,
     /// Changed paths that tools on the host execute or read automatically once they are applied.
@@ -261,9 +266,9 @@ impl ResultObject {
     /// Keeps only the end of each output; drops output that is not UTF-8.
     pub fn keep_tails(&mut self, bytes: usize) {
         for (text, encoding) in
-            [(&mut self.stdout, self.stdout_encoding), (&mut self.stderr, self.stderr_encoding)]
+            [(&mut self.stdout, &self.stdout_encoding), (&mut self.stderr, &self.stderr_encoding)]
         {
-            match encoding {
+            match &**encoding {
                 "utf-8" => *text = text.tail(bytes),
                 _ => *text = LongText::from(String::new()),
             }

@@ -1,6 +1,6 @@
 //! The `result` of each verb.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use avfs_types::base64::base64;
 use avfs_types::path::TreePath;
@@ -11,7 +11,7 @@ use crate::runs::InheritedChanges;
 use crate::text::{LongList, PathText, text_or_base64};
 
 /// The result of `avfs init`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Init {
     /// The path of the vault file.
@@ -27,7 +27,7 @@ pub struct Init {
 }
 
 /// The result of `avfs vault list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultList {
     /// The named vaults, and the one found from the working directory.
@@ -35,7 +35,7 @@ pub struct VaultList {
 }
 
 /// A vault that can be used.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultListed {
     /// The name; null for a vault that is found by its location.
@@ -49,7 +49,7 @@ pub struct VaultListed {
 }
 
 /// The result of `avfs vault info`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultInfo {
     /// The path of the vault file.
@@ -73,7 +73,7 @@ pub struct VaultInfo {
 }
 
 /// The result of `avfs vault trust`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultTrust {
     /// The path of the vault file.
@@ -85,7 +85,7 @@ pub struct VaultTrust {
 }
 
 /// The result of `avfs vault copy`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultCopy {
     /// The path of the vault that was copied.
@@ -97,7 +97,7 @@ pub struct VaultCopy {
 }
 
 /// The result of `avfs vault delete`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultDelete {
     /// The path of the vault file that was deleted.
@@ -107,7 +107,7 @@ pub struct VaultDelete {
 }
 
 /// A version that was added to a fork, unless nothing changed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Edited {
     /// The name of the fork.
@@ -121,7 +121,7 @@ pub struct Edited {
 }
 
 /// The result of `avfs import`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Import {
     /// The version that the directory became; its fields are part of this object.
@@ -142,7 +142,7 @@ pub struct Import {
 }
 
 /// A path whose state in the version differs from the host.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TroubleObject {
     /// The path; its fields are part of this object.
@@ -155,7 +155,7 @@ pub struct TroubleObject {
 }
 
 /// The result of `avfs export`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Export {
     /// The id of the version that was written.
@@ -173,7 +173,7 @@ pub struct Export {
 }
 
 /// A path that was not written, or not completely.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOutObject {
     /// The path; its fields are part of this object.
@@ -186,7 +186,7 @@ pub struct LeftOutObject {
 }
 
 /// The result of `avfs materialize`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Materialize {
     /// The id of the version.
@@ -200,7 +200,7 @@ pub struct Materialize {
 }
 
 /// The result of `avfs fork create` and `avfs fork delete`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkOne {
     /// The fork; its last state, if it was deleted.
@@ -208,7 +208,7 @@ pub struct ForkOne {
 }
 
 /// The result of `avfs fork list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkList {
     /// All forks.
@@ -216,7 +216,7 @@ pub struct ForkList {
 }
 
 /// Forks as a tree: each after its parent, `depth` levels below the first.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkTree {
     /// All forks, each after its parent.
@@ -224,7 +224,7 @@ pub struct ForkTree {
 }
 
 /// A fork and how it is used.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkUseObject {
     /// The fork; its fields are part of this object.
@@ -241,7 +241,7 @@ pub struct ForkUseObject {
 }
 
 /// The result of `avfs checkpoint save` and `avfs checkpoint delete`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointOne {
     /// The checkpoint; its last state, if it was deleted.
@@ -249,7 +249,7 @@ pub struct CheckpointOne {
 }
 
 /// The result of `avfs checkpoint list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointList {
     /// The checkpoints.
@@ -257,7 +257,7 @@ pub struct CheckpointList {
 }
 
 /// The result of `avfs checkpoint info`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointInfo {
     /// The checkpoint.
@@ -267,7 +267,7 @@ pub struct CheckpointInfo {
 }
 
 /// The result of `avfs log`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Log {
     /// The versions, newest first.
@@ -279,7 +279,7 @@ pub struct Log {
 }
 
 /// The result of `avfs show`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Show {
     /// The version.
@@ -296,7 +296,7 @@ pub struct Show {
 }
 
 /// The result of `avfs ls`, `avfs tree` and `avfs find`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entries {
     /// The id of the version that was read.
@@ -306,7 +306,7 @@ pub struct Entries {
 }
 
 /// The result of `avfs cat`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cat {
     /// The id of the version that was read.
@@ -316,7 +316,7 @@ pub struct Cat {
 }
 
 /// The encoding of bytes in a JSON string.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum TextEncoding {
     /// As text.
@@ -328,7 +328,7 @@ pub enum TextEncoding {
 }
 
 /// The content of a file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CatFile {
     /// The path; its fields are part of this object.
@@ -356,7 +356,7 @@ impl CatFile {
 }
 
 /// The result of `avfs grep`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grep {
     /// The id of the version that was searched.
@@ -372,7 +372,7 @@ pub struct Grep {
 }
 
 /// A line that matches.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrepMatch {
     /// The path; its fields are part of this object.
@@ -397,7 +397,7 @@ impl GrepMatch {
 }
 
 /// The result of `avfs diff`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diff {
     /// The id of the older version.
@@ -429,7 +429,7 @@ pub struct Diff {
 }
 
 /// One name in the tree of changes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffTreeLine {
     /// Levels below the root.
@@ -445,7 +445,7 @@ pub struct DiffTreeLine {
 }
 
 /// The changed lines of a file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileStat {
     /// The path; its fields are part of this object.
@@ -462,7 +462,7 @@ pub struct FileStat {
 }
 
 /// The result of `avfs status`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// The directory that was compared.

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use avfs_types::Word;
+
 use crate::entry::{ChangeObject, ChangeTotals};
 use crate::records::{ForkObject, RunObject, VersionObject};
 use crate::result_object::{OmittedObject, RunsOnHostObject};
@@ -10,7 +12,7 @@ use crate::results::Edited;
 use crate::text::{LongList, LongText, PathText};
 
 /// The result of `avfs runs list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsList {
     /// Runs whose end is not in the journal: they are still running, or died.
@@ -22,7 +24,7 @@ pub struct RunsList {
 }
 
 /// A run whose end is not in the journal.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnsettledRun {
     /// The id of the run: 10 hex digits.
@@ -30,9 +32,9 @@ pub struct UnsettledRun {
     /// The fork that it runs on.
     pub fork: String,
     /// `running`, `dead` or `recoverable`.
-    pub life: &'static str,
+    pub life: Word,
     /// The state of the run, or its last state if its process died.
-    pub stands: &'static str,
+    pub stands: Word,
     /// When it started, RFC 3339 in UTC.
     pub started_at: String,
     /// The directory with its changes.
@@ -44,7 +46,7 @@ pub struct UnsettledRun {
 }
 
 /// One run, settled or not.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum RunShown {
@@ -57,7 +59,7 @@ pub enum RunShown {
 }
 
 /// The output of a run, as far as kept.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunOutput {
     /// The id of the run: 10 hex digits.
@@ -71,9 +73,9 @@ pub struct RunOutput {
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub stderr: LongText,
     /// `utf-8` or `base64`.
-    pub stdout_encoding: &'static str,
+    pub stdout_encoding: Word,
     /// `utf-8` or `base64`.
-    pub stderr_encoding: &'static str,
+    pub stderr_encoding: Word,
     /// The part of the output that `stdout` lacks; null if it is complete.
     pub stdout_omitted: Option<OmittedObject>,
     /// The part of the output that `stderr` lacks; null if it is complete.
@@ -81,7 +83,7 @@ pub struct RunOutput {
 }
 
 /// A run that has ended.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsShow {
     /// The row of the journal; its fields are part of this object.
@@ -95,7 +97,7 @@ pub struct RunsShow {
     pub result: Value,
     /// The extent of its versions: `full` for the whole directory, `touched` for the paths that it changed; null if it
     /// did not start from a version.
-    pub base_kind: Option<&'static str>,
+    pub base_kind: Option<Word>,
     /// The changes of the run; null if its versions are no longer kept.
     #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<ChangeObject>>"))]
     pub changes: Option<LongList<ChangeObject>>,
@@ -106,7 +108,7 @@ pub struct RunsShow {
 }
 
 /// Whether avfs-run works on this host.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Doctor {
     /// True if everything that a run needs works.
@@ -118,29 +120,29 @@ pub struct Doctor {
 }
 
 /// A refused operation, and why.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DenialObject {
     /// `seccomp`, `landlock` or `kernel`.
-    pub layer: &'static str,
+    pub layer: Word,
     /// The profiles or modes that refuse it.
-    pub by: &'static [&'static str],
+    pub by: Vec<Word>,
     /// The name of the refusal.
-    pub name: &'static str,
+    pub name: Word,
     /// The system calls that are refused.
-    pub calls: &'static [&'static str],
+    pub calls: Vec<Word>,
     /// The only calls that are allowed, if all other calls are refused.
-    pub all_but: &'static [&'static str],
+    pub all_but: Vec<Word>,
     /// Which uses of the calls are refused; null for all of them.
-    pub which: Option<&'static str>,
+    pub which: Option<Word>,
     /// The error or signal that the program gets.
-    pub answer: &'static str,
+    pub answer: Word,
     /// Whether it is counted in `refused_calls`.
     pub told: bool,
     /// Why it is refused.
-    pub why: &'static str,
+    pub why: Word,
     /// The option that allows it.
-    pub relax: &'static str,
+    pub relax: Word,
 }
 
 /// One check of the host.
@@ -177,7 +179,7 @@ impl DoctorCheck {
 }
 
 /// The result of `avfs recover`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recover {
     /// The runs that died, with the action performed on each.
@@ -187,7 +189,7 @@ pub struct Recover {
 }
 
 /// A dead run that cannot be recovered.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecoverUnreadable {
     /// The id of the run: 10 hex digits.
@@ -197,7 +199,7 @@ pub struct RecoverUnreadable {
 }
 
 /// A dead run and the action performed on it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecoverOne {
     /// The id of the run: 10 hex digits.
@@ -205,7 +207,7 @@ pub struct RecoverOne {
     /// Where its changes are, or were, kept.
     pub scratch: String,
     /// `listed`, `captured` or `discarded`.
-    pub action: &'static str,
+    pub action: Word,
     /// The fork with the changes; null without changes.
     pub fork: Option<String>,
     /// The version with the recovered changes; null without changes.
@@ -215,7 +217,7 @@ pub struct RecoverOne {
 }
 
 /// The result of `avfs discard`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Discard {
     /// The deleted fork; null for a run whose changes were never in the vault.
@@ -225,7 +227,7 @@ pub struct Discard {
 }
 
 /// The result of `avfs undo`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Undo {
     /// The version that was added; its fields are part of this object.
@@ -236,7 +238,7 @@ pub struct Undo {
 }
 
 /// The result of `avfs redo`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Redo {
     /// The version that was added; its fields are part of this object.
@@ -247,7 +249,7 @@ pub struct Redo {
 }
 
 /// The changes written to the bound directory, or to be written (`dry_run`); or the conflicts, with `apply.conflict`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Apply {
     /// The fork whose changes are applied.
@@ -285,7 +287,7 @@ pub struct Apply {
 }
 
 /// Changes of one fork that another fork, or a later run, was made on top of.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InheritedChanges {
     /// The fork that they are from; null if it is unknown.
@@ -304,7 +306,7 @@ pub struct InheritedChanges {
 
 /// The changes reverted in the bound directory, or to be reverted (`dry_run`); or the conflicts, with
 /// `unapply.conflict`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unapply {
     /// The runs that made the changes.
@@ -327,7 +329,7 @@ pub struct Unapply {
 }
 
 /// The changes that a sync merged into a fork; or, with `sync.conflict`, the paths that both sides changed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sync {
     /// The fork.
@@ -350,7 +352,7 @@ pub struct Sync {
 }
 
 /// A path that also changed in the directory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApplyConflict {
     /// The path; its fields are part of this object.

@@ -2,6 +2,8 @@
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use avfs_request::spec::{RunSpec, SCHEMA_VERSION};
@@ -19,10 +21,18 @@ pub struct Kind {
     /// The verb, such as `fork.create`.
     pub name: &'static str,
     result: fn(&mut SchemaGenerator) -> Schema,
+    /// Reads a result with the type that writes it, and writes it again.
+    #[cfg(test)]
+    again: fn(Value) -> serde_json::Result<Value>,
 }
 
-const fn kind<T: JsonSchema>(name: &'static str) -> Kind {
-    Kind { name, result: |generator| generator.subschema_for::<T>() }
+const fn kind<T: JsonSchema + Serialize + DeserializeOwned>(name: &'static str) -> Kind {
+    Kind {
+        name,
+        result: |generator| generator.subschema_for::<T>(),
+        #[cfg(test)]
+        again: |value| serde_json::to_value(serde_json::from_value::<T>(value)?),
+    }
 }
 
 /// All kinds of answers.
@@ -165,6 +175,83 @@ fn envelope(name: &str, result: &Schema, error: &Schema) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A value that matches a schema. `choice` selects among alternatives, and whether lists are empty and optional
+    /// keys absent; with 12 choices, each of up to four alternatives occurs.
+    fn example(schema: &Value, defs: &Value, choice: usize, optional: bool) -> Value {
+        let nested = |schema: &Value| example(schema, defs, choice, optional);
+        let pick = |all: &[Value]| {
+            let present: Vec<&Value> =
+                all.iter().filter(|it| !(optional && (it["type"] == "null" || **it == "null"))).collect();
+            present[choice % present.len()].clone()
+        };
+        let has_items = optional || choice.is_multiple_of(2);
+        if let Some(name) = schema["$ref"].as_str() {
+            return nested(&defs[name.trim_start_matches("#/$defs/")]);
+        }
+        if let Some(all) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
+            return nested(&pick(all));
+        }
+        if let Some(all) = schema["enum"].as_array() {
+            return pick(all);
+        }
+        if !schema["const"].is_null() {
+            return schema["const"].clone();
+        }
+        let form = match &schema["type"] {
+            Value::Array(all) => pick(all),
+            form => form.clone(),
+        };
+        match form.as_str() {
+            // The values of the journal: any JSON.
+            None => json!({ "key": choice }),
+            Some("null") => Value::Null,
+            Some("boolean") => json!(has_items),
+            Some("integer") => json!(7),
+            Some("number") => json!(1.5),
+            Some("string") => json!("text"),
+            Some("array") => json!([nested(&schema["items"])][..usize::from(has_items)]),
+            Some("object") => {
+                let required = schema["required"].as_array().cloned().unwrap_or_default();
+                let mut object = serde_json::Map::new();
+                for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
+                    let optional = !required.iter().any(|name| name == key);
+                    if !optional || choice.is_multiple_of(2) {
+                        object.insert(key.clone(), example(schema, defs, choice, optional));
+                    }
+                }
+                if schema["additionalProperties"].is_object() {
+                    object.insert("key".to_owned(), nested(&schema["additionalProperties"]));
+                }
+                Value::Object(object)
+            }
+            Some(other) => panic!("{other} in {schema}"),
+        }
+    }
+
+    #[test]
+    fn every_answer_is_read_with_the_type_that_writes_it() {
+        let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        let others = [
+            kind::<ExecutionEnvelope>("execution"),
+            kind::<CompactEnvelope>("execution.compact"),
+            kind::<BatchItemResult>("a line of batch"),
+            kind::<ReplayItemResult>("a line of replay"),
+        ];
+        let all: Vec<(&Kind, Value)> = KINDS
+            .iter()
+            .chain(&others)
+            .map(|kind| (kind, (kind.result)(&mut generator).to_value()))
+            .collect();
+        let defs = Value::Object(generator.take_definitions(true));
+        for (kind, schema) in all {
+            for choice in 0..12 {
+                let written = example(&schema, &defs, choice, false);
+                let read = (kind.again)(written.clone());
+                assert_eq!(read.map_err(|error| format!("{error}: {written}")), Ok(written), "{}", kind.name);
+            }
+        }
+    }
 
     #[test]
     fn schema_json_is_up_to_date() {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use avfs_types::base64::base64;
 use avfs_types::path::TreePath;
 
 /// A path: verbatim if it is UTF-8; otherwise escaped, with its bytes in Base64.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathText {
     /// The path relative to the root, without a leading slash; `.` for the root.
@@ -103,6 +103,12 @@ impl Serialize for LongText {
     }
 }
 
+impl<'de> Deserialize<'de> for LongText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}
+
 type Rows<T> = dyn Fn(&mut dyn FnMut(T) -> fmt::Result) -> std::result::Result<(), RowError> + Send + Sync;
 
 /// A list that may be long: its elements are made one by one while it is written, and never held together.
@@ -168,6 +174,13 @@ impl<T: Serialize> Serialize for LongList<T> {
     }
 }
 
+impl<'de, T: Deserialize<'de> + Clone + Send + Sync + 'static> Deserialize<'de> for LongList<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let rows = Vec::<T>::deserialize(deserializer)?;
+        Ok(Self::new(move |each| Ok(rows.iter().cloned().try_for_each(&mut *each)?)))
+    }
+}
+
 /// The last `bytes` bytes of a text, at most; never splits a character.
 #[must_use]
 pub fn tail(text: &str, bytes: usize) -> &str {
@@ -181,6 +194,17 @@ pub fn tail(text: &str, bytes: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_list_and_a_long_text_are_read_back() {
+        let list: LongList<u32> = serde_json::from_str("[1,2]").unwrap();
+        // A list can be written more than once.
+        for _ in 0..2 {
+            assert_eq!(serde_json::to_string(&list).unwrap(), "[1,2]");
+        }
+        let text: LongText = serde_json::from_str("\"a\\nb\"").unwrap();
+        assert_eq!(text.to_string(), "a\nb");
+    }
 
     #[test]
     fn paths_that_are_not_utf8_keep_their_bytes() {

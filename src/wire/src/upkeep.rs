@@ -1,11 +1,13 @@
 //! The `result` of the verbs that maintain a vault, its settings and the command itself.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use avfs_types::Word;
 
 use crate::records::{AuditLine, AuditRow};
 
 /// The result of `avfs audit list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditList {
     /// The newest rows that match, oldest first.
@@ -15,7 +17,7 @@ pub struct AuditList {
 }
 
 /// The result of `avfs audit export` with `--json`; without it each row is a separate line.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditExport {
     /// All rows, oldest first.
@@ -23,7 +25,7 @@ pub struct AuditExport {
 }
 
 /// The result of `avfs audit verify`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditVerify {
     /// Rows that were checked.
@@ -35,7 +37,7 @@ pub struct AuditVerify {
 }
 
 /// The newest row of the audit log.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditVerifyHead {
     /// The number of the row.
@@ -45,7 +47,7 @@ pub struct AuditVerifyHead {
 }
 
 /// The result of `avfs gc`. Counts the removed objects.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gc {
     /// Expired forks.
@@ -65,7 +67,7 @@ pub struct Gc {
 }
 
 /// The result of `avfs prune`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Prune {
     /// True if nothing was removed.
@@ -77,7 +79,7 @@ pub struct Prune {
 }
 
 /// An automatic checkpoint that was removed with its version.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PruneCheckpoint {
     /// The fork of the checkpoint.
@@ -87,7 +89,7 @@ pub struct PruneCheckpoint {
 }
 
 /// The result of `avfs compact`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compact {
     /// Bytes of the vault file before.
@@ -97,7 +99,7 @@ pub struct Compact {
 }
 
 /// The result of `avfs fsck`. Counts the checked objects.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fsck {
     /// Versions.
@@ -120,7 +122,7 @@ pub struct Fsck {
 }
 
 /// The objects that `avfs fsck --heal` restored.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FsckHealed {
     /// The directory that had the content.
@@ -132,7 +134,7 @@ pub struct FsckHealed {
 }
 
 /// One damaged object.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FsckFinding {
     /// The stable code of the damage.
@@ -142,7 +144,7 @@ pub struct FsckFinding {
 }
 
 /// The result of `avfs stats`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stats {
     /// The path of the vault file.
@@ -174,7 +176,7 @@ pub struct Stats {
 }
 
 /// The result of `avfs du`. Sizes are bytes on disk.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Du {
     /// The vault that the working directory uses; null without one.
@@ -186,7 +188,7 @@ pub struct Du {
 }
 
 /// A vault's part of `avfs du`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DuVault {
     /// The path of the vault file.
@@ -196,7 +198,7 @@ pub struct DuVault {
 }
 
 /// The cache's part of `avfs du`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DuCache {
     /// The path of the directory.
@@ -220,7 +222,7 @@ pub struct DuCache {
 }
 
 /// The scratches' part of `avfs du`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DuScratch {
     /// Scratches of runs in progress.
@@ -234,7 +236,7 @@ pub struct DuScratch {
 }
 
 /// A number of objects, and their size.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DuPart {
     /// The number of objects.
@@ -244,7 +246,7 @@ pub struct DuPart {
 }
 
 /// The result of `avfs clean`. Counts the removed objects.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Clean {
     /// True if nothing was removed, only counted.
@@ -268,7 +270,7 @@ pub struct Clean {
 }
 
 /// The result of `avfs quota show` and `avfs quota set`. A limit is null if it is not set.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuotaShow {
     /// The maximum number of bytes in use in the vault file.
@@ -284,7 +286,7 @@ pub struct QuotaShow {
 }
 
 /// The result of `avfs config show`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigShow {
     /// The files, in the order in which they are applied.
@@ -296,11 +298,11 @@ pub struct ConfigShow {
 }
 
 /// A configuration file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigFile {
     /// The layer: `system`, `user` or `directory`.
-    pub layer: &'static str,
+    pub layer: Word,
     /// The path of the file.
     pub path: String,
     /// Whether the file exists.
@@ -308,7 +310,7 @@ pub struct ConfigFile {
 }
 
 /// A setting.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigSetting {
     /// The key, such as `run.timeout`.
@@ -320,13 +322,13 @@ pub struct ConfigSetting {
 }
 
 /// A value and its source.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigValue {
     /// The value as text.
     pub value: String,
     /// The source: `default`, `file` or `variable`.
-    pub origin: &'static str,
+    pub origin: Word,
     /// The file that set it.
     pub file: Option<String>,
     /// The line in `file`, from 1.
@@ -336,7 +338,7 @@ pub struct ConfigValue {
 }
 
 /// The result of `avfs schema`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SchemaResult {
     /// The JSON Schema that `avfs schema` prints.
@@ -344,7 +346,7 @@ pub struct SchemaResult {
 }
 
 /// The result of `avfs completions`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Completions {
     /// The shell that the script is for.
@@ -354,7 +356,7 @@ pub struct Completions {
 }
 
 /// The result of `avfs man`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Man {
     /// The pages.
@@ -362,7 +364,7 @@ pub struct Man {
 }
 
 /// One manual page.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ManPage {
     /// The name of the page, such as `avfs-fork-create.1`.

@@ -531,6 +531,13 @@ fn put_extras(extras: &[Extra], put: &mut impl FnMut(&[u8])) {
     }
 }
 
+/// The request without a command: what each key means if it is absent.
+impl Default for RequestObject {
+    fn default() -> Self {
+        Self::of(&ExecutionRequest::of(CommandLine::Argv(Vec::new())), None)
+    }
+}
+
 impl RequestObject {
     #[must_use]
     pub fn of(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> Self {
@@ -551,7 +558,7 @@ impl RequestObject {
         };
         Self {
             command,
-            command_mode,
+            command_mode: command_mode.into(),
             command_base64: (!is_text).then(bytes),
             vault: vault.map(|vault| vault.display().to_string()),
             vault_named: request.named.vault.is_some(),
@@ -565,25 +572,25 @@ impl RequestObject {
             readonly: request.writing == Writing::Refused,
             timeout_ms: request.timeout.millis(),
             grace_ms: u64::try_from(request.grace.as_millis()).unwrap_or(u64::MAX),
-            checkpoint_mode: request.checkpoint.word(),
+            checkpoint_mode: request.checkpoint.word().into(),
             net: request.net.to_string(),
-            retention: request.retention.word(),
-            base: request.base.word(),
-            scratch: request.scratch.word(),
-            backend: request.backend.word(),
-            profile: request.profile.word(),
+            retention: request.retention.word().into(),
+            base: request.base.word().into(),
+            scratch: request.scratch.word().into(),
+            backend: request.backend.word().into(),
+            profile: request.profile.word().into(),
             git_identity: match request.git_identity {
                 GitIdentity::None
                     if request.reproducible == Reproducible::Off && request.cache == CacheMode::Off =>
                 {
-                    Some(GitIdentity::None.word())
+                    Some(GitIdentity::None.word().into())
                 }
                 GitIdentity::None | GitIdentity::Host => None,
             },
             allow_degraded: request.degradation == Degradation::Allowed,
             ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
             rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),
-            preset: request.named.presets.iter().map(|preset| preset.word()).collect(),
+            preset: request.named.presets.iter().map(|preset| preset.word().into()).collect(),
             links: request
                 .extras
                 .iter()
@@ -601,7 +608,7 @@ impl RequestObject {
             ro_named: request.named.ro.iter().map(path).collect(),
             tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
             hide: paths(|extra| matches!(extra, Extra::Hide(_))),
-            home: Some(request.home.word()).filter(|_| request.home == HomeMode::Persistent),
+            home: Some(request.home.word().into()).filter(|_| request.home == HomeMode::Persistent),
             keep_tmp: request.tmp == TmpMode::Kept,
             cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
             env: brought(request, &secrets),
@@ -625,14 +632,15 @@ impl RequestObject {
             disk: request.limits.disk,
             files: request.limits.files,
             file_size: request.limits.file_size,
-            seccomp: request.confinement.seccomp.word(),
-            landlock: request.confinement.landlock.word(),
+            seccomp: request.confinement.seccomp.word().into(),
+            landlock: request.confinement.landlock.word().into(),
             allow_userns: request.confinement.userns == NestedUserns::Allowed,
-            policy: request.policy.iter().map(|profile| profile.word()).collect(),
-            cache_mode: request.cache.word(),
+            policy: request.policy.iter().map(|profile| profile.word().into()).collect(),
+            cache_mode: request.cache.word().into(),
             inputs: request.inputs.iter().map(path).collect(),
             keep_output: request.output == OutputRetention::Kept,
             pure: request.purity == Purity::Declared,
+            later: serde_json::Map::new(),
         }
     }
 }

@@ -13,11 +13,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use avfs_types::ids::{ApprovalPrefix, ForkName};
 use avfs_types::reference::Reference;
-use avfs_types::{Limit, Size, amount_values, text_values};
+use avfs_types::{Limit, Size, Word, amount_values, text_values};
 
 use crate::choices::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, GitIdentity, HomeMode, PolicyProfile,
@@ -302,7 +302,8 @@ pub struct RunSpec {
 }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+// The command of a request: its words, or a line for a shell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum CommandText {
@@ -310,11 +311,14 @@ pub enum CommandText {
     Shell(String),
 }
 
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+// The complete request of a run, in envelopes and in the journal. A key that an earlier version did not write has its
+// default, so that a recorded request can be run again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
+#[serde(default)]
 pub struct RequestObject {
     pub command: CommandText,
-    pub command_mode: &'static str,
+    pub command_mode: Word,
     /// The words of the command in Base64, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_base64: Option<Vec<String>>,
@@ -332,17 +336,17 @@ pub struct RequestObject {
     pub readonly: bool,
     pub timeout_ms: Option<u64>,
     pub grace_ms: u64,
-    pub checkpoint_mode: &'static str,
+    pub checkpoint_mode: Word,
     /// `none`, `host`, or `allow=` and a list of places.
     pub net: String,
-    pub retention: &'static str,
-    pub base: &'static str,
-    pub scratch: &'static str,
-    pub backend: &'static str,
-    pub profile: &'static str,
+    pub retention: Word,
+    pub base: Word,
+    pub scratch: Word,
+    pub backend: Word,
+    pub profile: Word,
     /// `none` if the request asks not to pass the caller's git identity.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub git_identity: Option<&'static str>,
+    pub git_identity: Option<Word>,
     /// Whether to continue with less isolation than requested when the host refuses a feature.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_degraded: bool,
@@ -351,7 +355,7 @@ pub struct RequestObject {
     pub rw: Vec<String>,
     /// The presets that the request names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub preset: Vec<&'static str>,
+    pub preset: Vec<Word>,
     /// Symlinks in `ro` and `rw`, with their targets: the policy judges the target, and the target is mounted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, String>,
@@ -362,7 +366,7 @@ pub struct RequestObject {
     pub hide: Vec<String>,
     /// `persistent` if the fork keeps the home directory of the command.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub home: Option<&'static str>,
+    pub home: Option<Word>,
     /// Whether the fork keeps /tmp.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_tmp: bool,
@@ -394,14 +398,14 @@ pub struct RequestObject {
     pub files: Option<u64>,
     pub file_size: Option<u64>,
     /// `default`, `strict` or `off`.
-    pub seccomp: &'static str,
+    pub seccomp: Word,
     /// `auto`, `required` or `off`.
-    pub landlock: &'static str,
+    pub landlock: Word,
     pub allow_userns: bool,
     /// Policy profiles that the request asks for.
-    pub policy: Vec<&'static str>,
+    pub policy: Vec<Word>,
     /// `off`, `read` or `write`: whether cached results are used.
-    pub cache_mode: &'static str,
+    pub cache_mode: Word,
     /// Host paths that the result depends on.
     pub inputs: Vec<String>,
     /// Whether the output of the command is kept in the vault.
@@ -409,6 +413,10 @@ pub struct RequestObject {
     pub keep_output: bool,
     /// The caller asserts that the network and visible host paths do not affect the result.
     pub pure: bool,
+    /// Keys that a later version wrote.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub later: Map<String, Value>,
 }
 
 text_values!(

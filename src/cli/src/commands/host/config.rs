@@ -67,7 +67,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         files: texts
             .layers()
             .map(|(layer, file)| ConfigFile {
-                layer,
+                layer: layer.into(),
                 path: file.path.to_string_lossy().into_owned(),
                 found: file.text.is_some(),
             })
@@ -90,7 +90,13 @@ fn bound(ctx: &CommandContext) -> Result<Option<PathBuf>, OpError> {
 fn wire(shown: &Shown) -> ConfigSetting {
     let values = shown.values.iter().map(|setting| {
         let value = setting.value.clone();
-        let plain = |origin| ConfigValue { value, origin, file: None, line: None, variable: None };
+        let plain = |origin: &'static str| ConfigValue {
+            value,
+            origin: origin.into(),
+            file: None,
+            line: None,
+            variable: None,
+        };
         match &setting.origin {
             Origin::Default => plain("default"),
             Origin::File { path, line } => {

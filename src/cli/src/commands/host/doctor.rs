@@ -79,7 +79,7 @@ fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), OpError> {
     let reported = if *told { ", and is reported" } else { "" };
     out.line(format_args!(""))?;
     out.line(format_args!("{} ({layer}: {})", out.paint(Tone::Changed, name), by.join(", ")))?;
-    let which = which.map(|which| format!(" {which}")).unwrap_or_default();
+    let which = which.as_ref().map(|which| format!(" {which}")).unwrap_or_default();
     if !calls.is_empty() {
         out.line(format_args!("  calls:  {}{which}", calls.join(", ")))?;
     }

@@ -168,7 +168,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         for (memo, shown) in memos.iter().zip(&result.results) {
             let id = out.paint(Tone::Id, &memo.run);
-            let lost = shown.lost.map(|lost| format!("  ({lost})")).unwrap_or_default();
+            let lost = shown.lost.as_ref().map(|lost| format!("  ({lost})")).unwrap_or_default();
             let changed = if memo.version_after.is_some() { "" } else { "  (no changes)" };
             let (at, exit) = (local_time(memo.created_at), memo.exit_code);
             let command = command_of(&serde_json::json!({ "command": shown.command }));

@@ -54,8 +54,8 @@ fn answer(
         merged: journaled.merged,
         stdout,
         stderr,
-        stdout_encoding,
-        stderr_encoding,
+        stdout_encoding: stdout_encoding.into(),
+        stderr_encoding: stderr_encoding.into(),
         stdout_omitted: omitted(journaled.stdout_omitted),
         stderr_omitted: omitted(journaled.stderr_omitted),
     })

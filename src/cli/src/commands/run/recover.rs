@@ -73,7 +73,7 @@ pub fn run(ctx: &CommandContext, args: &RecoverArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         for run in &result.runs {
             let id = out.paint(Tone::Id, format_args!("run:{}", run.run_id));
-            let what = match (&run.fork, run.action) {
+            let what = match (&run.fork, &*run.action) {
                 (_, "listed") => format!("kept in {}", run.scratch),
                 (_, "discarded") => "discarded".to_owned(),
                 (Some(fork), _) => format!("captured on fork {fork}"),
@@ -96,14 +96,14 @@ fn one(
     recovery: Recovery,
 ) -> Result<RecoverOne, OpError> {
     let (run_id, scratch) = (recovery.record.run.clone(), recovery.dir().display().to_string());
-    let mut result =
-        RecoverOne { run_id, scratch, action: "listed", fork: None, version_after: None, left_out: 0 };
+    let action = "listed".into();
+    let mut result = RecoverOne { run_id, scratch, action, fork: None, version_after: None, left_out: 0 };
     if args.list {
         return Ok(result);
     }
     if args.discard {
         recovery.discard(vault)?;
-        result.action = "discarded";
+        result.action = "discarded".into();
         return Ok(result);
     }
     let doubt = if args.force { Doubt::Accepted } else { Doubt::Refused };
@@ -120,7 +120,7 @@ fn one(
     };
     result.version_after = record.version_after.map(|version| version.to_hex());
     result.fork = result.version_after.as_ref().map(|_| record.fork.to_string());
-    result.action = "captured";
+    result.action = "captured".into();
     Ok(result)
 }
 

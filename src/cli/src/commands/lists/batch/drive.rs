@@ -438,7 +438,7 @@ impl Drive<'_> {
         write_reports(reports, plan, &self.results, &counts, took)?;
         let answer = Batch {
             batch_id: plan.record.id.to_string(),
-            mode: plan.manner.word(),
+            mode: plan.manner.word().into(),
             base: plan.record.base.to_hex(),
             fork: plan.fork.as_ref().map(ToString::to_string),
             counts,

@@ -309,7 +309,7 @@ impl Drive<'_> {
         verdict: Option<ReplayVerdict>,
         changes: Changes,
     ) -> Result<(), OpError> {
-        result.verdict = verdict.map_or("error", ReplayVerdict::word);
+        result.verdict = verdict.map_or("error", ReplayVerdict::word).into();
         self.counts.add(verdict, result.cached);
         let well = !matches!(verdict, Some(ReplayVerdict::Diverged) | None);
         self.work.show.ended(item);
@@ -369,7 +369,7 @@ impl Drive<'_> {
             changes.changes.first(CHANGES_MAX).iter().map(avfs_present::change).collect();
         let answer = Replay {
             source: self.args.what.clone(),
-            verdict: counts.verdict(),
+            verdict: counts.verdict().into(),
             counts,
             duration_ms: took.as_secs_f64() * 1e3,
             first_diverged: first,
@@ -396,7 +396,7 @@ fn blank(item: u32, read: &ListItem) -> ReplayItemResult {
         item: u64::from(item) + 1,
         id: read.id.clone(),
         command: shown_command(read),
-        verdict: "error",
+        verdict: "error".into(),
         cached: false,
         differences: Vec::new(),
         run_id: None,

@@ -118,7 +118,7 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault, replayed: &Repla
         }
         let is_listed =
             |verdict: &str| verdict == "error" || args.exact && verdict != ReplayVerdict::Diverged.word();
-        for other in replay.others.iter().filter(|other| is_listed(other.verdict)) {
+        for other in replay.others.iter().filter(|other| is_listed(&other.verdict)) {
             out.line(format_args!("{}  {}", out.paint(Tone::Deleted, &other.id), other.ending()))?;
             if let Some(approval) = &other.approval_id {
                 let approval = vault.approval(&ApprovalPrefix::parse(approval)?)?;
