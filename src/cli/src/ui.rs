@@ -16,10 +16,9 @@ use avfs_terminal::{Painted, Tone, ask, error_line, line, stderr, stderr_is_term
 use avfs_types::printable::Text;
 use avfs_types::{exit_code, printable};
 use avfs_vault::VaultError;
-use avfs_wire::{Envelope, ErrorBody};
+use avfs_wire::{Envelope, ErrorBody, ResultObject};
 
 use crate::error::EdgeError;
-use crate::worker_pool::Ran;
 
 /// The error codes of wrong usage, wherever it is detected.
 const CALLED_WRONGLY: [&str; 6] =
@@ -155,13 +154,13 @@ impl Ui {
     }
 
     /// Prints the output of a command, for --verbose.
-    pub fn note_output(&self, ran: &Ran) {
+    pub fn note_output(&self, ran: &ResultObject) {
         for (name, text, encoding) in
             [("stdout", &ran.stdout, &ran.stdout_encoding), ("stderr", &ran.stderr, &ran.stderr_encoding)]
         {
-            match encoding.as_str() {
+            match &**encoding {
                 "utf-8" => {
-                    text.lines().for_each(|line| self.note(format_args!("    {line}")));
+                    text.to_string().lines().for_each(|line| self.note(format_args!("    {line}")));
                 }
                 _ => self.note(format_args!("    ({name} is not text)")),
             }

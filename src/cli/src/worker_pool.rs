@@ -15,14 +15,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Deserialize;
 
 use avfs_engine::{HalfCaptured, Note, RecoverError, ScratchDir, sweep};
 use avfs_ops::{OpError, WorkplaceError};
 use avfs_present::{Avfs, error_body, hint};
 use avfs_types::diagnose::Diagnose;
 use avfs_vault::Vault;
-use avfs_wire::{ErrorBody, Inspection, NoteObject, WorkItem};
+use avfs_wire::{ErrorBody, ExecutionEnvelope, Inspection, ResultObject, StateName, WorkItem};
 
 use crate::context::{CommandContext, own_command};
 
@@ -35,14 +34,14 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// The answer to a request that was executed.
-    Executed(Box<Answer>),
+    Executed(Box<ExecutionEnvelope>),
     /// The reply to a work item that only looks up a cached result.
     Inspection(Inspection),
 }
 
 impl Reply {
     /// The answer to a request that was executed.
-    pub fn answer(self) -> Result<Answer, WorkerError> {
+    pub fn answer(self) -> Result<ExecutionEnvelope, WorkerError> {
         match self {
             Self::Executed(answer) => Ok(*answer),
             Self::Inspection(_) => {
@@ -52,120 +51,31 @@ impl Reply {
     }
 }
 
-/// The answer to a request: the fields that are used here.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Answer {
-    /// `completed`, `denied`, `approval_required` or `failed`.
-    pub state: String,
-    pub run_id: Option<String>,
-    pub success: bool,
-    pub result: Option<Ran>,
-    #[serde(default)]
-    decision: Option<Decision>,
-    pub error: Option<ErrorBody>,
-    /// The code of the error's cause.
-    #[serde(default)]
-    pub error_cause: Option<String>,
+/// True if the failure concerns only this command: another command may succeed.
+pub fn is_of_the_command(answer: &ExecutionEnvelope) -> bool {
+    const AREAS: [&str; 9] = [
+        "command.",
+        "request.",
+        "policy.denied",
+        "policy.no_terminal",
+        "approval.",
+        "ref.",
+        "secret.",
+        "cache.",
+        "limits.unenforceable",
+    ];
+    let code = answer.error_cause.as_ref().or(answer.error.as_ref().map(|fault| &fault.code));
+    code.is_some_and(|code| AREAS.iter().any(|area| code.starts_with(area)))
 }
 
-/// The decision about a request: the fields that are used here.
-#[derive(Clone, Debug, Deserialize)]
-struct Decision {
-    #[serde(default)]
-    approval_id: Option<String>,
-    #[serde(default)]
-    allow_rule: Option<String>,
-}
-
-/// A command that ran.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Ran {
-    pub fork: Option<String>,
-    pub version_before: Option<String>,
-    pub version_after: Option<String>,
-    pub exit_code: Option<i32>,
-    pub signal: Option<i32>,
-    pub timed_out: bool,
-    pub duration_ms: f64,
-    pub stdout: String,
-    pub stderr: String,
-    pub stdout_encoding: String,
-    pub stderr_encoding: String,
-    pub stdout_truncated: bool,
-    pub stderr_truncated: bool,
-    /// `None` if it is not known.
-    pub stdout_digest: Option<String>,
-    pub stderr_digest: Option<String>,
-    /// Whether a cached result was used.
-    #[serde(default)]
-    pub cached: bool,
-    #[serde(default)]
-    notes: Vec<NoteObject>,
-}
-
-/// The number of notes that the result of an item has.
-const ITEM_NOTES_MAX: usize = 5;
-
-impl Ran {
-    /// The first notes of a run that failed.
-    pub fn notes_of_failure(&self) -> Vec<NoteObject> {
-        match (self.timed_out, self.exit_code) {
-            (false, Some(0)) => Vec::new(),
-            (_, _) => self.notes.iter().take(ITEM_NOTES_MAX).cloned().collect(),
-        }
-    }
-
-    /// `exit 0`, `signal 9`, `timed out`.
-    pub fn how(&self) -> String {
-        match (self.timed_out, self.exit_code, self.signal) {
-            (true, _, _) => "timed out".to_owned(),
-            (false, _, Some(signal)) => format!("signal {signal}"),
-            (false, Some(code), None) => format!("exit {code}"),
-            (false, None, None) => "ended".to_owned(),
-        }
-    }
-}
-
-impl Answer {
-    /// True if the failure concerns only this command: another command may succeed.
-    pub fn is_of_the_command(&self) -> bool {
-        const AREAS: [&str; 9] = [
-            "command.",
-            "request.",
-            "policy.denied",
-            "policy.no_terminal",
-            "approval.",
-            "ref.",
-            "secret.",
-            "cache.",
-            "limits.unenforceable",
-        ];
-        let code = self.error_cause.as_ref().or(self.error.as_ref().map(|fault| &fault.code));
-        code.is_some_and(|code| AREAS.iter().any(|area| code.starts_with(area)))
-    }
-}
-
-impl Answer {
-    /// The approval that the request waits for.
-    pub fn needed_approval(&self) -> Option<String> {
-        let decision = self.decision.as_ref().filter(|_| self.state == "approval_required");
-        decision.and_then(|decision| decision.approval_id.clone())
-    }
-
-    /// The rules that would allow the request, if it was denied.
-    pub fn allow_rule(&self) -> Option<String> {
-        self.decision.as_ref().and_then(|decision| decision.allow_rule.clone())
-    }
-
-    /// The command and how it ended, or why it was not run.
-    pub fn ran(self) -> Result<Ran, ErrorBody> {
-        match (self.state.as_str(), self.result, self.error) {
-            ("completed", Some(ran), _) => Ok(ran),
-            (_, _, Some(fault)) => Err(fault),
-            (state, _, None) => {
-                let problem = format!("its state is {state}, but it has neither a result nor an error");
-                Err(error_body(&WorkerError::Garbled { problem }, &Avfs::default()))
-            }
+/// How the command ended, or why it was not run.
+pub fn result_of(answer: ExecutionEnvelope) -> Result<ResultObject, ErrorBody> {
+    match (answer.state, answer.result, answer.error) {
+        (StateName::Completed, Some(result), _) => Ok(result),
+        (_, _, Some(fault)) => Err(fault),
+        (state, _, None) => {
+            let problem = format!("its state is {state:?}, but it has neither a result nor an error");
+            Err(error_body(&WorkerError::Garbled { problem }, &Avfs::default()))
         }
     }
 }

@@ -85,6 +85,19 @@ impl ExecutionEnvelope {
         Self { request, error: Some(error), ..Self::empty(StateName::Failed) }
     }
 
+    /// The approval that the request waits for.
+    #[must_use]
+    pub fn needed_approval(&self) -> Option<&str> {
+        let decision = self.decision.as_ref().filter(|_| self.state == StateName::ApprovalRequired);
+        decision?.approval_id.as_deref()
+    }
+
+    /// The rules that would allow the request, if it was denied.
+    #[must_use]
+    pub fn allow_rule(&self) -> Option<&str> {
+        self.decision.as_ref()?.allow_rule.as_deref()
+    }
+
     /// An envelope that contains only a state.
     #[must_use]
     pub fn empty(state: StateName) -> Self {

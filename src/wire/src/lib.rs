@@ -91,7 +91,7 @@ pub use runs::{
 };
 #[cfg(feature = "schema")]
 pub use schema::{KINDS, Kind, document};
-pub use text::{LongList, LongText, PathText, RowError, tail};
+pub use text::{LongList, LongText, PathText, RowError};
 pub use upkeep::{
     AuditExport, AuditList, AuditVerify, AuditVerifyHead, Clean, Compact, Completions, ConfigFile,
     ConfigSetting, ConfigShow, ConfigValue, Du, DuCache, DuPart, DuScratch, DuVault, Fsck, FsckFinding,

@@ -11,6 +11,9 @@ use crate::text::{LongText, PathText};
 /// The maximum number of listed changes; the counts include all of them.
 pub const CHANGES_MAX: usize = 1000;
 
+/// The number of notes that the result of a batch item or of an attempt has.
+const FAILURE_NOTES_MAX: usize = 5;
+
 /// The resource usage of the command, including its children.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -263,6 +266,26 @@ pub struct ResultObject {
 }
 
 impl ResultObject {
+    /// The first notes of a run that failed.
+    #[must_use]
+    pub fn notes_of_failure(&self) -> Vec<NoteObject> {
+        match (self.timed_out, self.exit_code) {
+            (false, Some(0)) => Vec::new(),
+            (_, _) => self.notes.iter().take(FAILURE_NOTES_MAX).cloned().collect(),
+        }
+    }
+
+    /// How the command ended: `exit 0`, `signal 9` or `timed out`.
+    #[must_use]
+    pub fn ending(&self) -> String {
+        match (self.timed_out, self.exit_code, self.signal) {
+            (true, _, _) => "timed out".to_owned(),
+            (false, _, Some(signal)) => format!("signal {signal}"),
+            (false, Some(code), None) => format!("exit {code}"),
+            (false, None, None) => "ended".to_owned(),
+        }
+    }
+
     /// Keeps only the end of each output; drops output that is not UTF-8.
     pub fn keep_tails(&mut self, bytes: usize) {
         for (text, encoding) in

@@ -182,8 +182,7 @@ impl<'de, T: Deserialize<'de> + Clone + Send + Sync + 'static> Deserialize<'de> 
 }
 
 /// The last `bytes` bytes of a text, at most; never splits a character.
-#[must_use]
-pub fn tail(text: &str, bytes: usize) -> &str {
+fn tail(text: &str, bytes: usize) -> &str {
     let mut from = text.len().saturating_sub(bytes);
     while !text.is_char_boundary(from) {
         from += 1;

@@ -16,7 +16,7 @@ use avfs_vault::backend::{ForkRecord, RunRecord, VersionRecord};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::version::{History, root_of};
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, VerdictName, WorkItem};
+use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, ResultObject, VerdictName, WorkItem};
 
 use crate::commands::fork_meant;
 use crate::commands::runs::command_text;
@@ -25,10 +25,10 @@ use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
 use crate::ui::{Out, Outcome};
 use crate::view::{command_line, local_time, message_line, plural};
-use crate::worker_pool::{Done, LOOK_EVERY, Ran, WORKERS_MAX, WorkerPool};
+use crate::worker_pool::{Done, LOOK_EVERY, WORKERS_MAX, WorkerPool, result_of};
 
 /// The exit code of a test that cannot judge a version.
-const EXIT_SKIP: i32 = 125;
+const EXIT_SKIP: u8 = 125;
 
 /// Find the first version of a fork on which a test fails
 ///
@@ -253,9 +253,9 @@ impl<'a> Bisection<'a> {
         let version = self.version(done.tag);
         let answer = done.came?.answer()?;
         let run_id = answer.run_id.clone();
-        let ran = answer.ran().map_err(|error| OpError::Body(not_probed(version, error)))?;
+        let ran = result_of(answer).map_err(|error| OpError::Body(not_probed(version, error)))?;
         let verdict = verdict(&ran);
-        let how = ran.how();
+        let how = ran.ending();
         let (name, word) = match verdict {
             ProbeVerdict::Good => (VerdictName::Good, "good"),
             ProbeVerdict::Bad => (VerdictName::Bad, "bad"),
@@ -269,7 +269,7 @@ impl<'a> Bisection<'a> {
         }
         let ended = EndedObject {
             run_id,
-            exit_code: ran.exit_code,
+            exit_code: ran.exit_code.map(i32::from),
             signal: ran.signal,
             timed_out: ran.timed_out,
             duration_ms: ran.duration_ms,
@@ -343,7 +343,7 @@ impl<'a> Bisection<'a> {
     }
 }
 
-fn verdict(ran: &Ran) -> ProbeVerdict {
+fn verdict(ran: &ResultObject) -> ProbeVerdict {
     match (ran.timed_out, ran.exit_code) {
         (false, Some(0)) => ProbeVerdict::Good,
         (false, Some(EXIT_SKIP)) => ProbeVerdict::Skipped,

@@ -14,7 +14,10 @@ use avfs_types::ids::{ForkName, VersionId, from_hex};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::Life;
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::{Batch, BatchCounts, BatchItemResult, ItemState, ListItem, WorkItem, WorkItemOfBatch};
+use avfs_wire::{
+    Batch, BatchCounts, BatchItemResult, ExecutionEnvelope, ItemState, ListItem, StateName, WorkItem,
+    WorkItemOfBatch,
+};
 
 use super::BatchArgs;
 use super::before::{finish_captures, landed, succeeded};
@@ -26,7 +29,7 @@ use crate::context::CommandContext;
 use crate::lists;
 use crate::lists::{Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
-use crate::worker_pool::{Answer, Done, Reply, WorkerError};
+use crate::worker_pool::{Done, Reply, WorkerError, is_of_the_command};
 
 /// The maximum number of items that are acknowledged after one sync.
 const TOGETHER_MAX: usize = 16;
@@ -297,27 +300,27 @@ impl Drive<'_> {
         Ok(())
     }
 
-    fn take(&mut self, result: &mut BatchItemResult, answer: Answer) {
+    fn take(&mut self, result: &mut BatchItemResult, answer: ExecutionEnvelope) {
         result.run_id = answer.run_id.clone();
-        result.approval_id = answer.needed_approval();
-        result.allow_rule = answer.allow_rule();
+        result.approval_id = answer.needed_approval().map(str::to_owned);
+        result.allow_rule = answer.allow_rule().map(str::to_owned);
         if let Some(chain) = &mut self.chain {
             chain.ended(answer.run_id.clone());
         }
-        result.state = match (answer.state.as_str(), answer.success) {
-            ("completed", true) => ItemState::Succeeded,
-            ("completed", false) => ItemState::Failed,
-            ("denied" | "approval_required", _) => ItemState::Denied,
-            _ => ItemState::Error,
+        result.state = match (answer.state, answer.success) {
+            (StateName::Completed, true) => ItemState::Succeeded,
+            (StateName::Completed, false) => ItemState::Failed,
+            (StateName::Denied | StateName::ApprovalRequired, _) => ItemState::Denied,
+            (StateName::Failed | StateName::Planned, _) => ItemState::Error,
         };
-        let is_of_the_command = answer.is_of_the_command();
+        let is_of_the_command = is_of_the_command(&answer);
         if let Some(ran) = answer.result {
             if ran.version_after.is_some() {
                 self.note_unsynced();
             }
             result.notes = ran.notes_of_failure();
             result.cached = ran.cached;
-            result.exit_code = ran.exit_code;
+            result.exit_code = ran.exit_code.map(i32::from);
             result.signal = ran.signal;
             result.timed_out = ran.timed_out;
             result.fork = ran.fork;

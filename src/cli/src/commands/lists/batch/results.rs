@@ -16,7 +16,7 @@ use avfs_ops::{OpError, WorkplaceError};
 use avfs_types::ids::VersionId;
 use avfs_types::printable;
 use avfs_vault::backend::RunRecord;
-use avfs_wire::{BatchItemResult, ItemState, tail};
+use avfs_wire::{BatchItemResult, ItemState, LongText};
 
 use super::plan::Plan;
 use crate::lists::shown_command;
@@ -181,11 +181,11 @@ impl Results {
     }
 
     /// The end of a command's output.
-    pub fn tail(text: &str, encoding: &str) -> String {
+    pub fn tail(text: &LongText, encoding: &str) -> String {
         if encoding != "utf-8" {
             return "(not text)".to_owned();
         }
-        tail(text, TAIL_BYTES).to_owned()
+        text.tail(TAIL_BYTES).to_string()
     }
 }
 

@@ -11,7 +11,10 @@ use avfs_types::CommandLine;
 use avfs_types::ids::BatchId;
 use avfs_types::reference::Reference;
 use avfs_vault::backend::VersionRecord;
-use avfs_wire::{AttemptState, EndedObject, ErrorBody, RaceAttempt, WorkItem, WorkItemOfBatch};
+use avfs_wire::{
+    AttemptState, EndedObject, ErrorBody, ExecutionEnvelope, RaceAttempt, ResultObject, WorkItem,
+    WorkItemOfBatch,
+};
 
 use super::RaceArgs;
 use super::entries::from_version;
@@ -19,7 +22,7 @@ use super::error::RaceError;
 use crate::context::CommandContext;
 use crate::run_options::command_request;
 use crate::signals::Asked;
-use crate::worker_pool::{Answer, Done, LOOK_EVERY, Ran, Reply, WorkerError, WorkerPool};
+use crate::worker_pool::{Done, LOOK_EVERY, Reply, WorkerError, WorkerPool, result_of};
 
 /// The number of different hints and notes that are shown.
 const ADVICE_MAX: usize = 20;
@@ -138,7 +141,7 @@ impl<'a> Round<'a> {
         self.under_way += 1;
     }
 
-    fn ended(&mut self, number: usize, came: Result<Answer, WorkerError>) {
+    fn ended(&mut self, number: usize, came: Result<ExecutionEnvelope, WorkerError>) {
         let (run_id, ran) = outcome_of(came, &self.ctx.ui.avfs);
         let attempt = &mut self.attempts[number];
         attempt.ended.run_id = run_id;
@@ -149,14 +152,14 @@ impl<'a> Round<'a> {
                     (_, _) => AttemptState::Failed,
                 };
                 (attempt.fork, attempt.version) = (ran.fork.clone(), ran.version_after.clone());
-                attempt.ended.exit_code = ran.exit_code;
+                attempt.ended.exit_code = ran.exit_code.map(i32::from);
                 attempt.ended.signal = ran.signal;
                 attempt.ended.timed_out = ran.timed_out;
                 attempt.ended.duration_ms = ran.duration_ms;
                 attempt.notes = ran.notes_of_failure();
                 let notes: Vec<String> =
                     attempt.notes.iter().map(|note| format!("note: {}", note.text)).collect();
-                let how = format!("{:<9}  {:7.2} s", ran.how(), ran.duration_ms / 1000.0);
+                let how = format!("{:<9}  {:7.2} s", ran.ending(), ran.duration_ms / 1000.0);
                 self.say(number, &how, Some(&ran));
                 self.advise(notes);
                 return self.succeeded(number);
@@ -197,7 +200,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn scored(&mut self, number: usize, came: Result<Answer, WorkerError>) {
+    fn scored(&mut self, number: usize, came: Result<ExecutionEnvelope, WorkerError>) {
         let (_, ran) = outcome_of(came, &self.ctx.ui.avfs);
         let output = ran.as_ref().ok().cloned();
         let scored = ran.and_then(|ran| score(&ran));
@@ -217,7 +220,7 @@ impl<'a> Round<'a> {
         self.say(number, &how, output.as_ref());
     }
 
-    fn say(&self, number: usize, how: &str, ran: Option<&Ran>) {
+    fn say(&self, number: usize, how: &str, ran: Option<&ResultObject>) {
         self.ctx.ui.note(format_args!("attempt {:<3}  {how}", number + 1));
         if let (true, Some(ran)) = (self.args.verbose, ran) {
             self.ctx.ui.note_output(ran);
@@ -226,23 +229,26 @@ impl<'a> Round<'a> {
 }
 
 /// The run, and how its command ended, or the error.
-fn outcome_of(came: Result<Answer, WorkerError>, avfs: &Avfs) -> (Option<String>, Result<Ran, ErrorBody>) {
+fn outcome_of(
+    came: Result<ExecutionEnvelope, WorkerError>,
+    avfs: &Avfs,
+) -> (Option<String>, Result<ResultObject, ErrorBody>) {
     match came {
-        Ok(answer) => (answer.run_id.clone(), answer.ran()),
+        Ok(answer) => (answer.run_id.clone(), result_of(answer)),
         Err(error) => (None, Err(error_body(&error, avfs))),
     }
 }
 
-fn score(ran: &Ran) -> Result<f64, ErrorBody> {
+fn score(ran: &ResultObject) -> Result<f64, ErrorBody> {
     let bad = |message: String| ErrorBody { code: "race.bad_score".to_owned(), message, hint: None };
     if ran.timed_out || ran.exit_code != Some(0) {
-        return Err(bad(format!("the score command failed ({})", ran.how())));
+        return Err(bad(format!("the score command failed ({})", ran.ending())));
     }
     if ran.stdout_truncated {
         return Err(bad("the output of the score command is too long".to_owned()));
     }
-    match ran.stdout_encoding.as_str() {
-        "utf-8" => score_of(&ran.stdout).map_err(|error| error_body(&error, &Avfs::default())),
+    match &*ran.stdout_encoding {
+        "utf-8" => score_of(&ran.stdout.to_string()).map_err(|error| error_body(&error, &Avfs::default())),
         _ => Err(bad("the output of the score command is not text".to_owned())),
     }
 }

@@ -19,8 +19,8 @@ use avfs_vault::Vault;
 use avfs_vault::changes::Changes;
 use avfs_vault::discard::ChangesOf;
 use avfs_wire::{
-    ChangeObject, Inspection, ListItem, ListNoise, Replay, ReplayCounts, ReplayItemResult, ReplayVerdict,
-    WorkItem,
+    ChangeObject, ExecutionEnvelope, Inspection, ListItem, ListNoise, LongText, Replay, ReplayCounts,
+    ReplayItemResult, ReplayVerdict, WorkItem,
 };
 
 use super::error::ReplayError;
@@ -32,7 +32,7 @@ use crate::lists;
 use crate::lists::{Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
 use crate::whole::Target;
-use crate::worker_pool::{Answer, Done, Reply};
+use crate::worker_pool::{Done, Reply, is_of_the_command, result_of};
 
 /// The maximum number of runs that are listed individually.
 const LISTED_MAX: usize = 100;
@@ -239,12 +239,12 @@ impl Drive<'_> {
         item: u32,
         read: &ListItem,
         mut result: ReplayItemResult,
-        answer: Answer,
+        answer: ExecutionEnvelope,
     ) -> Result<(), OpError> {
         result.run_id = answer.run_id.clone();
-        result.approval_id = answer.needed_approval();
-        let is_for_all = answer.error.is_some() && !answer.is_of_the_command();
-        let ran = match answer.ran() {
+        result.approval_id = answer.needed_approval().map(str::to_owned);
+        let is_for_all = answer.error.is_some() && !is_of_the_command(&answer);
+        let ran = match result_of(answer) {
             Ok(ran) => ran,
             Err(error) => {
                 if is_for_all {
@@ -260,8 +260,9 @@ impl Drive<'_> {
         let left = evidence::version(result.version.as_ref());
         self.left(item, left);
         let seen = seen_of(self.vault, &ran, left)?;
-        let text = |text: String, encoding: &str| (encoding == "utf-8").then(|| text.into_bytes());
-        let streams = [text(ran.stdout, &ran.stdout_encoding), text(ran.stderr, &ran.stderr_encoding)];
+        let text =
+            |text: &LongText, encoding: &str| (encoding == "utf-8").then(|| text.to_string().into_bytes());
+        let streams = [text(&ran.stdout, &ran.stdout_encoding), text(&ran.stderr, &ran.stderr_encoding)];
         self.judge(item, read, result, &seen, &streams)
     }
 

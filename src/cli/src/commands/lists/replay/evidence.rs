@@ -10,9 +10,7 @@ use avfs_vault::stored_output::{output_bytes, read_output};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Vault, VaultError, require_version};
-use avfs_wire::{InspectionHit, ListItem};
-
-use crate::worker_pool::Ran;
+use avfs_wire::{InspectionHit, ListItem, ResultObject};
 
 /// Longer outputs are not compared without noise, for which both must be in memory.
 const COMPARED_BYTES_MAX: u64 = 10 << 20;
@@ -25,9 +23,9 @@ pub fn version(text: Option<&String>) -> Option<VersionId> {
 }
 
 /// The observed result of a run that was executed.
-pub fn seen_of(vault: &Vault, ran: &Ran, left: Option<VersionId>) -> avfs_vault::Result<Seen> {
+pub fn seen_of(vault: &Vault, ran: &ResultObject, left: Option<VersionId>) -> avfs_vault::Result<Seen> {
     let mut seen = Seen {
-        exit_code: ran.exit_code,
+        exit_code: ran.exit_code.map(i32::from),
         signal: ran.signal,
         // The digest of truncated output is not comparable.
         stdout: ran.stdout_digest.clone().filter(|_| !ran.stdout_truncated),
