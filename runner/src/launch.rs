@@ -508,6 +508,7 @@ fn judged(plan: &LaunchPlan, step: u16) -> Option<&Path> {
         | ViewStep::Workspace(_)
         | ViewStep::Hide { .. }
         | ViewStep::MountPoint { .. }
+        | ViewStep::Pin { .. }
         | ViewStep::Secrets { .. }
         | ViewStep::Seal { .. } => None,
     }
@@ -563,6 +564,7 @@ fn what_of_step(step: &ViewStep) -> (Piece, String) {
             (Piece::Overlay, at("mount the workspace as an overlay at", path))
         }
         ViewStep::Hide { path } => (Piece::Mounts, at("hide", path)),
+        ViewStep::Pin { path } => (Piece::Mounts, at("mount over itself", path)),
         ViewStep::Secrets { path } => (Piece::Mounts, at("write the secrets to", path)),
         ViewStep::Seal { path } => (Piece::Mounts, format!("cannot make {} read-only", path.display())),
     }

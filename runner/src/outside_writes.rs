@@ -42,6 +42,7 @@ pub fn private_dirs(view: &[ViewStep]) -> Vec<&Path> {
         | ViewStep::Workspace(_)
         | ViewStep::Hide { .. }
         | ViewStep::MountPoint { .. }
+        | ViewStep::Pin { .. }
         | ViewStep::Secrets { .. }
         | ViewStep::Seal { .. } => false,
     };
@@ -89,7 +90,7 @@ fn made(view: &[ViewStep]) -> Made<'_> {
             ViewStep::Workspace(mount) => {
                 made.others.insert(mount.path());
             }
-            ViewStep::Seal { .. } => {}
+            ViewStep::Pin { .. } | ViewStep::Seal { .. } => {}
         }
     }
     made

@@ -134,6 +134,7 @@ impl Prober<'_> {
             extras: &[],
             repository: None,
             shown_as: ShownAs::Overlay,
+            pinned: &[],
             secret: &[],
             secret_files: SecretFiles::None,
         });

@@ -121,6 +121,54 @@ tried('exchange', lambda: call(316 if X86 else 276, -100, (P + '/dir').encode(),
     assert_all_gained(&natively(&env, &program), &["inner", "dir"]);
 }
 
+/// The directories of a vault are mounted over themselves, which must not uncover what an option has mounted there.
+#[test]
+fn vault_beneath_rw_uncovers_no_directory_of_the_host() {
+    for vault in ["v.db", ".avfs/vault.db"] {
+        let env = TestEnv::with_project();
+        let (home, ws, inner) = (env.at("top/home"), env.at("top/ws"), env.at("top/b/c"));
+        for dir in [&home, &ws, &inner] {
+            std::fs::create_dir_all(dir).unwrap();
+            std::fs::write(dir.join("key"), "orig").unwrap();
+        }
+        let top = env.at("top").display().to_string();
+        let shown = env.at("top/b").display().to_string();
+        for (dir, cwd, options) in [
+            (&ws, &ws, &[][..]),
+            (&ws, &ws, &["--readonly"]),
+            (&home, &ws, &[]),
+            (&inner, &ws, &["--ro", &shown]),
+            (&inner, &ws, &["--ro", &shown, "--profile", "host"]),
+            (&inner, &ws, &["--hide", &shown]),
+            (&inner, &ws, &["--tmpfs", &shown]),
+        ] {
+            let vault = dir.join(vault);
+            if !vault.exists() {
+                env.avfs(&["init", "--vault", vault.to_str().unwrap(), cwd.to_str().unwrap()]).expect(0);
+            }
+            let line = format!(
+                "cat {0}/key; mkdir -p {0}; for f in key new; do echo pwn > {0}/$f; done",
+                dir.display()
+            );
+            let start = |mut command: std::process::Command, words: &[&str]| {
+                Running::start(command.env("HOME", &home).current_dir(cwd).args(words)).answer()
+            };
+            let words = [&["--vault", vault.to_str().unwrap(), "--rw", &top], options, &["--shell", &line]];
+            let answer = start(env.command::<&str>(&[]), &words.concat());
+            let found = ["key", "new"].map(|name| std::fs::read(dir.join(name)).ok());
+            assert_eq!(found, [Some(b"orig".to_vec()), None], "{answer:?}");
+            let is_read = dir == &ws || options.contains(&"--ro");
+            assert_eq!(answer.text().contains("orig"), is_read, "{answer:?}");
+        }
+        // Control: --rw itself, without an option or a workspace beneath it.
+        let line = format!("echo pwn > {}/key; echo pwn > {}/new", inner.display(), inner.display());
+        let vault = inner.join(vault);
+        let words = ["--vault", vault.to_str().unwrap(), "--rw", &top, "--shell", &line];
+        Running::start(env.command(&words).current_dir(&ws)).answer().expect(0);
+        assert_eq!(["key", "new"].map(|name| std::fs::read(inner.join(name)).unwrap()), [b"pwn\n", b"pwn\n"]);
+    }
+}
+
 #[test]
 fn vaults_of_other_projects_and_the_trust_list_are_hidden() {
     let env = TestEnv::with_project();

@@ -186,6 +186,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
             | ViewStep::Secrets { .. }
             | ViewStep::Hide { .. }
             | ViewStep::MountPoint { .. }
+            | ViewStep::Pin { .. }
             | ViewStep::Seal { .. } => None,
         };
         found.extend(writable);

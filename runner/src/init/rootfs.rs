@@ -115,14 +115,8 @@ fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> 
             };
             attach(&open_tree(&source, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?, &place, *attr)
         }
-        Op::Seal { path } => match inside(path, OFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno),
-            Ok(place) => {
-                let tree = open_tree(&place, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?;
-                attach(&tree, &place, MountAttr::READ_ONLY)
-            }
-        },
+        Op::Seal { path } => mount_again(path, MountAttr::READ_ONLY),
+        Op::Pin { path } => mount_again(path, MountAttr::NONE),
         Op::Mount { kind, path, options, exec } => {
             let mut flags = MountFlags::NOSUID;
             // A pseudo terminal is a device.
@@ -226,6 +220,15 @@ fn in_parent<T>(path: &CStr, act: impl FnOnce(BorrowedFd<'_>, &CStr) -> Result<T
 /// Bind-mounts files of the host, with all mounts below them.
 fn bind(source: &CStr, place: &OwnedFd, attr: MountAttr) -> Result<()> {
     attach(&open_tree(CWD, source, CLONE)?, place, attr)
+}
+
+/// Mounts what a path shows over itself, with these attributes in addition. A path that does not exist is left out.
+fn mount_again(path: &CStr, attr: MountAttr) -> Result<()> {
+    let place = match inside(path, OFlags::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        other => other?,
+    };
+    attach(&open_tree(&place, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?, &place, attr)
 }
 
 fn attach(tree: &OwnedFd, place: &OwnedFd, attr: MountAttr) -> Result<()> {

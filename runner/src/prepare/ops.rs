@@ -31,6 +31,10 @@ pub enum Op {
     Seal {
         path: CString,
     },
+    /// Mounts an existing path over itself.
+    Pin {
+        path: CString,
+    },
     Mount {
         kind: CString,
         path: CString,

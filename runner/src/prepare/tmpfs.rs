@@ -67,7 +67,7 @@ fn made(step: &ViewStep) -> Option<Made<'_>> {
             | WorkspaceMount::ReadOnly { path, .. }
             | WorkspaceMount::Copy { path, .. },
         ) => (path, Covered::Yes),
-        ViewStep::Hide { .. } | ViewStep::Seal { .. } => return None,
+        ViewStep::Hide { .. } | ViewStep::Pin { .. } | ViewStep::Seal { .. } => return None,
     };
     Some(Made { path, covered })
 }

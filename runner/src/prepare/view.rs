@@ -121,6 +121,7 @@ impl Compiler<'_> {
             ViewStep::Devices { path } => self.devices(path)?,
             ViewStep::Workspace(workspace) => self.workspace(workspace)?,
             ViewStep::Hide { path } => self.push(Op::Hide { path: inner(path)? }),
+            ViewStep::Pin { path } => self.push(Op::Pin { path: inner(path)? }),
             ViewStep::MountPoint { path } => self.push(Op::MountPoint { path: inner(path)? }),
             ViewStep::Secrets { path } => self.secrets(path)?,
             ViewStep::Seal { path } => self.push(Op::SealMount { path: inner(path)? }),

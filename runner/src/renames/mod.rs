@@ -85,6 +85,7 @@ fn overlay_of(plan: &LaunchPlan) -> Option<(&PathBuf, &Vec<PathBuf>)> {
         | ViewStep::Devices { .. }
         | ViewStep::Hide { .. }
         | ViewStep::MountPoint { .. }
+        | ViewStep::Pin { .. }
         | ViewStep::Secrets { .. }
         | ViewStep::Seal { .. } => None,
     })

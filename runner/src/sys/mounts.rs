@@ -10,6 +10,7 @@ use super::{Result, check};
 pub struct MountAttr(u64);
 
 impl MountAttr {
+    pub const NONE: Self = Self(0);
     pub const READ_ONLY: Self = Self(libc::MOUNT_ATTR_RDONLY);
     pub const NO_SUID: Self = Self(libc::MOUNT_ATTR_NOSUID);
     pub const NO_DEV: Self = Self(libc::MOUNT_ATTR_NODEV);

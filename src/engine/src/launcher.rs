@@ -101,6 +101,10 @@ pub enum ViewStep {
     Secrets {
         path: PathBuf,
     },
+    /// Mounts a directory over itself, as it is at this step: a mount point cannot be renamed.
+    Pin {
+        path: PathBuf,
+    },
     /// Makes the root or a tmpfs read-only. Mounts beneath it keep their access.
     Seal {
         path: PathBuf,

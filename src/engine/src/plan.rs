@@ -4,11 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use avfs_egress::with_proxy;
-use avfs_hostfs::held::HeldFile;
 use avfs_request::reproducible::{HOSTNAME, UMASK, with_clock};
 use avfs_request::{
-    CacheMode, ExecutionRequest, Extra, GitIdentity, HostPath, MergedOutput, Profile, Reproducible, Streams,
-    Writing,
+    CacheMode, ExecutionRequest, Extra, GitIdentity, MergedOutput, Profile, Reproducible, Streams, Writing,
 };
 use avfs_types::VAULT_DIR;
 use avfs_types::path::TreePath;
@@ -65,16 +63,15 @@ impl ProxyRuntime<'_> {
         let (request, site) = (&run.request, self.site);
         let mountpoint = scratch.mountpoint()?;
         let workspace = self.workspace(run, places, run_base, session, scratch_place, &mountpoint)?;
-        let mut extras = extras(run);
+        let extras = extras(run);
         let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
-        let mut placeholders = Placeholders::default();
+        let (mut placeholders, mut pinned) = (Placeholders::default(), Vec::new());
         if let Some(vault) = site.vault.path() {
             let vault = vault.canonicalize().unwrap_or_else(|_| vault.to_owned());
             let writable = writable_at(&vault, &extras)?;
             if !writable.is_empty() {
                 placeholders = Placeholders::take(&vault).map_err(no_access(&vault))?;
-                let pinned = pins(&writable, &extras)?;
-                extras.extend(pinned);
+                pinned = pins(&writable, &extras);
             }
             secret.extend(vault_files(&vault, places));
         }
@@ -101,6 +98,7 @@ impl ProxyRuntime<'_> {
             extras: &extras,
             repository: shown_repository(run),
             shown_as: run.shown_as,
+            pinned: &pinned,
             secret: &secret,
             secret_files: match request.secret_files.is_empty() {
                 true => SecretFiles::None,
@@ -277,22 +275,22 @@ fn writable_at(vault: &Path, extras: &[Extra]) -> Result<Vec<PathBuf>, Workspace
     }
 }
 
-/// Mounts each directory on the way to the vault over itself: a mount point cannot be renamed, so no other directory
-/// can take the place of the vault's.
-fn pins(writable: &[PathBuf], extras: &[Extra]) -> Result<Vec<Extra>, WorkspaceRootError> {
-    let mut pins = Vec::new();
-    for extra in extras {
-        let Extra::ReadWrite(shown) = extra else { continue };
-        for at in writable.iter().filter(|at| at.starts_with(&shown.path)) {
-            for path in at.ancestors().take_while(|path| *path != shown.path) {
-                let below = path.strip_prefix(&shown.path).unwrap_or(Path::new(""));
-                let real = shown.real.join(below);
-                let file = HeldFile::open(&real).map_err(no_access(&real))?;
-                pins.push(Extra::ReadWrite(HostPath { path: path.to_owned(), real, file }));
-            }
-        }
-    }
-    Ok(pins)
+/// The directories on the way from a writable path to a vault: each becomes a mount point. A mount point cannot be
+/// renamed, so no other directory can take the place of the vault's.
+fn pins(writable: &[PathBuf], extras: &[Extra]) -> Vec<PathBuf> {
+    let tops = extras.iter().filter_map(|extra| match extra {
+        Extra::ReadWrite(shown) => Some(&shown.path),
+        Extra::ReadOnly(_) | Extra::Tmpfs(_) | Extra::Hide(_) | Extra::Cache { .. } => None,
+    });
+    let mut pins: Vec<PathBuf> = tops
+        .flat_map(|top| {
+            let beneath = writable.iter().filter(move |at| at.starts_with(top));
+            beneath.flat_map(move |at| at.ancestors().take_while(move |path| path != top)).map(Path::to_owned)
+        })
+        .collect();
+    pins.sort();
+    pins.dedup();
+    pins
 }
 
 /// The other vaults, and the rest of avfs's data, that would be visible.

@@ -52,6 +52,8 @@ pub struct ViewRequest<'a> {
     /// A directory with some of the extras, which is read-only too.
     pub repository: Option<&'a Path>,
     pub shown_as: ShownAs,
+    /// Directories that the command must not rename.
+    pub pinned: &'a [PathBuf],
     /// Paths that must never be visible: the vault, the caches, the scratch.
     pub secret: &'a [PathBuf],
     pub secret_files: SecretFiles,
@@ -160,8 +162,10 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
         }
         steps.push(step);
     }
-    steps.extend(request.secret.iter().map(|path| ViewStep::Hide { path: path.clone() }));
     steps.extend(request.repository.map(|path| ViewStep::Seal { path: path.to_owned() }));
+    // When everything is in place, so that they show nothing else; below what is hidden.
+    steps.extend(request.pinned.iter().map(|path| ViewStep::Pin { path: path.clone() }));
+    steps.extend(request.secret.iter().map(|path| ViewStep::Hide { path: path.clone() }));
     steps.push(ViewStep::Seal { path: "/".into() });
     steps
 }
@@ -345,6 +349,7 @@ mod tests {
             extras,
             repository: None,
             shown_as: ShownAs::Overlay,
+            pinned: &[],
             secret: &[],
             secret_files: SecretFiles::None,
         }
