@@ -108,7 +108,7 @@ fn refusal(answer: &Answer) -> (String, String) {
 #[test]
 fn symlink_as_a_destination_is_refused_with_its_real_path() {
     let dirs = Dirs::new();
-    dirs.hostile("ln -s $VICTIM $OUT/link; ln -s $VICTIM/new $OUT/dangling");
+    dirs.hostile("ln -s $VICTIM $OUT/link; ln -s $VICTIM/new $OUT/dangling; ln -s ../new $OUT/above");
     // Control: by path, both lead to the victim.
     let copy = format!("cp -r . {0}/link/copy && cp -r . {0}/dangling", dirs.out.display());
     let mut shell = dirs.env.clean(Path::new("/bin/sh"));
@@ -119,7 +119,8 @@ fn symlink_as_a_destination_is_refused_with_its_real_path() {
         ("link", victim.to_owned()),
         ("link/copy", format!("{victim}/copy")),
         ("dangling", format!("{victim}/new")),
-        ("link/../copy", format!("{victim}/../copy")),
+        ("link/../copy", dirs.env.at("copy").to_str().unwrap().to_owned()),
+        ("above", dirs.env.at("new").to_str().unwrap().to_owned()),
     ] {
         for overwrite in [&[][..], &["--overwrite"]] {
             let dest = dirs.at(name);

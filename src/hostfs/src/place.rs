@@ -333,15 +333,20 @@ fn is_followed(dir: &Stat, dir_path: &Path, link: &Stat) -> bool {
 
 /// The path without symlinks, for the hint: it is resolved by name and not used.
 fn real_path(link: &Path, waiting: &[OsString]) -> PathBuf {
-    let mut path = match link.canonicalize() {
-        Ok(real) => real,
-        // A dangling link.
-        Err(_) => match std::fs::read_link(link) {
-            Ok(target) => link.parent().unwrap_or(Path::new("/")).join(target),
-            Err(_) => link.to_owned(),
-        },
-    };
+    let mut path = link.to_owned();
     path.extend(waiting.iter().rev());
+    for _ in 0..LINKS_MAX {
+        let existing = |above: &Path| Some((above.canonicalize().ok()?, path.strip_prefix(above).ok()?));
+        let Some((real, missing)) = path.ancestors().find_map(existing) else { break };
+        let mut names = missing.components();
+        let first = names.next();
+        // Only a dangling link is missing and can be read.
+        match first.map(|name| std::fs::read_link(real.join(name))) {
+            None => return real,
+            Some(Ok(target)) => path = real.join(target).join(names.as_path()),
+            Some(Err(_)) => return real.join(missing),
+        }
+    }
     path
 }
 
@@ -368,6 +373,20 @@ mod tests {
         assert_eq!(refused(&dir.join("link")), (dir.join("link"), dir.join("real")));
         assert_eq!(refused(&dir.join("link/sub/new")), (dir.join("link"), dir.join("real/sub/new")));
         assert_eq!(refused(&dir.join("dangling")), (dir.join("dangling"), dir.join("nowhere")));
+        // The path in the hint is real, whatever the target is.
+        for (name, target, real) in [
+            ("above", "real/sub/../../nope", "nope"),
+            ("through", "link/sub/nope", "real/sub/nope"),
+            ("twice", "above", "nope"),
+            ("nested", "dangling/nope", "nowhere/nope"),
+        ] {
+            symlink(target, dir.join(name)).unwrap();
+            assert_eq!(refused(&dir.join(name)), (dir.join(name), dir.join(real)));
+            assert_eq!(refused(&dir.join(name).join("x")).1, dir.join(real).join("x"));
+        }
+        assert_eq!(refused(&dir.join("link/../new")).1, dir.join("new"));
+        symlink("loop", dir.join("loop")).unwrap();
+        assert_eq!(refused(&dir.join("loop")).0, dir.join("loop"));
         // The control: by name, the kernel follows it.
         assert!(beneath::open_root(&dir.join("link/sub")).is_ok());
         let found = Place::find(&dir.join("real/sub/../../real/./sub/new/deep")).unwrap();
