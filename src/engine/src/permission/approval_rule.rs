@@ -3,6 +3,7 @@
 //!
 //! A rule is written only if it changes the decision: it cannot override a layer with higher precedence.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -197,13 +198,48 @@ impl Remembered {
         Ok(Self { file, prefixes, old, text })
     }
 
-    /// Replaces the file atomically. Fails if it changed since the rules were computed, because the user may
-    /// take hours to answer.
+    /// Replaces the file atomically.
     pub fn write(&self) -> Result<(), RememberError> {
-        if FileText::read(FileUse::Policy, self.file.clone())?.text != self.old {
-            return Err(RememberError::Changed { path: self.file.clone() });
+        self.prepare()?.put()
+    }
+
+    /// Writes the new text beside the file: whatever prevents the rules is found before the request is answered.
+    /// Fails if the file changed since the rules were computed, because the user may take hours to answer.
+    pub fn prepare(&self) -> Result<NewRules, RememberError> {
+        let path = self.file.clone();
+        if FileText::read(FileUse::Policy, path.clone())?.text != self.old {
+            return Err(RememberError::Changed { path });
         }
-        replace(&self.file, &self.text)
+        let failed = |source| RememberError::Write { path: path.clone(), source };
+        let place = Place::of_file_in_new_dirs(&path, NewOwner::Caller).map_err(|error| match error {
+            PlaceError::Link { link, real } => RememberError::Linked { path: path.clone(), link, real },
+            PlaceError::Io { source, .. } => failed(source),
+        })?;
+        let write = || {
+            let mode = place.there.map_or(0o600, |there| there.mode);
+            let beside = format!("{POLICY_FILE}.{}", random::suffix()?);
+            let new = NewFile::create(place.dir.as_fd(), beside.as_bytes(), mode & 0o777)?;
+            new.file().write_all(self.text.as_bytes())?;
+            new.file().sync_all()?;
+            Ok(new)
+        };
+        let new = write().map_err(failed)?;
+        Ok(NewRules { new, name: place.name, path })
+    }
+}
+
+/// A policy file with new rules that is complete but does not have its name yet. Dropping it removes it.
+pub struct NewRules {
+    new: NewFile,
+    name: OsString,
+    path: PathBuf,
+}
+
+impl NewRules {
+    /// Replaces the file.
+    pub fn put(self) -> Result<(), RememberError> {
+        let Self { new, name, path } = self;
+        new.place(name.as_bytes()).map_err(|source| RememberError::Write { path, source })
     }
 }
 
@@ -345,24 +381,6 @@ fn openings(request: &RunSpec, workspace: &Path, project: &Path) -> Vec<Opening>
 /// Escapes a path for use in a glob.
 fn glob_escaped(path: &str) -> String {
     globset::escape(path)
-}
-
-/// Writes a temporary file and renames it, so that the file is never incomplete.
-fn replace(file: &Path, text: &str) -> Result<(), RememberError> {
-    let failed = |source| RememberError::Write { path: file.to_owned(), source };
-    let place = Place::of_file_in_new_dirs(file, NewOwner::Caller).map_err(|error| match error {
-        PlaceError::Link { link, real } => RememberError::Linked { path: file.to_owned(), link, real },
-        PlaceError::Io { source, .. } => failed(source),
-    })?;
-    let write = || {
-        let mode = place.there.map_or(0o600, |there| there.mode);
-        let beside = format!("{POLICY_FILE}.{}", random::suffix()?);
-        let new = NewFile::create(place.dir.as_fd(), beside.as_bytes(), mode & 0o777)?;
-        new.file().write_all(text.as_bytes())?;
-        new.file().sync_all()?;
-        new.place(place.name.as_bytes())
-    };
-    write().map_err(failed)
 }
 
 #[cfg(test)]

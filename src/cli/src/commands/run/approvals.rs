@@ -242,18 +242,19 @@ fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Resu
 
 fn approve(ctx: &CommandContext, args: &ApproveArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    // Plan the rule first: if it cannot be written, the request must stay unanswered.
+    // The rule first: if it cannot be written, the request must stay unanswered.
     let remembered = match args.always {
         true => Some(remember(ctx, &vault, args)?),
         false => None,
     };
+    let new_rules = remembered.as_ref().map(Remembered::prepare).transpose()?;
     let answer = match &args.net {
         Some(net) => Answer::ApproveWith { net: net.to_string() },
         None => Answer::Approve,
     };
     let approval = vault.answer_approval(&args.id, answer)?;
-    if let Some(remembered) = &remembered {
-        remembered.write()?;
+    if let Some(new_rules) = new_rules {
+        new_rules.put()?;
     }
     answered(ctx, &approval, vault.now(), remembered.as_ref())
 }
