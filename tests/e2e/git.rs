@@ -245,8 +245,11 @@ fn a_linked_worktree_is_read_only_and_a_note_explains_how_to_commit() {
     let env = with_identity();
     let tree = env.at("tree");
     git(&env, &["worktree", "add", "-q", tree.to_str().unwrap()]);
-    let looked = run_in(&env, &tree, &["--shell", "git log --oneline && git status --short"]).expect(0);
-    assert_eq!(looked.text().lines().count(), 1, "{looked:?}");
+    for options in [&[][..], &["--profile", "host"]] {
+        let words = [options, &["--shell", "git log --oneline && git status --short"]].concat();
+        let looked = run_in(&env, &tree, &words).expect(0);
+        assert_eq!(looked.text().lines().count(), 1, "{looked:?}");
+    }
     assert!(tree.join(".avfs/vault.db").exists());
     let line = "echo more >> README.md && git commit -qam more";
     let refused = run_in(&env, &tree, &["--json", "--shell", line]);

@@ -241,11 +241,16 @@ pub fn is_shown(path: &Path, request: &ExecutionRequest, bound: Option<&Path>) -
         None => {
             let is_workspace = request.at.is_none() && bound.is_some_and(|bound| path.starts_with(bound));
             match request.profile {
-                Profile::Host => !PRIVATE.iter().any(|private| path.starts_with(private)) || is_workspace,
+                Profile::Host => !is_private(path) || is_workspace,
                 Profile::Strict => SYSTEM.iter().any(|system| path.starts_with(system)) || is_workspace,
             }
         }
     }
+}
+
+/// True for a path of which no profile shows the host's files.
+pub fn is_private(path: &Path) -> bool {
+    PRIVATE.iter().any(|private| path.starts_with(private))
 }
 
 /// The directory on the host that is the home of the command, if a fork keeps it.

@@ -16,6 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 use super::config::{CONFIG_BYTES_MAX, Entries, Entry};
 use super::{read_small, read_small_beneath, read_small_in};
+use crate::view::is_private;
 
 const GIT: &str = ".git";
 /// The directory of the entries of linked worktrees.
@@ -130,7 +131,7 @@ impl CommonDir {
                 covers || extra.path() == self.path || extra.path() == path
             })
         };
-        let is_visible = request.profile == Profile::Host;
+        let is_visible = request.profile == Profile::Host && !is_private(&self.path);
         self.entries.iter().filter(move |entry| !is_visible && !decides(&entry.path))
     }
 }
@@ -339,7 +340,11 @@ mod tests {
         assert_eq!(count(Extra::ReadWrite(host(&top))), 4);
         let mut request = ExecutionRequest::of(avfs_types::CommandLine::Shell("git log".into()));
         request.profile = Profile::Host;
-        assert_eq!(common.shown(&request).count(), 0);
+        // That profile does not show the host's /tmp, in which the repository of a test usually is.
+        let missing = if is_private(&path) { 4 } else { 0 };
+        assert_eq!(common.shown(&request).count(), missing);
+        let visible = CommonDir { path: "/srv/repo/.git".into(), ..common };
+        assert_eq!(visible.shown(&request).count(), 0);
     }
 
     #[test]
