@@ -12,10 +12,11 @@ const OFF: &[&str] = &["", "cat", "true", ":", "less"];
 /// Variables that name the editor of git.
 pub const EDITOR_VARIABLES: [&str; 4] = ["GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "VISUAL", "EDITOR"];
 
-/// A variable that is assigned an unknown value: by `read`, a loop, `${x:=…}`.
-pub fn judge_name(name: &str, found: &mut Findings, reader: &mut Reader<'_>) {
-    let name = name.split('[').next().unwrap_or("");
-    judge(name, &Word::Unknown(String::new()), found, reader);
+/// A variable that a builtin assigns an unknown value; the shell expands an index in the name.
+pub fn judge_name(written: &str, found: &mut Findings, reader: &mut Reader<'_>) {
+    reader.variable(written);
+    let name = written.split('[').next().unwrap_or("");
+    judge(name, &Word::Unknown("$…".to_owned()), found, reader);
 }
 
 /// True for a variable that can redirect a connection from the address on the command line: a proxy, or the location
@@ -28,7 +29,7 @@ fn redirects(name: &str) -> bool {
 }
 
 pub fn judge(name: &str, value: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
-    reader.assign(name);
+    reader.assign(name, value);
     if redirects(name) {
         reader.redirect_connections();
     }

@@ -3,6 +3,7 @@
 //! Closed-world: anything that is not understood is a doubt, never skipped. Total and bounded: any text is parsed in
 //! time linear in its length.
 
+mod arithmetic;
 mod assignments;
 mod findings;
 mod limits;

@@ -6,6 +6,7 @@ use avfs_request::NestedUserns;
 
 use super::super::category::{Categories, Category};
 use super::super::reading::{Asked, Judged, Reading, Word};
+use super::arithmetic::{self, Arithmetic};
 use super::assignments;
 use super::findings::{Call, Findings, Input, shown};
 use super::limits::{COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
@@ -25,6 +26,7 @@ pub struct Reader<'a> {
     functions: Vec<String>,
     /// Variables that have been assigned so far.
     assigned: Vec<String>,
+    arithmetic: Arithmetic,
     /// One of them can redirect a connection from the address on the command line.
     redirected: bool,
     /// Git starts an editor that may work without a terminal.
@@ -40,6 +42,7 @@ impl<'a> Reader<'a> {
             depth: 0,
             functions: Vec::new(),
             assigned: Vec::new(),
+            arithmetic: Arithmetic::default(),
             redirected: false,
             editor: asked.editor,
             userns: asked.confinement.userns,
@@ -47,6 +50,9 @@ impl<'a> Reader<'a> {
     }
 
     pub fn finish(mut self) -> Reading {
+        if let Some(why) = self.arithmetic.finish() {
+            self.doubt(why);
+        }
         let assigned = std::mem::take(&mut self.assigned);
         self.reading.variables.retain(|name| !assigned.contains(name));
         self.reading.assigned = assigned;
@@ -63,13 +69,39 @@ impl<'a> Reader<'a> {
     }
 
     /// Records an assignment to a variable.
-    pub fn assign(&mut self, name: &str) {
+    pub fn assign(&mut self, name: &str, value: &Word) {
+        if let Some(why) = self.arithmetic.assign(name, value) {
+            self.doubt(why);
+        }
         if name == "HOME" {
             self.paths.move_home();
         }
         if self.assigned.len() < COMMANDS_MAX && !self.assigned.iter().any(|known| known == name) {
             self.assigned.push(name.to_owned());
         }
+    }
+
+    /// Records a text that the shell evaluates as arithmetic.
+    pub fn evaluate(&mut self, text: &str) {
+        if let Some(why) = self.arithmetic.evaluate(text) {
+            self.doubt(why);
+        }
+    }
+
+    /// Records an argument that a builtin uses as the name of a variable.
+    pub fn variable(&mut self, written: &str) {
+        if let Some(why) = self.arithmetic.name(written) {
+            self.doubt(why);
+        }
+    }
+
+    /// Records an assignment by `declare`.
+    pub fn declare(&mut self, name: &str, value: &Word) {
+        self.arithmetic.declare(name, value);
+    }
+
+    pub fn array(&mut self, name: &str) {
+        self.arithmetic.array(name);
     }
 
     /// From here on, a program may connect to another address than the one on its command line.
@@ -150,13 +182,18 @@ impl<'a> Reader<'a> {
     }
 
     fn script(&mut self, script: Script, dialect: Dialect) {
-        let Script { items, here, doubts } = script;
+        let Script { items, here, doubts, evaluated, arrays } = script;
+        evaluated.iter().for_each(|text| self.evaluate(text));
+        arrays.iter().for_each(|name| self.array(name));
         for item in items {
             match item {
                 Item::Command(simple) => self.simple(simple, &here, dialect),
+                Item::Function(name, _) if arithmetic::is_counter(&name) => {
+                    self.doubt(format!("`{name}` is a function, and not the program"));
+                }
                 Item::Function(name, Defined::Surely) => self.functions.push(name),
                 Item::Function(_, Defined::Perhaps) => {}
-                Item::Assigned(name) => self.assigned(&name),
+                Item::Assigned(name, value) => self.assigned(&name, &value),
                 Item::Enter => self.paths.enter(),
                 Item::Leave => self.paths.leave(),
             }
@@ -170,7 +207,7 @@ impl<'a> Reader<'a> {
         let mut found = Findings::default();
         for assignment in &simple.assignments {
             assignments::judge(&assignment.name, &assignment.value, &mut found, self);
-            // `x='a[$(rm f)]'; echo $((x))`: bash runs it when it evaluates a number.
+            // `x='a[$(rm f)]'; [ "$x" -eq 0 ]`: some shells evaluate it as arithmetic.
             if assignment.value.known().is_some_and(holds_running_index) {
                 self.doubt(format!("`{}` may run a command in the index of an array", assignment.name));
             }
@@ -197,10 +234,8 @@ impl<'a> Reader<'a> {
                 self.keep(simple.words, found, &name);
                 return;
             }
-            Some(Word::Known(name)) if lists(data::EXPAND_SUBSCRIPTS, name) => {
-                if simple.words.iter().filter_map(Word::known).any(holds_running_index) {
-                    self.doubt(format!("`{name}` may run a command in the index of an array"));
-                }
+            Some(Word::Known(name)) if dialect == Dialect::Zsh && (name == "test" || name == "[") => {
+                programs::compared(&simple.words).for_each(|word| self.evaluate(word.shown()));
             }
             Some(_) | None => {}
         }
@@ -222,9 +257,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Most names have no findings.
-    fn assigned(&mut self, name: &str) {
+    fn assigned(&mut self, name: &str, value: &Word) {
         let mut found = Findings::default();
-        assignments::judge_name(name, &mut found, self);
+        assignments::judge(name, value, &mut found, self);
         if !found.is_empty() {
             self.keep(vec![Word::Unknown(format!("{name}=…"))], found, "a shell");
         }

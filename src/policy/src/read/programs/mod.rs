@@ -27,6 +27,7 @@ use super::reader::Reader;
 use crate::reading::Word;
 
 pub use always::{NoRule, always};
+pub use builtins::compared;
 pub use judge::judge;
 
 /// Judges a program whose arguments need more than a table.

@@ -229,8 +229,8 @@ impl Parser<'_> {
 
     /// From the second `(` of `((`: whether it was arithmetic. If not, the state is restored.
     pub(super) fn double_paren(&mut self) -> Read<bool> {
-        let (at, items, here, doubts) =
-            (self.at, self.script.items.len(), self.script.here.len(), self.script.doubts.len());
+        let (at, items, here) = (self.at, self.script.items.len(), self.script.here.len());
+        let (doubts, evaluated) = (self.script.doubts.len(), self.script.evaluated.len());
         self.at += 1;
         let inside = self.arithmetic();
         if inside.is_ok() && self.eat(")") {
@@ -244,6 +244,7 @@ impl Parser<'_> {
         self.script.items.truncate(items);
         self.script.here.truncate(here);
         self.script.doubts.truncate(doubts);
+        self.script.evaluated.truncate(evaluated);
         self.recorded_doubts.clear();
         self.pending.retain(|tag| tag.number < here);
         Ok(false)
@@ -270,15 +271,14 @@ impl Parser<'_> {
     fn for_clause(&mut self) -> Read<()> {
         self.blanks();
         if self.eat("((") {
-            // Three expressions separated by semicolons, which need no special treatment here.
             self.arithmetic()?;
             if !self.eat(")") {
                 return unread(self.unexpected());
             }
         } else {
             let name = self.name()?;
-            self.emit(Item::Assigned(name))?;
             self.blanks_and_newlines()?;
+            let mut values = "$@".to_owned();
             if let Some(("in", end)) = self.reserved() {
                 self.at = end;
                 loop {
@@ -288,7 +288,9 @@ impl Parser<'_> {
                         Some(_) => drop(self.word()?),
                     }
                 }
+                values = format!("({})", self.text.get(end..self.at).unwrap_or(""));
             }
+            self.emit(Item::Assigned(name, Word::Unknown(values)))?;
         }
         self.blanks();
         self.eat(";");

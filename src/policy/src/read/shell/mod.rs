@@ -79,8 +79,8 @@ pub enum Defined {
 pub enum Item {
     Command(Simple),
     Function(String, Defined),
-    /// A variable that a loop or `${x:=…}` assigns.
-    Assigned(String),
+    /// A variable that a loop or `${x:=…}` assigns; the values of a loop as `(a b)`.
+    Assigned(String, Word),
     /// The items up to `Leave` have a separate working directory.
     Enter,
     Leave,
@@ -93,6 +93,9 @@ pub struct Script {
     /// Bodies of here-documents.
     pub here: Vec<Word>,
     pub doubts: Vec<String>,
+    /// Expressions that the shell evaluates as arithmetic: also indexes, and the names in `${!x}`.
+    pub evaluated: Vec<String>,
+    pub arrays: Vec<String>,
 }
 
 /// `((` may begin arithmetic or two groups; how often the parser may have to backtrack.
@@ -215,6 +218,10 @@ impl<'t> Parser<'t> {
         }
         self.script.items.push(item);
         Ok(())
+    }
+
+    fn evaluate(&mut self, text: &str) {
+        self.script.evaluated.push(text.to_owned());
     }
 
     /// Records a construct that the shell may parse differently.

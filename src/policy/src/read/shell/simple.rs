@@ -36,7 +36,11 @@ impl Parser<'_> {
             } else if is_meta(byte) {
                 break;
             } else {
+                let is_descriptor = byte == b'{';
                 self.word_or_assignment(&mut simple)?;
+                if is_descriptor && matches!(self.peek(), Some(b'<' | b'>')) {
+                    self.doubt("`{…}` before a redirection assigns the descriptor to a variable");
+                }
             }
         }
         if self.at == start {
@@ -53,6 +57,17 @@ impl Parser<'_> {
         let start = self.at;
         let name = self.assigned_name();
         let is_assignment = name.is_some() && simple.words.is_empty();
+        if let Some((name, length)) = &name {
+            let sign = self.text.get(start..start + length).unwrap_or("");
+            let index = sign.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+            // The two tables of bash have text as an index.
+            if let Some((index, _)) = index.filter(|_| !name.starts_with("BASH_")) {
+                self.evaluate(index);
+            }
+            if index.is_some() || self.text.get(start + length..).is_some_and(|rest| rest.starts_with('(')) {
+                self.script.arrays.push(name.clone());
+            }
+        }
         let mut words = if is_assignment {
             // Neither braces nor blanks split an assigned value.
             self.at = start + name.as_ref().map_or(0, |(_, length)| *length);
@@ -69,7 +84,13 @@ impl Parser<'_> {
                 if self.eat(")") {
                     break;
                 }
+                let element = self.at;
                 self.word()?;
+                // `[i]=x`.
+                let written = self.text.get(element..self.at).unwrap_or("");
+                if let Some((index, _)) = written.strip_prefix('[').and_then(|rest| rest.split_once("]=")) {
+                    self.evaluate(index);
+                }
             }
             words = vec![Word::Unknown(self.text.get(start..self.at).unwrap_or("").to_owned())];
         }

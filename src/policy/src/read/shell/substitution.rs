@@ -2,6 +2,7 @@
 
 use super::word::{Built, Quoted};
 use super::{Item, Parser, Read, unread};
+use crate::read::arithmetic::identifier;
 use crate::reading::Word;
 
 impl Parser<'_> {
@@ -74,11 +75,14 @@ impl Parser<'_> {
             self.variable("HOME", built, quoted);
             return Ok(());
         }
+        if self.peek() == Some(b'(') {
+            self.doubt("`${(…)…}` can run commands in the value in zsh");
+        }
         built.unknown = true;
         let start = self.at;
         let name = self.variable_name();
         if matches!(self.rest().as_bytes(), [b'=', ..] | [b':', b'=', ..]) {
-            self.emit(Item::Assigned(name))?;
+            self.emit(Item::Assigned(name, Word::Unknown("$…".to_owned())))?;
         }
         let mut ignored = Built::default();
         loop {
@@ -89,6 +93,7 @@ impl Parser<'_> {
                     if inside.ends_with("@P") {
                         self.doubt("`${…@P}` runs commands in the value");
                     }
+                    evaluated_parts(inside).into_iter().for_each(|text| self.evaluate(text));
                     self.at += 1;
                     return Ok(());
                 }
@@ -115,9 +120,10 @@ impl Parser<'_> {
         }
     }
 
-    /// An arithmetic expression and the `)` that closes it. Only the expansions in it matter.
+    /// An arithmetic expression and the `)` that closes it; in `for` three expressions.
     pub(super) fn arithmetic(&mut self) -> Read<()> {
         let mut ignored = Built::default();
+        let start = self.at;
         let mut open = 0_usize;
         loop {
             match self.peek() {
@@ -132,6 +138,8 @@ impl Parser<'_> {
                 Some(b')') => {
                     self.at += 1;
                     if open == 0 {
+                        let inside = self.text.get(start..self.at - 1).unwrap_or("");
+                        inside.split(';').for_each(|text| self.evaluate(text));
                         return Ok(());
                     }
                     open -= 1;
@@ -176,4 +184,43 @@ impl Parser<'_> {
         self.emit(Item::Leave)?;
         Ok(Word::Unknown(self.text.get(start..self.at).unwrap_or("").to_owned()))
     }
+}
+
+/// The parts of `${…}` that the shell evaluates as arithmetic: an index, an offset with a length, and the name in
+/// `${!x}`.
+fn evaluated_parts(inside: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let unmarked = inside.strip_prefix(['#', '!']).filter(|rest| !identifier(rest).0.is_empty());
+    let (name, mut rest) = identifier(unmarked.unwrap_or(inside));
+    if name.is_empty() {
+        // `${1:i}`, `${@:i}`.
+        rest = rest.strip_prefix(['@', '*', '#', '?', '-', '$', '!']).unwrap_or(rest);
+        rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    } else if inside.starts_with('!') && !["@", "*", "[@]", "[*]"].contains(&rest) {
+        parts.push(name);
+    }
+    if let Some(after) = rest.strip_prefix('[') {
+        let (index, after) = after.split_at(end_of_index(after));
+        if !["@", "*"].contains(&index) {
+            parts.push(index);
+        }
+        rest = after.strip_prefix(']').unwrap_or(after);
+    }
+    // `${x:-y}` has no offset; `${x: -1}` has one.
+    parts.extend(rest.strip_prefix(':').filter(|rest| !rest.starts_with(['-', '=', '?', '+'])));
+    parts
+}
+
+/// The position of the `]` that closes an index.
+fn end_of_index(text: &str) -> usize {
+    let mut open = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'[' => open += 1,
+            b']' if open == 0 => return at,
+            b']' => open -= 1,
+            _ => {}
+        }
+    }
+    text.len()
 }
