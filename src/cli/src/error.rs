@@ -9,6 +9,8 @@ pub enum EdgeError {
     UnknownVerb { verb: String },
     #[error("{option} keeps files for a persistent fork, and these commands run without one")]
     KeepsWithoutFork { option: String },
+    #[error("cannot read the answer")]
+    Input(#[source] std::io::Error),
     #[error("cannot write the output")]
     Output(#[source] std::io::Error),
     #[error("the command completed, but its output could not be written")]
@@ -22,6 +24,7 @@ impl Diagnose for EdgeError {
         match self {
             Self::UnknownVerb { .. } => "man.unknown_verb",
             Self::KeepsWithoutFork { .. } => "usage",
+            Self::Input(_) => "io.input",
             Self::Output(_) | Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
         }
@@ -36,7 +39,7 @@ hint!(EdgeError, |error, _avfs| {
             "omit it, or run the commands on a fork: avfs-run --fork NAME, avfs batch --mode chain"
         }
         Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
-        Self::Output(_) | Self::Unanswered(_) => return None,
+        Self::Input(_) | Self::Output(_) | Self::Unanswered(_) => return None,
     };
     Some(hint.to_owned())
 });

@@ -9,6 +9,7 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 use serde::Serialize;
 
 use avfs_hostfs::size_limit;
+use avfs_ops::review::Conflicts;
 use avfs_ops::{Notices, OpError};
 use avfs_present::{Avfs, Hint, error_body, usage_lines};
 use avfs_request::spec::SCHEMA_VERSION;
@@ -47,7 +48,7 @@ pub fn streaming_failure(error: VaultError) -> OpError {
 }
 
 /// A failed write of the answer, after the command itself has completed.
-fn after_the_fact(failure: OpError) -> OpError {
+pub fn after_the_fact(failure: OpError) -> OpError {
     match failure {
         OpError::Error(error) if error.code() == "io.output" => OpError::from(EdgeError::Unanswered(error)),
         OpError::Error(_) | OpError::Body(_) | OpError::ReceiverGone => failure,
@@ -119,6 +120,15 @@ impl Ui {
         human: impl FnOnce(&mut Out) -> Result<(), OpError>,
     ) -> Outcome {
         self.say(result, Some(why), human)
+    }
+
+    /// Answers that nothing was written because of conflicts. For people, the error lists them.
+    pub fn refuse<T: Serialize>(&self, refused: Conflicts<T>) -> Outcome {
+        let Conflicts { result, error } = refused;
+        match self.format {
+            Format::Json => self.answer_no(&result, &error_body(&*error, &self.avfs), |_| Ok(())),
+            Format::Human => Err(OpError::Error(error)),
+        }
     }
 
     fn say<T: Serialize>(

@@ -9,15 +9,22 @@
 //! the same functions. Start reading with `history/undo.rs`, which uses every part.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod error;
 mod given_path;
 pub mod history;
 mod labels;
+mod named_run;
+pub mod review;
+pub mod text;
 
+pub use avfs_changes::CHANGES_SHOWN_MAX;
+pub use avfs_vault::discard::ChangesOf;
 pub use avfs_workplace::{
     Announcement, Cancellation, Client, Context, Meter, Notices, Observer, OpError, Operation, Progress,
     Workplace, WorkplaceError,
 };
+pub use changes::{ChangeLine, ChangeLines};
 pub use error::{RepositoryConflict, SideChoice, VerbError};
 pub use given_path::{GivenPath, within};
 pub use history::{LogPage, LogQuery, log};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use avfs_types::base64::base64;
-use avfs_types::path::TreePath;
+use avfs_types::path::{Shown, TreePath};
 
 /// A path: verbatim if it is UTF-8; otherwise escaped, with its bytes in Base64.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -29,6 +29,17 @@ impl PathText {
         match std::str::from_utf8(path.as_bytes()) {
             Ok(text) => Self { path: text.to_owned(), path_base64: None },
             Err(_) => Self { path: path.to_string(), path_base64: Some(base64(path.as_bytes())) },
+        }
+    }
+}
+
+/// The path for people, like that of a [`TreePath`].
+impl fmt::Display for PathText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A path that is not UTF-8 is escaped already.
+        match self.path_base64 {
+            Some(_) => f.write_str(&self.path),
+            None => Shown(self.path.as_bytes()).fmt(f),
         }
     }
 }
@@ -210,5 +221,13 @@ mod tests {
         let odd = PathText::of(&TreePath::parse(b"a\xff").unwrap());
         assert_eq!((odd.path.as_str(), odd.path_base64.as_deref()), ("a\\xff", Some("Yf8=")));
         assert_eq!(PathText::of(&TreePath::parse(b"a\nb").unwrap()).path, "a\nb");
+    }
+
+    #[test]
+    fn path_is_shown_like_the_path_of_a_tree() {
+        for path in [&b"a\xff\\"[..], b"a\n\\b\t", b"", b"src/main.rs"] {
+            let path = TreePath::parse(path).unwrap();
+            assert_eq!(PathText::of(&path).to_string(), path.to_string());
+        }
     }
 }

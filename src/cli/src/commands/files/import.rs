@@ -233,7 +233,11 @@ impl Done {
         let (version, scanned) = (&self.imported.committed.version, &self.imported.scanned);
         if let (Some(counts), true) = (&self.counts, self.imported.committed.changed()) {
             let only_times = *counts == ChangeCounts::default();
-            let line = if only_times { "only times changed".to_owned() } else { patch::counts_line(counts) };
+            let line = if only_times {
+                "only times changed".to_owned()
+            } else {
+                patch::counts_line(&avfs_present::change_totals(counts))
+            };
             out.line(format_args!("{line}"))?;
         }
         out.line(format_args!(

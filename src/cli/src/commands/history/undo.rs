@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use avfs_ops::review::UnapplyQuery;
 use avfs_ops::{OpError, VerbError};
 use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_vault::application::{InDirectory, in_directory};
@@ -60,8 +61,8 @@ pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
                 Meant::Fork(fork) if args.what.is_none() => fork,
                 Meant::Fork(fork) => newest_on(&vault, fork, run)?,
                 Meant::Directory => {
-                    let what = ChangesOf::Run(prefix);
-                    return unapply::take_back(ctx, &ctx.ui.of_kind("unapply"), Some(&what), false);
+                    let query = UnapplyQuery { what: Some(ChangesOf::Run(prefix)), dry_run: false };
+                    return unapply::take_back(ctx, &ctx.ui.of_kind("unapply"), &query);
                 }
             }
         }

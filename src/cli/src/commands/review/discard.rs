@@ -4,16 +4,12 @@ use std::io::BufRead;
 
 use clap::Args;
 
-use avfs_ops::{OpError, VerbError};
+use avfs_ops::{ChangesOf, OpError, VerbError};
 use avfs_terminal::{Painted, Tone};
-use avfs_types::ids::RunPrefix;
-use avfs_vault::application::{InDirectory, in_directory};
-use avfs_vault::backend::{ForkRecord, Life, Reader, RunRecord};
-use avfs_vault::discard::{ChangesOf, Discarded, own_runs};
-use avfs_vault::{Vault, VaultError};
+use avfs_wire::RunObject;
 
-use crate::commands::runs::why_unchanged;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::{Out, Outcome};
 use crate::view::plural;
 
@@ -49,17 +45,8 @@ pub struct DiscardArgs {
 
 pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     let Some(what) = &args.what else { return all(ctx, args.yes) };
-    let discarded = ctx.client.free_space(|| {
-        let vault = ctx.open_vault()?;
-        if let ChangesOf::Run(prefix) = what.meant(&*vault.read()?)? {
-            let run = vault.run(&prefix)?;
-            if let (Some(why), None) = (why_unchanged(&run), run.discarded_at) {
-                return Err(VerbError::Unchanged { run: run.id, why, verb: "discard" }.into());
-            }
-        }
-        vault.discard(what).map_err(VerbError::of_changes)
-    })?;
-    ctx.ui.answer(&avfs_present::discard(&discarded), |out| {
+    let discarded = avfs_ops::review::discard(&ctx.client, what)?;
+    ctx.ui.answer(&discarded, |out| {
         let count = plural(discarded.runs.len() as u64, "run", "runs");
         let runs = shown(out, &discarded.runs);
         match &discarded.fork {
@@ -77,28 +64,17 @@ pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     })
 }
 
-fn shown(out: &Out, runs: &[RunRecord]) -> Painted {
+fn shown(out: &Out, runs: &[RunObject]) -> Painted {
     runs.iter().enumerate().fold(Painted::default(), |shown, (at, run)| {
         let comma = Painted::plain(if at > 0 { ", " } else { "" });
         shown.then(comma).then(out.paint(Tone::Id, format_args!("run:{}", run.id)))
     })
 }
 
-/// Discards every run that is not applied, each in its own transaction.
 fn all(ctx: &CommandContext, yes: bool) -> Outcome {
-    let mut is_confirmed = yes;
-    let mut discarded = Discarded { fork: None, runs: Vec::new() };
-    ctx.client.free_space(|| {
-        let vault = ctx.open_vault()?;
-        let found = unapplied(&*vault.read()?)?;
-        let count: usize = found.iter().map(|(_, runs)| runs.len()).sum();
-        if count > 0 && !is_confirmed {
-            confirm(ctx, count)?;
-            is_confirmed = true;
-        }
-        found.iter().try_for_each(|(fork, runs)| discard_unapplied(ctx, &vault, fork, runs, &mut discarded))
-    })?;
-    ctx.ui.answer(&avfs_present::discard(&discarded), |out| {
+    let confirm = &mut |count| if yes { Ok(()) } else { confirm(ctx, count) };
+    let discarded = avfs_ops::review::discard_all(&ctx.client, confirm)?;
+    ctx.ui.answer(&discarded, |out| {
         let count = discarded.runs.len();
         let more = match count.saturating_sub(NAMED_MAX) {
             0 => String::new(),
@@ -116,61 +92,6 @@ fn all(ctx: &CommandContext, yes: bool) -> Outcome {
     })
 }
 
-/// Discards the runs of a fork unless they were applied or went on meanwhile.
-fn discard_unapplied(
-    ctx: &CommandContext,
-    vault: &Vault,
-    fork: &ForkRecord,
-    runs: &[RunRecord],
-    discarded: &mut Discarded,
-) -> Result<(), OpError> {
-    let [run, ..] = runs else { return Ok(()) };
-    if unapplied_runs(&*vault.read()?, fork)?.is_empty() {
-        return Ok(());
-    }
-    match vault.discard(&ChangesOf::Run(RunPrefix::from(&run.id))) {
-        Ok(one) => discarded.runs.extend(one.runs),
-        Err(
-            error @ (VaultError::ForkHasCheckpoints { .. }
-            | VaultError::ForkMoved { .. }
-            | VaultError::RunWithoutVersion { .. }),
-        ) => ctx.ui.note(format_args!("note: kept fork {}: {error}", fork.name)),
-        Err(error) => return Err(error.into()),
-    }
-    Ok(())
-}
-
-/// The forks of runs that are not applied, each with its runs, oldest first.
-fn unapplied(reader: &dyn Reader) -> Result<Vec<(ForkRecord, Vec<RunRecord>)>, OpError> {
-    let mut found = Vec::new();
-    for fork in reader.forks().map_err(VaultError::from)? {
-        let runs = unapplied_runs(reader, &fork)?;
-        if !runs.is_empty() {
-            found.push((fork, runs));
-        }
-    }
-    Ok(found)
-}
-
-/// The runs of a fork that was created for them; none if one of them is applied, or a part of it.
-fn unapplied_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecord>, OpError> {
-    if fork.life == Life::Persistent || reader.fork(&fork.name).map_err(VaultError::from)?.is_none() {
-        return Ok(Vec::new());
-    }
-    let runs = own_runs(reader, fork)?;
-    // The fork of a run has the id in its name; other forks that expire were created by hand.
-    if !runs.iter().any(|run| fork.name.as_str().contains(&format!("-{}", run.id))) {
-        return Ok(Vec::new());
-    }
-    for run in &runs {
-        match in_directory(reader, run)? {
-            Some(InDirectory::Applied | InDirectory::Partly) => return Ok(Vec::new()),
-            Some(InDirectory::Unapplied) | None => {}
-        }
-    }
-    Ok(runs)
-}
-
 /// Asks on the terminal. Fails without one, and for any answer but yes.
 fn confirm(ctx: &CommandContext, count: usize) -> Result<(), OpError> {
     let runs = plural(count as u64, "run", "runs");
@@ -180,7 +101,7 @@ fn confirm(ctx: &CommandContext, count: usize) -> Result<(), OpError> {
     }
     ctx.ui.ask(format_args!("discard the changes of {runs}? [y/N] "));
     let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(VaultError::Input)?;
+    std::io::stdin().lock().read_line(&mut answer).map_err(EdgeError::Input)?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(refused()),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use avfs_changes::{ChangeSummary, GitIgnored, Shown};
 use avfs_engine::journal::journal_value;
 use avfs_engine::{LocateError, RunLife, ScratchDir, UnfinishedRun};
-use avfs_ops::{OpError, VerbError};
+use avfs_ops::OpError;
 use avfs_policy::Action;
 use avfs_present::in_effect;
 use avfs_terminal::Tone;
@@ -249,17 +249,6 @@ fn ended(run: &RunRecord) -> Option<String> {
         (Some(code), None) => Some(format!("exit {code}")),
         (None, None) => None,
     }
-}
-
-/// The newest run in effect that changed content. Prints a note with the run, because the user did not name it.
-pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, OpError> {
-    let last = avfs_vault::run::last_change(&*vault.read()?)?;
-    let Some(run) = &last.run else { return Err(VerbError::of_no_change(&last).into()) };
-    if let Some(skipped) = &last.times_only {
-        note_skipped(ctx, skipped);
-    }
-    ctx.ui.note(format_args!("run {}: {}", run.id, command_line(&command_text(run))));
-    Ok(RunPrefix::from(&run.id))
 }
 
 /// Notes that a run is not the one that is meant if none is named.

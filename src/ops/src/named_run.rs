@@ -1,0 +1,67 @@
+//! Runs that a verb names, or means if none is named.
+
+use std::ffi::OsStr;
+
+use avfs_engine::journal::{command_of, journal_value};
+use avfs_types::diagnose::shell_word;
+use avfs_types::ids::RunPrefix;
+use avfs_vault::backend::{RunRecord, RunState};
+use avfs_vault::run;
+use avfs_workplace::{OpError, Workplace};
+use serde_json::Value;
+
+use crate::error::VerbError;
+use crate::text::{command_line, first_line};
+
+/// The newest run in effect that changed content. Notes the run, because the user did not name it.
+pub fn last_change(workplace: &Workplace) -> Result<RunPrefix, OpError> {
+    let last = run::last_change(&*workplace.vault.read()?)?;
+    let Some(run) = &last.run else { return Err(VerbError::of_no_change(&last).into()) };
+    if let Some(skipped) = &last.times_only {
+        note_skipped(workplace, skipped);
+    }
+    workplace.note(format_args!("run {}: {}", run.id, command_line(&command_text(run))));
+    Ok(RunPrefix::from(&run.id))
+}
+
+/// Notes that a run is not the one that is meant if none is named.
+pub fn note_skipped(workplace: &Workplace, run: &RunRecord) {
+    let command = command_text(run);
+    workplace.note(format_args!(
+        "note: skipped run {}, which changed only modification times: {}",
+        run.id,
+        first_line(&command)
+    ));
+}
+
+/// Why a run has nothing to undo or to discard; `None` if it has a version, or may get one.
+pub fn why_unchanged(run: &RunRecord) -> Option<&'static str> {
+    if run.version_after.is_some() || !run.state.is_settled() {
+        return None;
+    }
+    let is_dropped = || {
+        journal_value(&run.request)["retention"] == "discard"
+            || journal_value(&run.result)["classification_violated"] == true
+    };
+    Some(match run.state {
+        RunState::Completed if is_dropped() => "kept no changes",
+        RunState::Completed => "changed nothing",
+        RunState::Failed
+        | RunState::Interrupted
+        | RunState::Recoverable
+        | RunState::Denied
+        | RunState::ApprovalRequired => "did not complete",
+    })
+}
+
+/// The command of a run, quoted for a shell.
+pub fn command_text(run: &RunRecord) -> String {
+    match command_of(&run.request) {
+        Value::String(text) => text,
+        Value::Array(words) => {
+            let words = words.iter().filter_map(Value::as_str);
+            words.map(|word| shell_word(OsStr::new(word))).collect::<Vec<_>>().join(" ")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+    }
+}
