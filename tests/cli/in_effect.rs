@@ -230,9 +230,16 @@ fn undo_and_discard_of_a_run_without_changes_say_so() {
     Changes::default()
         .land(&vault, Landing::RecordOnly, RunRecord { request, ..record(3, &fork("run-3")) })
         .unwrap();
-    Changes::default().land(&vault, Landing::RecordOnly, record(4, &fork("work"))).unwrap();
+    // The policy dropped the changes of this one.
+    let result = r#"{"timed_out":false,"classification_violated":true}"#.to_owned();
+    Changes::default()
+        .land(&vault, Landing::RecordOnly, RunRecord { result, ..record(4, &fork("run-4")) })
+        .unwrap();
+    Changes::default().land(&vault, Landing::RecordOnly, record(5, &fork("work"))).unwrap();
     drop(vault);
-    for (word, why) in [("last", "changed nothing"), ("last~1", "kept no changes")] {
+    for (word, why) in
+        [("last", "changed nothing"), ("last~1", "kept no changes"), ("last~2", "kept no changes")]
+    {
         for verb in ["undo", "discard"] {
             let refusal = env.refused(&[verb, word], 1, "run.no_version");
             let message = refusal["error"]["message"].as_str().unwrap();

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json};
 
 use crate::env::{Running, TestEnv, wait_for};
+use crate::lists::refused;
 use crate::person::person;
 use crate::shared::start_held;
 use crate::support;
@@ -350,9 +351,18 @@ fn a_command_classified_read_only_that_writes_is_detected() {
     assert_eq!(dropped["result"]["landing"], json!("nothing"), "{dropped}");
     let run = env.avfs_result(&["runs", "show", dropped["run_id"].as_str().unwrap()]);
     assert!(run["discarded_at"].is_string() && run["version_after"].is_null(), "{run}");
+    assert_kept_no_changes(&env, &run);
     let honest = env.json(&[], "ls");
     assert_eq!(honest["result"]["classification_violated"], json!(false));
     env.assert_sound();
+}
+
+/// A run whose changes the policy dropped did change something.
+#[track_caller]
+fn assert_kept_no_changes(env: &TestEnv, run: &Value) {
+    assert_eq!(run["result"]["classification_violated"], json!(true), "{run}");
+    let (code, message) = refused(env, &["undo", run["id"].as_str().unwrap()]);
+    assert!(code == "run.no_version" && message.contains("kept no changes"), "{message}");
 }
 
 #[test]
@@ -376,7 +386,9 @@ fn a_recovery_discards_changes_that_the_run_would_have_discarded() {
     let recovered = env.avfs_result(&["recover", id]);
     assert_eq!(recovered["runs"][0]["version_after"], Value::Null, "{recovered}");
     assert!(actions(&env, id).contains(&"run.violation".to_owned()));
-    assert!(env.avfs_result(&["runs", "show", id])["discarded_at"].is_string());
+    let run = env.avfs_result(&["runs", "show", id]);
+    assert!(run["discarded_at"].is_string());
+    assert_kept_no_changes(&env, &run);
     env.assert_sound();
 }
 

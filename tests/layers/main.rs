@@ -18,7 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("egress", &["request"]),
     ("wire", &["types", "request"]),
     ("changes", &["types", "hostfs", "vault", "request"]),
-    ("engine", &["types", "hostfs", "vault", "request", "policy", "egress", "changes"]),
+    ("engine", &["types", "hostfs", "vault", "request", "policy", "egress", "changes", "wire"]),
     ("lists", &["types", "hostfs", "vault", "request", "wire"]),
     ("present", &["types", "hostfs", "vault", "request", "policy", "changes", "engine", "lists", "wire"]),
     ("workplace", &["types", "hostfs", "vault", "request", "policy", "engine", "present", "wire"]),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
-use avfs_engine::journal::journal_value;
+use avfs_engine::journal::Recorded;
 use avfs_engine::{Approver, RememberFor, Remembered, offered_networks};
 use avfs_policy::{Category, ExecutionDecision};
 use avfs_present::Avfs;
@@ -34,8 +34,7 @@ enum Word {
 impl Approver for AtTerminal<'_> {
     fn waits(&self, approval: &ApprovalRecord) {
         if self.reports {
-            let (id, decision) = (&approval.id, journal_value(&approval.decision));
-            let command = avfs_present::approve_command(self.avfs, id.as_str(), decision["rule"].as_str());
+            let (id, command) = (&approval.id, avfs_present::command_to_approve(self.avfs, approval));
             render::say([format!("avfs-run: waiting for an approval; answer with: {command}, or deny {id}")]);
         }
     }
@@ -44,7 +43,13 @@ impl Approver for AtTerminal<'_> {
         let mut terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
         let always = Remembered::plan(approval, None, None, &self.place);
         let networks = match decision.categories.contains(Category::Networked) {
-            true => offered_networks(&journal_value(&approval.request), self.place.workspace),
+            true => {
+                let request = Recorded::parse(&approval.request);
+                request
+                    .read()
+                    .map(|request| offered_networks(request, self.place.workspace))
+                    .unwrap_or_default()
+            }
             false => Vec::new(),
         };
         let question = question(approval, decision, always.as_ref().ok(), &networks);
@@ -101,7 +106,7 @@ fn question(
     };
     let categories: Vec<&str> = decision.categories.iter().map(|category| category.word()).collect();
     let mut lines = vec![format!("avfs-run: this command needs your approval ({}):", approval.id)];
-    let asked = asked_for(&journal_value(&approval.request));
+    let asked = asked_for(&Recorded::parse(&approval.request));
     lines.extend(asked.iter().map(|(name, text)| format!("  {:<9} {text}", format!("{name}:"))));
     lines.push(format!("  reason:   {}", approval.reason));
     lines.push(format!("  found:    {}", categories.join(", ")));

@@ -5,10 +5,11 @@
 //! `core.hooksPath`, cannot be detected here.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use avfs_types::path::TreePath;
@@ -230,6 +231,13 @@ fn brings_install_script(vault: &Vault, change: &Change, after: &Node) -> Result
     Ok(scripts.iter().any(|script| !script.is_null()) && before.as_ref() != Some(&scripts))
 }
 
+/// The part of a package.json that matters here; without scripts if they are no object.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Package {
+    scripts: BTreeMap<String, Value>,
+}
+
 /// The scripts that an installation runs, null for each one that is absent. `None` if they cannot be determined
 /// although npm may find some: npm is more lenient than a strict parser about invalid UTF-8 and nesting.
 fn install_scripts(vault: &Vault, file: &FileNode) -> Result<Option<Vec<Value>>> {
@@ -238,9 +246,12 @@ fn install_scripts(vault: &Vault, file: &FileNode) -> Result<Option<Vec<Value>>>
     }
     let content = read_content(&*vault.read()?, file)?;
     let text = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&content);
+    // As a value first: of equal keys the last one counts, as for npm.
     let package: Option<Value> = serde_json::from_slice(text).ok();
-    let scripts =
-        |package: Value| INSTALL_SCRIPTS.iter().map(|name| package["scripts"][*name].clone()).collect();
+    let scripts = |package: Value| {
+        let Package { scripts } = Package::deserialize(package).unwrap_or_default();
+        INSTALL_SCRIPTS.iter().map(|name| scripts.get(*name).cloned().unwrap_or_default()).collect()
+    };
     Ok(package.map(scripts))
 }
 

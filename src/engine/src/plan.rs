@@ -47,7 +47,10 @@ impl ProxyRuntime<'_> {
         let runs = self.site.vault.runs(i64::MAX, EARLIER_ROWS)?;
         // Denied runs wrote nothing and are ignored.
         let ran = runs.iter().filter(|run| run.state == RunState::Completed).take(EARLIER_RUNS);
-        let written = ran.map(|run| journal::bytes_written(&run.result)).max().unwrap_or(0);
+        let written = ran
+            .map(|run| journal::result_of(run).map_or(0, |result| result.bytes_written))
+            .max()
+            .unwrap_or(0);
         Ok(ScratchSpace::look(&self.site.cache_dir, written).choose(request.scratch, &request.limits))
     }
 

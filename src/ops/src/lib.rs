@@ -15,6 +15,7 @@ mod given_path;
 pub mod history;
 mod labels;
 mod named_run;
+pub use named_run::{command_text, discards, quoted, why_unchanged};
 pub mod review;
 pub mod text;
 

@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 
-use avfs_engine::journal::{command_of, journal_value};
+use avfs_engine::journal::{self, Recorded, RunRequest};
+use avfs_request::Retention;
+use avfs_request::spec::CommandText;
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::backend::{RunRecord, RunState};
 use avfs_vault::run;
 use avfs_workplace::{OpError, Workplace};
-use serde_json::Value;
 
 use crate::error::VerbError;
 use crate::text::{command_line, first_line};
@@ -39,10 +40,9 @@ pub fn why_unchanged(run: &RunRecord) -> Option<&'static str> {
     if run.version_after.is_some() || !run.state.is_settled() {
         return None;
     }
-    let is_dropped = || {
-        journal_value(&run.request)["retention"] == "discard"
-            || journal_value(&run.result)["classification_violated"] == true
-    };
+    // The policy drops the changes of a command that was classified read-only.
+    let is_dropped =
+        || discards(run) || journal::result_of(run).is_some_and(|result| result.classification_violated);
     Some(match run.state {
         RunState::Completed if is_dropped() => "kept no changes",
         RunState::Completed => "changed nothing",
@@ -54,14 +54,24 @@ pub fn why_unchanged(run: &RunRecord) -> Option<&'static str> {
     })
 }
 
+/// Whether the request says to drop the changes.
+pub fn discards(run: &RunRecord) -> bool {
+    let request = Recorded::<RunRequest>::parse(&run.request);
+    request.read().is_some_and(|request| request.retention == Retention::Discard.word())
+}
+
 /// The command of a run, quoted for a shell.
 pub fn command_text(run: &RunRecord) -> String {
-    match command_of(&run.request) {
-        Value::String(text) => text,
-        Value::Array(words) => {
-            let words = words.iter().filter_map(Value::as_str);
-            words.map(|word| shell_word(OsStr::new(word))).collect::<Vec<_>>().join(" ")
+    quoted(avfs_present::command_of(&run.request).as_ref())
+}
+
+/// The command of a request, quoted for a shell; empty if it is unknown.
+pub fn quoted(command: Option<&CommandText>) -> String {
+    match command {
+        Some(CommandText::Shell(line)) => line.clone(),
+        Some(CommandText::Argv(words)) => {
+            words.iter().map(|word| shell_word(OsStr::new(word))).collect::<Vec<_>>().join(" ")
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+        None => String::new(),
     }
 }

@@ -1,10 +1,9 @@
 //! Approvals as wire types.
 
-use avfs_engine::journal::{command_of, journal_value};
 use avfs_types::clock::{Timestamp, time_text};
 use avfs_types::ids::RunId;
 use avfs_vault::backend::{ApprovalRecord, ApprovalState};
-use avfs_wire::{ApprovalObject, ApprovalStateName, ApprovalsShow};
+use avfs_wire::{ApprovalObject, ApprovalStateName, ApprovalsShow, Recorded};
 
 #[must_use]
 pub fn approval_state(approval: &ApprovalRecord, now: Timestamp) -> ApprovalStateName {
@@ -24,7 +23,7 @@ pub fn approval(approval: &ApprovalRecord, now: Timestamp) -> ApprovalObject {
         id: approval.id.to_string(),
         state: crate::approval_state(approval, now),
         reason: approval.reason.clone(),
-        command: command_of(&approval.request),
+        command: crate::command_of(&approval.request),
         request_digest: approval.request_digest.to_hex(),
         asked_by: approval.asked_by.to_string(),
         created_at: time_text(approval.created_at),
@@ -39,7 +38,7 @@ pub fn approval(approval: &ApprovalRecord, now: Timestamp) -> ApprovalObject {
 pub fn approval_shown(approval: &ApprovalRecord, now: Timestamp) -> ApprovalsShow {
     ApprovalsShow {
         approval: crate::approval(approval, now),
-        request: journal_value(&approval.request),
-        decision: journal_value(&approval.decision),
+        request: Recorded::parse(&approval.request),
+        decision: Recorded::parse(&approval.decision),
     }
 }

@@ -2,7 +2,7 @@
 
 use avfs_types::clock::time_text;
 use avfs_vault::backend::BatchRecord;
-use avfs_wire::BatchObject;
+use avfs_wire::{BatchObject, Recorded};
 
 #[must_use]
 pub fn batch(batch: &BatchRecord) -> BatchObject {
@@ -12,6 +12,6 @@ pub fn batch(batch: &BatchRecord) -> BatchObject {
         ended_at: batch.ended_at.map(time_text),
         list: batch.list.to_hex(),
         base: batch.base.to_hex(),
-        plan: avfs_engine::journal::journal_value(&batch.plan),
+        plan: Recorded::parse(&batch.plan),
     }
 }

@@ -1,42 +1,17 @@
 //! Cached results as wire types.
 
-use serde_json::Value;
-
-use avfs_engine::journal::{JournalCache, JournalReason, cache_of, command_of};
-use avfs_engine::{CacheUse, CachedResult, Look, Reason};
+use avfs_engine::journal;
+use avfs_engine::{CachedResult, Look, Reason};
 use avfs_types::clock::time_text;
 use avfs_types::ids::{VersionId, to_hex};
 use avfs_vault::backend::{MemoRecord, RunRecord};
 use avfs_vault::memo::Lost;
 use avfs_wire::{CacheExplain, CacheObject, FoundObject, MemoObject, ReasonObject};
 
-fn reasons(reasons: &[Reason]) -> Vec<ReasonObject> {
-    reasons.iter().map(crate::reason).collect()
-}
-
-#[must_use]
-pub fn reason(reason: &Reason) -> ReasonObject {
-    ReasonObject { code: reason.code.to_owned(), text: reason.text.clone() }
-}
-
-#[must_use]
-pub fn cache_use(cache: &CacheUse) -> CacheObject {
-    journaled(JournalCache::from(cache))
-}
-
 /// The cache use of a run from the journal; `None` if the cache was not requested.
 #[must_use]
 pub fn cache_use_of_run(run: &RunRecord) -> Option<CacheObject> {
-    cache_of(&run.result).map(journaled)
-}
-
-fn journaled(cache: JournalCache) -> CacheObject {
-    let reasons = |reasons: Vec<JournalReason>| {
-        let reason = |JournalReason { code, text }| ReasonObject { code, text };
-        reasons.into_iter().map(reason).collect()
-    };
-    let JournalCache { mode, key, cached_from, missed, not_remembered } = cache;
-    CacheObject { mode, key, cached_from, missed: reasons(missed), not_remembered: reasons(not_remembered) }
+    journal::result_of(run)?.cache
 }
 
 #[must_use]
@@ -44,7 +19,7 @@ pub fn memo(memo: &MemoRecord, run: Option<&RunRecord>, lost: Option<Lost>) -> M
     MemoObject {
         key: memo.key.to_hex(),
         run_id: memo.run.to_string(),
-        command: run.map_or(Value::Null, |run| command_of(&run.request)),
+        command: run.and_then(|run| crate::command_of(&run.request)),
         exit_code: memo.exit_code,
         stdout_digest: to_hex(&memo.stdout_digest),
         stderr_digest: to_hex(&memo.stderr_digest),
@@ -107,10 +82,10 @@ pub fn cache_explained_of_look(look: &Look, not_remembered: &[Reason]) -> CacheE
         key: found.map(|found| found.key.to_hex()),
         missed: match look {
             Look::Hit(_) => Vec::new(),
-            Look::Miss(missed) => reasons(missed),
+            Look::Miss(missed) => missed.iter().map(ReasonObject::from).collect(),
         },
         remembered: not_remembered.is_empty(),
-        not_remembered: reasons(not_remembered),
+        not_remembered: not_remembered.iter().map(ReasonObject::from).collect(),
         found: found.map(|found| crate::found(found)),
     }
 }

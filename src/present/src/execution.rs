@@ -1,10 +1,11 @@
 //! The envelope of a run as wire types.
 
+use avfs_engine::journal::{Recorded, RunDecision, decided};
 use avfs_engine::{Denial, Enforcement, Executed, Exit, Outcome};
 use avfs_policy::{ExecutionDecision, NETWORKED, Verdict};
 use avfs_request::spec::RequestObject;
 use avfs_types::diagnose::Diagnose;
-use avfs_types::ids::{ApprovalId, RunId};
+use avfs_types::ids::RunId;
 use avfs_vault::backend::ApprovalRecord;
 use avfs_wire::{DecisionObject, ErrorBody, ExecutionEnvelope, StateName};
 
@@ -46,6 +47,14 @@ pub fn approve_command(avfs: &Avfs, approval: &str, rule: Option<&str>) -> Strin
     format!("{avfs} approvals approve {approval}{net}")
 }
 
+/// The command that approves the request of an approval.
+#[must_use]
+pub fn command_to_approve(avfs: &Avfs, approval: &ApprovalRecord) -> String {
+    let decision = Recorded::<RunDecision>::parse(&approval.decision);
+    let rule = decision.read().and_then(|decision| decision.rule.as_deref());
+    approve_command(avfs, approval.id.as_str(), rule)
+}
+
 /// The error for a request that needs an approval first.
 #[must_use]
 pub fn approval_body(
@@ -67,38 +76,22 @@ pub fn approval_body(
     ErrorBody { code: "approval.required".to_owned(), message, hint: Some(hint) }
 }
 
-#[must_use]
-pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> DecisionObject {
-    DecisionObject {
-        action: decision.action.word().into(),
-        categories: decision.categories.iter().map(|category| category.word().to_owned()).collect(),
-        rule: decision.rule.clone(),
-        reason: decision.reason.clone(),
-        hint: decision.hint.clone(),
-        allow_rule: decision.allow_rule.clone(),
-        approval_id: approval.map(ApprovalId::to_string),
-    }
-}
-
 /// The decision about a request that was not read, or has no vault.
 #[must_use]
 pub fn decision_before_the_request(verdict: &Verdict) -> DecisionObject {
     DecisionObject {
         action: verdict.action.word().into(),
-        categories: Vec::new(),
         rule: Some(verdict.rule.clone()),
         reason: verdict.reason.clone(),
         hint: verdict.hint.clone(),
-        allow_rule: None,
-        approval_id: None,
+        ..DecisionObject::default()
     }
 }
 
 /// The envelope of a request that reached the boundary.
 #[must_use]
 pub fn execution(request: RequestObject, executed: &Executed, avfs: &Avfs) -> ExecutionEnvelope {
-    let decided =
-        executed.decision.as_ref().map(|decision| crate::decision(decision, executed.approval.as_ref()));
+    let decided = executed.decision.as_ref().map(|decision| decided(decision, executed.approval.as_ref()));
     let envelope = ExecutionEnvelope {
         run_id: executed.run_id.as_ref().map(RunId::to_string),
         request: Some(request),
@@ -140,7 +133,7 @@ pub fn execution_planned(
     ExecutionEnvelope {
         success: true,
         request: Some(request),
-        decision: Some(crate::decision(decision, None)),
+        decision: Some(decided(decision, None)),
         enforcement: Some(crate::enforcement(enforcement)),
         ..ExecutionEnvelope::empty(StateName::Planned)
     }

@@ -32,14 +32,12 @@ mod work_item;
 
 pub use approvals::{approval, approval_shown, approval_state};
 pub use batch::batch;
-pub use cache::{
-    cache_explained_of_look, cache_explained_of_run, cache_use, cache_use_of_run, found, memo, reason,
-};
+pub use cache::{cache_explained_of_look, cache_explained_of_run, cache_use_of_run, found, memo};
 pub use compact::compact_line;
 pub use enforcement::{enforcement, limit};
 pub use entry::{change, change_kind, change_list, change_totals, entry, node_kind};
 pub use execution::{
-    approval_body, approve_command, decision, decision_before_the_request, denial_body, execution,
+    approval_body, approve_command, command_to_approve, decision_before_the_request, denial_body, execution,
     execution_planned,
 };
 pub use hints::{Avfs, Hint, error_body, merge_commits, usage_lines};
@@ -50,10 +48,10 @@ pub use policy::{
 pub use recordings::recording;
 pub use records::{audit_line, audit_row, checkpoint, fork, run, run_state, version};
 pub use replay::difference;
-pub use result::{change_report, connection, note_text, phases, result, runs_on_host, stream};
+pub use result::{change_report, note_text, result, runs_on_host, stream};
 pub use results::{diff_tree_line, edited, file_stat, fork_use, import, left_out, trouble};
 pub use runs::{
-    applied, apply, apply_refused, base_kind_of_run, conflicts, denial, discard, in_effect, inherited,
-    path_texts, redo, run_shown, undo, unsettled_run,
+    applied, apply, apply_refused, base_kind_of_run, command_of, conflicts, denial, discard, in_effect,
+    inherited, path_texts, redo, run_shown, undo, unsettled_run,
 };
 pub use work_item::inspection;

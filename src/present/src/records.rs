@@ -1,6 +1,5 @@
 //! Versions, forks, checkpoints, runs and audit rows as wire types.
 
-use avfs_engine::journal::command_of;
 use avfs_types::clock::time_text;
 use avfs_types::ids::{ForkName, VersionId, to_hex};
 use avfs_vault::audit_query::Link;
@@ -89,7 +88,7 @@ pub fn run(run: &RunRecord) -> RunObject {
         undone: None,
         discarded_at: run.discarded_at.map(time_text),
         cached_from: crate::cache_use_of_run(run).and_then(|cache| cache.cached_from),
-        command: command_of(&run.request),
+        command: crate::command_of(&run.request),
     }
 }
 

@@ -4,18 +4,16 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use avfs_changes::{ChangeReport, RunsOnHost};
-use avfs_engine::{
-    Connection, ExecutionResult, Exit, Note, Output, OutsideWrite, OutsideWrites, Phases, Remedy,
-};
+use avfs_engine::{ExecutionResult, Exit, Note, Output, OutsideWrite, OutsideWrites, Remedy};
 use avfs_types::base64::base64;
 use avfs_types::clock::{millis, time_text};
 use avfs_types::ids::{CheckpointName, ForkName, RunId, VersionId};
 use avfs_types::printable::text_of;
 use avfs_vault::run::Landed;
 use avfs_wire::{
-    CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, LongText, NoteObject, OmittedObject,
-    OutsideWriteObject, OutsideWritesObject, PathText, PhasesObject, RefusedCallObject, ResultObject,
-    RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
+    CHANGES_MAX, CacheObject, ChangeObject, ChangeReportObject, ConnectionObject, LongText, NoteObject,
+    OmittedObject, OutsideWriteObject, OutsideWritesObject, PathText, PhasesObject, RefusedCallObject,
+    ResultObject, RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
 };
 
 use crate::Avfs;
@@ -62,8 +60,7 @@ fn base64_pieces(output: &Output, each: Each<'_>) -> fmt::Result {
 }
 
 fn omitted(output: Option<&Output>) -> Option<OmittedObject> {
-    let omitted = output?.omitted?;
-    Some(OmittedObject { offset: omitted.offset as u64, bytes: omitted.bytes })
+    output?.omitted.map(OmittedObject::from)
 }
 
 fn outside_writes(writes: &OutsideWrites) -> Option<OutsideWritesObject> {
@@ -86,36 +83,9 @@ fn outside_writes(writes: &OutsideWrites) -> Option<OutsideWritesObject> {
 }
 
 #[must_use]
-pub fn phases(phases: &Phases) -> PhasesObject {
-    PhasesObject {
-        resolve: millis(phases.resolve),
-        mount: millis(phases.mount),
-        execute: millis(phases.execute),
-        capture: millis(phases.capture),
-        commit: millis(phases.commit),
-    }
-}
-
-#[must_use]
 pub fn runs_on_host(it: &RunsOnHost) -> RunsOnHostObject {
     let link = it.link.as_ref().map(PathText::of);
     RunsOnHostObject { path: PathText::of(&it.path), kind: it.used.word().into(), why: it.why.into(), link }
-}
-
-#[must_use]
-pub fn connection(connection: &Connection) -> ConnectionObject {
-    let (verdict, reason) = connection.verdict.words();
-    ConnectionObject {
-        host: connection.host.clone(),
-        port: connection.port,
-        address: connection.address.map(|address| address.to_string()),
-        verdict: verdict.into(),
-        reason: reason.map(str::to_owned),
-        bytes_up: connection.bytes_up,
-        bytes_down: connection.bytes_down,
-        began_ms: millis(connection.began),
-        lasted_ms: millis(connection.lasted),
-    }
 }
 
 /// The text of a note, with the command that resolves it.
@@ -189,7 +159,7 @@ pub fn result(result: &ExecutionResult, avfs: &Avfs) -> ResultObject {
         .into(),
         classification_violated: result.classification_violated,
         runs_on_host: result.runs_on_host.iter().map(crate::runs_on_host).collect(),
-        connections: result.connections.list.iter().map(crate::connection).collect(),
+        connections: result.connections.list.iter().map(ConnectionObject::from).collect(),
         connections_left_off: result.connections.left_off,
         refused_calls: result
             .refused_calls
@@ -202,13 +172,13 @@ pub fn result(result: &ExecutionResult, avfs: &Avfs) -> ResultObject {
         cached: from.is_some(),
         cached_from: from.map(RunId::to_string),
         remembered: result.cache.as_ref().is_some_and(|cache| cache.remembered),
-        cache: result.cache.as_ref().map(crate::cache_use),
+        cache: result.cache.as_ref().map(CacheObject::from),
         usage: UsageObject {
             user_ms: millis(result.usage.user),
             system_ms: millis(result.usage.system),
             max_rss_bytes: result.usage.max_rss_bytes,
         },
-        phases_ms: crate::phases(&result.phases),
+        phases_ms: PhasesObject::from(&result.phases),
         notes: result
             .notes
             .iter()

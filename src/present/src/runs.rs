@@ -2,7 +2,9 @@
 
 use avfs_changes::{Applied, Conflict, Inherited, RunsOnHost, Subject};
 use avfs_engine::UnfinishedRun;
-use avfs_engine::journal::journal_value;
+use avfs_engine::journal;
+use avfs_engine::journal::{Recorded, RunRequest};
+use avfs_request::spec::CommandText;
 use avfs_request::{BaseChoice, Explanation};
 use avfs_types::clock::{Timestamp, time_text};
 use avfs_types::path::TreePath;
@@ -25,8 +27,8 @@ pub fn unsettled_run(run: &UnfinishedRun) -> UnsettledRun {
         stands: run.stands.word().into(),
         started_at: time_text(run.record.started_at()),
         scratch: run.dir.display().to_string(),
-        request: journal_value(&run.record.request),
-        decision: journal_value(&run.record.decision),
+        request: Recorded::parse(&run.record.request),
+        decision: Recorded::parse(&run.record.decision),
     }
 }
 
@@ -37,11 +39,12 @@ pub fn run_shown(
     kept_until: Option<Timestamp>,
 ) -> RunsShow {
     let (changes, change_counts) = changes.unzip();
+    let row = journal::read(run);
     RunsShow {
         run: crate::run(run),
-        request: journal_value(&run.request),
-        decision: journal_value(&run.decision),
-        result: journal_value(&run.result),
+        request: row.request,
+        decision: row.decision,
+        result: row.outcome,
         base_kind: base_kind_of_run(run).map(Into::into),
         changes,
         change_counts,
@@ -52,11 +55,19 @@ pub fn run_shown(
 /// The extent of a run's versions: `full` or `touched`; `None` if it had no base version.
 #[must_use]
 pub fn base_kind_of_run(run: &RunRecord) -> Option<&'static str> {
-    let asked = journal_value(&run.request)["base"].as_str().map(str::to_owned);
-    match asked.as_deref() == Some(BaseChoice::Touched.word()) {
+    let request = Recorded::<RunRequest>::parse(&run.request);
+    match request.read().is_some_and(|request| request.base == BaseChoice::Touched.word()) {
         true => Some(BaseChoice::Touched.word()),
         false => run.version_before.map(|_| "full"),
     }
+}
+
+/// The command in the text of a request; `None` if it has none that can be read.
+#[must_use]
+pub fn command_of(request: &str) -> Option<CommandText> {
+    let request = Recorded::<RunRequest>::parse(request).into_read().ok()?;
+    // The default of an absent key, which no run has.
+    Some(request.command).filter(|command| *command != CommandText::Argv(Vec::new()))
 }
 
 #[must_use]

@@ -1,7 +1,13 @@
 //! The `result` of the verbs about approvals.
 
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "schema")]
 use serde_json::Value;
+
+use avfs_request::spec::{CommandText, RequestObject};
+
+use crate::execution::DecisionObject;
+use crate::journal::Recorded;
 
 /// The state of an approval.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -45,7 +51,8 @@ pub struct ApprovalObject {
     /// Why approval is required.
     pub reason: String,
     /// The command of the request: a list of words, or one string for a shell.
-    pub command: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub command: Option<CommandText>,
     /// The digest of the only request that it is valid for.
     pub request_digest: String,
     /// The run that asked for it.
@@ -80,9 +87,11 @@ pub struct ApprovalsShow {
     #[serde(flatten)]
     pub approval: ApprovalObject,
     /// The whole request, as in the journal.
-    pub request: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub request: Recorded<RequestObject>,
     /// The decision of the policy that requires the approval.
-    pub decision: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub decision: Recorded<DecisionObject>,
 }
 
 /// The result of `avfs approvals approve` and `avfs approvals deny`.

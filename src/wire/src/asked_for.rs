@@ -3,11 +3,12 @@
 
 use serde_json::{Map, Value};
 
-use avfs_request::spec::RequestObject;
-use avfs_request::{Environment, ExecutionRequest};
-use avfs_types::CommandLine;
+use avfs_request::Environment;
+use avfs_request::spec::{CommandText, RequestObject};
 use avfs_types::diagnose::shell_word;
 use avfs_types::printable::is_hidden;
+
+use crate::journal::Recorded;
 
 /// Keys that are shown in another form, or do not grant anything.
 const NOT_LISTED: [&str; 7] =
@@ -15,14 +16,21 @@ const NOT_LISTED: [&str; 7] =
 
 /// The name and the text of each line; each text is printed on one line.
 #[must_use]
-pub fn asked_for(request: &Value) -> Vec<(String, String)> {
-    let mut lines = vec![("command".to_owned(), command(&request["command"]))];
-    if request["vault_named"] == true {
-        lines.push(("vault".to_owned(), shown(&request["vault"])));
+pub fn asked_for(request: &Recorded<RequestObject>) -> Vec<(String, String)> {
+    let request = match request {
+        Recorded::Read(request) => request,
+        Recorded::Unreadable { stored, problem } => {
+            let lines = [("command", "(unreadable)".to_owned()), ("problem", problem.clone())];
+            let lines = lines.into_iter().chain([("request", stored.to_string())]);
+            return lines.map(|(name, text)| (name.to_owned(), text)).collect();
+        }
+    };
+    let mut lines = vec![("command".to_owned(), command(&request.command))];
+    if request.vault_named {
+        lines.push(("vault".to_owned(), request.vault.clone().unwrap_or_default()));
     }
-    let defaults = defaults();
-    let empty = Map::new();
-    for (key, value) in request.as_object().unwrap_or(&empty) {
+    let defaults = keys(&RequestObject::default());
+    for (key, value) in &keys(request) {
         if NOT_LISTED.contains(&key.as_str())
             || defaults.get(key).map_or_else(|| is_empty(value), |default| value == default)
             || (key == "cwd" && value == ".")
@@ -31,20 +39,20 @@ pub fn asked_for(request: &Value) -> Vec<(String, String)> {
         }
         lines.push((key.replace('_', "-"), shown(value)));
     }
-    let brought = |name: &str| request["env"].get(name).is_some();
-    let names = request["environment"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let passed: Vec<String> =
-        names.filter(|name| !Environment::is_usual(name) && !brought(name)).map(str::to_owned).collect();
+    let is_listed = |name: &&String| !Environment::is_usual(name) && !request.env.contains_key(*name);
+    let passed: Vec<&str> = request.environment.iter().filter(is_listed).map(String::as_str).collect();
     if !passed.is_empty() {
         lines.push(("variables".to_owned(), passed.join(" ")));
     }
     lines
 }
 
-/// A request with defaults.
-fn defaults() -> Value {
-    let request = ExecutionRequest::of(CommandLine::Argv(Vec::new()));
-    serde_json::to_value(RequestObject::of(&request, None)).unwrap_or_default()
+/// Every key of a request, and those of a later version: nothing that a request asks for may be left out here.
+fn keys(request: &RequestObject) -> Map<String, Value> {
+    match serde_json::to_value(request) {
+        Ok(Value::Object(keys)) => keys,
+        Ok(_) | Err(_) => Map::new(),
+    }
 }
 
 /// True for a value that is equivalent to an absent key.
@@ -58,10 +66,11 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// The command, quoted for a shell.
-fn command(value: &Value) -> String {
-    let Value::Array(words) = value else { return shown(value) };
-    let words = words.iter().map(|word| word.as_str().map_or_else(|| shown(word), command_word));
-    words.collect::<Vec<_>>().join(" ")
+fn command(command: &CommandText) -> String {
+    match command {
+        CommandText::Argv(words) => words.iter().map(|word| command_word(word)).collect::<Vec<_>>().join(" "),
+        CommandText::Shell(line) => line.clone(),
+    }
 }
 
 /// A word with hidden characters is quoted so that each of them can be seen, and differs from its escape.
@@ -107,21 +116,30 @@ mod tests {
 
     use super::*;
 
-    fn request() -> ExecutionRequest {
-        ExecutionRequest::of(CommandLine::Argv(vec!["make".into(), "test".into()]))
+    fn lines(request: Value) -> Vec<(String, String)> {
+        asked_for(&serde_json::from_value(request).unwrap())
     }
 
     #[test]
     fn a_request_without_options_shows_only_its_command() {
-        let object = serde_json::to_value(RequestObject::of(&request(), None)).unwrap();
-        assert_eq!(asked_for(&object), [("command".to_owned(), "make test".to_owned())]);
+        let words = CommandText::Argv(vec!["make".to_owned(), "test".to_owned()]);
+        let request = Recorded::Read(RequestObject { command: words, ..RequestObject::default() });
+        assert_eq!(asked_for(&request), [("command".to_owned(), "make test".to_owned())]);
     }
 
     #[test]
     fn a_command_is_quoted_for_a_shell() {
-        let lines = asked_for(&json!({ "command": ["git", "fetch", "a b", "it's", "a\n'b\\\u{202e}", ""] }));
+        let lines = lines(json!({ "command": ["git", "fetch", "a b", "it's", "a\n'b\\\u{202e}", ""] }));
         let quoted = r"git fetch 'a b' 'it'\''s' $'a\n\'b\\\U0000202e' ''";
         assert_eq!(lines, [("command".to_owned(), quoted.to_owned())]);
+    }
+
+    #[test]
+    fn an_unreadable_request_is_shown_whole() {
+        let text = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let lines = lines(json!({ "command": ["x"], "rw": "/" }));
+        assert_eq!(lines.first(), Some(&text("command", "(unreadable)")));
+        assert_eq!(lines.last(), Some(&text("request", r#"{"command":["x"],"rw":"/"}"#)));
     }
 
     #[test]
@@ -131,7 +149,7 @@ mod tests {
             "command": long, "net": "host", "rw": ["/srv"], "secrets": [], "env": {"A": "b\n"}, "retention": "apply",
             "environment": ["A", "PATH", "TOKEN"], "unheard_of": 1,
         });
-        let lines = asked_for(&request);
+        let lines = lines(request);
         let text = lines
             .iter()
             .map(|(name, text)| format!("{name}: {}\n", printable::line(text)))

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use avfs_types::Word;
 
-use crate::NoteObject;
+use crate::{NoteObject, Recorded};
 
 /// The outcome of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,5 +217,19 @@ pub struct BatchObject {
     /// The version that its first items started from.
     pub base: String,
     /// The settings with which it runs.
-    pub plan: serde_json::Value,
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Value"))]
+    pub plan: Recorded<BatchPlan>,
+}
+
+/// The settings of a batch, as the vault stores them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchPlan {
+    /// `chain`, `fan-out` or `needs`.
+    pub mode: String,
+    /// The fork of a chain.
+    pub fork: Option<String>,
+    /// The number of items.
+    pub items: u64,
+    /// The list, as the user named it.
+    pub list: String,
 }

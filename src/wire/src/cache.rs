@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "schema")]
 use serde_json::Value;
 
+use avfs_request::spec::CommandText;
 use avfs_types::clock::parse_time;
 use avfs_types::{Word, Zone};
 
@@ -45,7 +47,8 @@ pub struct MemoObject {
     /// The run that made the result.
     pub run_id: String,
     /// The command of the request; null if the run is not in the journal.
-    pub command: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub command: Option<CommandText>,
     /// The exit status of the run.
     pub exit_code: i32,
     /// BLAKE3 of standard output.

@@ -1,6 +1,7 @@
 //! The execution envelope: the output of `avfs-run --json`, for runs, denials and errors alike.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use avfs_request::spec::RequestObject;
 use avfs_request::spec::SCHEMA_VERSION;
@@ -57,7 +58,7 @@ pub enum StateName {
 }
 
 /// The decision of the policy about a request.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
 #[serde(default)]
 pub struct DecisionObject {
@@ -76,6 +77,15 @@ pub struct DecisionObject {
     pub allow_rule: Option<String>,
     /// The approval that allowed the request, or that it waits for.
     pub approval_id: Option<String>,
+    // The rest is in the journal, but in no envelope.
+    /// In an approval: the network that the person granted, if not the requested one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub granted_net: Option<String>,
+    /// Keys that a later version wrote.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub later: Map<String, Value>,
 }
 
 impl ExecutionEnvelope {

@@ -37,6 +37,7 @@ mod compact;
 mod enforcement_object;
 mod entry;
 mod execution;
+mod journal;
 mod list;
 mod policy;
 mod recordings;
@@ -58,12 +59,17 @@ pub use attempts::{AttemptState, Bisect, BisectProbe, EndedObject, Race, RaceAtt
 pub use avfs_request::spec::{
     CommandText, REQUEST_BYTES_MAX, RequestObject, RunSpec, SCHEMA_VERSION, SpecError,
 };
-pub use batch::{Batch, BatchAnswer, BatchCounts, BatchItemResult, BatchList, BatchObject, ItemState};
+pub use batch::{
+    Batch, BatchAnswer, BatchCounts, BatchItemResult, BatchList, BatchObject, BatchPlan, ItemState,
+};
 pub use cache::{CacheExplain, CacheForget, CacheList, CacheObject, FoundObject, MemoObject, ReasonObject};
 pub use compact::{COMPACT_BYTES_MAX, CompactChanges, CompactDir, CompactEnvelope, CompactError};
 pub use enforcement_object::{EnforcementObject, LandlockObject, LimitObject, ScratchObject};
 pub use entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind};
 pub use execution::{DecisionObject, ExecutionEnvelope, StateName};
+pub use journal::{
+    KeptOutputObject, LastLinesObject, OutsideWritesSummary, Recorded, RunFailure, RunOutcome, RunResult,
+};
 pub use list::{LIST_VERSION, ListExpected, ListHeader, ListItem, ListNoise, ListStart, OutputNoise};
 pub use policy::{
     LimitMax, PolicyCap, PolicyCheck, PolicyCommand, PolicyDecision, PolicyExplain, PolicyFailure,

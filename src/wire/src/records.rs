@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "schema")]
 use serde_json::Value;
+
+use avfs_request::spec::CommandText;
 
 /// A version of the workspace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -143,7 +146,8 @@ pub struct RunObject {
     /// The run whose cached result was used.
     pub cached_from: Option<String>,
     /// The command of the request: a list of words, or one string for a shell.
-    pub command: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub command: Option<CommandText>,
 }
 
 /// A row of the audit log.

@@ -27,7 +27,7 @@ pub struct UsageObject {
 }
 
 /// Where the time went, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
 #[serde(default)]
 pub struct PhasesObject {
@@ -111,7 +111,7 @@ pub struct RefusedCallObject {
 }
 
 /// A connection that the command requested from its proxy.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!default))]
 #[serde(default)]
 pub struct ConnectionObject {

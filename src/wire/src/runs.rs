@@ -1,11 +1,15 @@
 //! The `result` of the verbs about runs.
 
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "schema")]
 use serde_json::Value;
 
+use avfs_request::spec::RequestObject;
 use avfs_types::Word;
 
 use crate::entry::{ChangeObject, ChangeTotals};
+use crate::execution::DecisionObject;
+use crate::journal::{Recorded, RunOutcome};
 use crate::records::{ForkObject, RunObject, VersionObject};
 use crate::result_object::{OmittedObject, RunsOnHostObject};
 use crate::results::Edited;
@@ -40,9 +44,11 @@ pub struct UnsettledRun {
     /// The directory with its changes.
     pub scratch: String,
     /// The request.
-    pub request: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub request: Recorded<RequestObject>,
     /// The decision of the policy.
-    pub decision: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub decision: Recorded<DecisionObject>,
 }
 
 /// One run, settled or not.
@@ -53,7 +59,7 @@ pub enum RunShown {
     /// Its end is in the journal.
     Settled(Box<RunsShow>),
     /// It is still running, or it died.
-    Unsettled(UnsettledRun),
+    Unsettled(Box<UnsettledRun>),
     /// Its output, with `--output`.
     Output(RunOutput),
 }
@@ -90,11 +96,14 @@ pub struct RunsShow {
     #[serde(flatten)]
     pub run: RunObject,
     /// The request.
-    pub request: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub request: Recorded<RequestObject>,
     /// The decision of the policy.
-    pub decision: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub decision: Recorded<DecisionObject>,
     /// The result; null if the command did not run.
-    pub result: Value,
+    #[cfg_attr(feature = "schema", schemars(with = "Value"))]
+    pub result: Recorded<RunOutcome>,
     /// The extent of its versions: `full` for the whole directory, `touched` for the paths that it changed; null if it
     /// did not start from a version.
     pub base_kind: Option<Word>,

@@ -29,6 +29,7 @@ use avfs_vault::run::{AuditTexts, Landed, LandedRun};
 use avfs_vault::version::full_root_of;
 use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Batch, Vault, VaultError};
+use avfs_wire::CacheObject;
 
 use judge::CaptureFate;
 
@@ -36,6 +37,7 @@ use crate::checkpoint::CheckpointService;
 use crate::error::ExecuteError;
 use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
+use crate::journal::RunResult;
 use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
 use crate::post_run::enforcement;
@@ -286,16 +288,17 @@ impl ProxyRuntime<'_> {
         ended.identity.check(vault)?;
         let bytes_written = captured.as_ref().map_or(0, |(captured, _)| captured.bytes_read);
         let size = captured.as_ref().map(|(captured, _)| captured.footprint()).unwrap_or_default();
-        let mut record = self.record(run, ended, before.as_ref(), bytes_written);
+        let mut record = self.record(run, ended, before.as_ref());
         let mut texts = run.audit_texts();
         // Must run after the decision what to keep: the journaled texts depend on it.
         let remember = |run: &mut Run, record: &mut RunRecord, left_out: &[LeftOut], violated| {
             let memo = self.memo(run, ended, before.as_ref(), left_out, violated, bytes_written)?;
-            if let Some(cache) = &run.cache {
-                let completion = &ended.completion;
-                record.result =
-                    journal::result(&run.request, completion, &run.phases, bytes_written, Some(cache));
-            }
+            record.result = journal::text(&RunResult {
+                bytes_written,
+                classification_violated: violated,
+                cache: run.cache.as_ref().map(CacheObject::from),
+                ..journal::result(&run.request, &ended.completion, &run.phases)
+            });
             avfs_vault::Result::Ok(memo)
         };
         let (landed, left_out, edited) = match (captured, before.as_ref()) {
@@ -404,7 +407,8 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    fn record(&self, run: &Run, ended: &Ended<'_>, before: Option<&Before>, bytes_written: u64) -> RunRecord {
+    /// The row without its result, which depends on what is kept.
+    fn record(&self, run: &Run, ended: &Ended<'_>, before: Option<&Before>) -> RunRecord {
         let (exit_code, signal) = match ended.completion.exit {
             Exit::Code(code) => (Some(i32::from(code)), None),
             Exit::Signal(signal) => (None, Some(signal)),
@@ -416,13 +420,7 @@ impl ProxyRuntime<'_> {
                 before.map(|before| before.version)
             }
         };
-        RunRecord {
-            version_before,
-            exit_code,
-            signal,
-            result: journal::result(&run.request, &ended.completion, &run.phases, bytes_written, None),
-            ..self.not_run(run, RunState::Completed)
-        }
+        RunRecord { version_before, exit_code, signal, ..self.not_run(run, RunState::Completed) }
     }
 
     /// Records on disk that the command has ended, if its changes are there too. An error does not prevent the run.
@@ -451,7 +449,7 @@ impl ProxyRuntime<'_> {
             signal,
             ended_at: self.site.vault.now().0,
             version_before: version_before.map(|version| version.to_hex()),
-            result: journal::result(&run.request, completion, &Phases::default(), 0, None),
+            result: journal::text(&journal::result(&run.request, completion, &Phases::default())),
         }
     }
 

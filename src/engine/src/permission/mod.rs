@@ -20,12 +20,12 @@ use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
 use avfs_types::redact;
 use avfs_vault::VaultError;
-use avfs_vault::approval::{Answer, Claim, Fault, GRANTED_NET, Question};
+use avfs_vault::approval::{Answer, Claim, Fault, Question};
 use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
 
 use crate::git::repository;
 use crate::journal;
-use crate::journal::journal_value;
+use crate::journal::{Recorded, RunDecision};
 use crate::locate::Surroundings;
 use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
@@ -349,8 +349,8 @@ fn only_where_approvals_count(decision: ExecutionDecision, vault: Option<&NamedV
 }
 
 fn granted(approval: ApprovalRecord) -> Permission {
-    let decision = journal_value(&approval.decision);
-    let net = decision[GRANTED_NET].as_str().and_then(|net| net.parse().ok());
+    let decision = Recorded::<RunDecision>::parse(&approval.decision);
+    let net = decision.read().and_then(|decision| decision.granted_net.as_ref()?.parse().ok());
     Permission::Granted { approval: Some(approval.id), net }
 }
 

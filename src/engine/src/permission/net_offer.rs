@@ -3,10 +3,11 @@
 use std::io::Read;
 use std::path::Path;
 
-use serde_json::Value;
-
 use avfs_hostfs::text::{Symlink, open_found};
 use avfs_request::NetMode;
+use avfs_request::spec::CommandText;
+
+use crate::journal::RunRequest;
 
 /// Hosts that these programs use by default.
 const REGISTRIES: [(&str, &str); 9] = [
@@ -26,14 +27,13 @@ const GIT_CONFIG_BYTES_MAX: u64 = 64 << 10;
 /// The choices for a recorded request: the most likely network first, the host's network last. Empty if the
 /// request itself asks for a network.
 #[must_use]
-pub fn offered_networks(request: &Value, workspace: &Path) -> Vec<NetMode> {
-    if request["net"].as_str() != Some(NetMode::None.to_string().as_str()) {
+pub fn offered_networks(request: &RunRequest, workspace: &Path) -> Vec<NetMode> {
+    if request.net != NetMode::None.to_string() {
         return Vec::new();
     }
-    let words: Vec<&str> = match &request["command"] {
-        Value::String(line) => line.split_whitespace().collect(),
-        Value::Array(words) => words.iter().filter_map(Value::as_str).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+    let words: Vec<&str> = match &request.command {
+        CommandText::Shell(line) => line.split_whitespace().collect(),
+        CommandText::Argv(words) => words.iter().map(String::as_str).collect(),
     };
     let named: Vec<String> = words.iter().filter_map(|word| host_of(word)).collect();
     let hosts = match (named.is_empty(), words.contains(&"git")) {
@@ -84,13 +84,19 @@ fn git_hosts(workspace: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn offers(command: Value, workspace: &Path) -> Vec<String> {
-        let request = json!({"net": "none", "command": command});
-        offered_networks(&request, workspace).iter().map(ToString::to_string).collect()
+        networks(json!({"net": "none", "command": command}), workspace)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    fn networks(request: Value, workspace: &Path) -> Vec<NetMode> {
+        offered_networks(&serde_json::from_value(request).unwrap(), workspace)
     }
 
     #[test]
@@ -102,7 +108,7 @@ mod tests {
         assert_eq!(offers(json!(["npm", "ci"]), nowhere), only("registry.npmjs.org"));
         assert_eq!(offers(json!(["wget", "$URL"]), nowhere), ["none", "host"]);
         assert_eq!(offers(json!(["curl", "https://bad host/"]), nowhere), ["none", "host"]);
-        assert!(offered_networks(&json!({"net": "host", "command": "x"}), nowhere).is_empty());
+        assert!(networks(json!({"net": "host", "command": "x"}), nowhere).is_empty());
     }
 
     #[test]

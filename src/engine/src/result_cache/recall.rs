@@ -13,6 +13,7 @@ use avfs_vault::run::LandedRun;
 use avfs_vault::stored_output::copy_output;
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Batch, VaultError, require_version};
+use avfs_wire::CacheObject;
 
 use super::changes::changes_onto;
 use super::key::set_base;
@@ -22,6 +23,7 @@ use crate::conclude::{Before, VaultIdentity};
 use crate::error::ExecuteError;
 use crate::finished::FinishedRun;
 use crate::journal;
+use crate::journal::RunResult;
 use crate::launcher::{Completion, Exit, OutsideWrites};
 use crate::output::{Output, OutputBuffer};
 use crate::proxy::{ProxyRuntime, Step};
@@ -151,7 +153,10 @@ impl ProxyRuntime<'_> {
         let record = RunRecord {
             version_before: Some(before.version),
             exit_code: Some(memo.exit_code),
-            result: journal::result(&run.request, &completion, &run.phases, 0, run.cache.as_ref()),
+            result: journal::text(&RunResult {
+                cache: run.cache.as_ref().map(CacheObject::from),
+                ..journal::result(&run.request, &completion, &run.phases)
+            }),
             ..self.not_run(&run, RunState::Completed)
         };
         let texts = run.audit_texts();

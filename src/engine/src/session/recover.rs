@@ -32,6 +32,7 @@ use crate::checkpoint::Labels;
 use crate::conclude::{earliest_time, times};
 use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
+use crate::journal::RunResult;
 use crate::launcher::Exit;
 use crate::orphans::{is_vault_gone, stood_at};
 use crate::result::Note;
@@ -272,6 +273,9 @@ impl Recovery {
         let version_before = Some(before).filter(|_| !record.touched);
         let mut run = run_record(&record, Some(&outcome), RunState::Completed, version_before)?;
         run.discarded_at = Some(vault.now()).filter(|_| dropped);
+        if let (Some(_), Some(result)) = (&violation, journal::result_of(&run)) {
+            run.result = journal::text(&RunResult { classification_violated: true, ..result });
+        }
         let (main, item) = (ForkName::main(), record.item());
         let finished = FinishedRun {
             edited: Some(&captured.edited).filter(|_| !dropped),

@@ -10,7 +10,7 @@ use avfs_types::ids::{RunId, VersionId};
 use avfs_types::redact::REDACTED;
 use avfs_vault::backend::{Reader, RunRecord, RunState, VersionRecord};
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::{ListExpected, ListItem, ListStart};
+use avfs_wire::{ListExpected, ListItem, ListStart, Recorded, RunOutcome};
 
 use super::selection::Selection;
 
@@ -130,21 +130,9 @@ fn is_dropped(run: &RunRecord, request: &RunSpec) -> bool {
     run.discarded_at.is_some() || request.retention == Some(Retention::Discard)
 }
 
-/// The outputs in the result of a journal row.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct JournaledOutputs {
-    stdout_digest: Option<String>,
-    stderr_digest: Option<String>,
-    stdout_truncated: bool,
-    stderr_truncated: bool,
-}
-
 fn expected(run: &RunRecord, after: Option<&VersionRecord>) -> ListExpected {
-    let outputs: JournaledOutputs = match knows_outputs(&run.request) {
-        true => serde_json::from_str(&run.result).unwrap_or_default(),
-        false => JournaledOutputs::default(),
-    };
+    let outcome = Recorded::<RunOutcome>::parse(&run.result);
+    let outputs = outcome.result().filter(|_| knows_outputs(&run.request)).cloned().unwrap_or_default();
     // The digest of truncated output depends on the limit.
     let whole = |digest: Option<String>, truncated: bool| digest.filter(|_| !truncated);
     let number = |number: Option<i32>| number.and_then(|number| u8::try_from(number).ok());

@@ -187,7 +187,7 @@ impl Vault {
 }
 
 /// The key in an approval's decision for the granted network.
-pub const GRANTED_NET: &str = "granted_net";
+const GRANTED_NET: &str = "granted_net";
 
 fn with_net(decision: &str, net: &str) -> String {
     let mut value: serde_json::Value = serde_json::from_str(decision).unwrap_or_default();

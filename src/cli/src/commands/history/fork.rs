@@ -14,7 +14,6 @@ use avfs_vault::fork_use::{ForkUse, Sizes, fork_uses, last_run};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{ForkList, ForkOne, ForkTree};
 
-use crate::commands::runs;
 use crate::context::CommandContext;
 use crate::ui::{Format, Out, Outcome};
 use crate::view::{command_line, local_time, plural};
@@ -176,7 +175,7 @@ fn remarks(out: &Out, used: &ForkUse) -> Painted {
     let shown = out.paint(Tone::Dim, text);
     let Some(run) = &used.last_run else { return shown };
     let id = Painted::plain("  ").then(out.paint(Tone::Id, format_args!("run:{}", run.id)));
-    let (at, command) = (local_time(run.started_at), runs::command_text(run));
+    let (at, command) = (local_time(run.started_at), avfs_ops::command_text(run));
     shown.then(id).then(Painted::plain(format_args!(" {at}  {}", command_line(&command))))
 }
 

@@ -12,11 +12,12 @@ use avfs_vault::run::{LastChange, last_change};
 use avfs_vault::undo::newest_in_effect;
 use avfs_vault::{Vault, VaultError};
 
-use crate::commands::runs::{note_skipped, why_unchanged};
+use crate::commands::runs::note_skipped;
 use crate::commands::{edited, unapply};
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 use crate::view::message_line;
+use avfs_ops::why_unchanged;
 
 /// Revert the last run of a fork, or its last edit or import
 ///

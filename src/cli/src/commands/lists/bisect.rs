@@ -19,13 +19,13 @@ use avfs_vault::{Vault, VaultError};
 use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, ResultObject, VerdictName, WorkItem};
 
 use crate::commands::fork_meant;
-use crate::commands::runs::command_text;
 use crate::context::CommandContext;
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
 use crate::ui::{Out, Outcome};
 use crate::view::{command_line, local_time, message_line, plural};
 use crate::worker_pool::{Done, LOOK_EVERY, WORKERS_MAX, WorkerPool, result_of};
+use avfs_ops::command_text;
 
 /// The exit code of a test that cannot judge a version.
 const EXIT_SKIP: u8 = 125;

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
 
-use avfs_engine::journal::journal_value;
+use avfs_engine::journal::{Recorded, RunDecision, RunRequest};
 use avfs_engine::{RememberFor, Remembered, UNBOUND_PATH, bound_dir, offered_networks};
 use avfs_ops::OpError;
 use avfs_policy::{Category, NETWORKED};
@@ -14,7 +13,7 @@ use avfs_terminal::Tone;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::ApprovalPrefix;
 use avfs_vault::Vault;
-use avfs_vault::approval::{Answer, GRANTED_NET};
+use avfs_vault::approval::Answer;
 use avfs_vault::backend::{ApprovalRecord, ApprovalState};
 use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
 
@@ -129,12 +128,6 @@ pub fn run(ctx: &CommandContext, args: &ApprovalsArgs) -> Outcome {
     }
 }
 
-/// The command that approves a request.
-pub fn command_to_approve(ctx: &CommandContext, approval: &ApprovalRecord) -> String {
-    let decision = journal_value(&approval.decision);
-    avfs_present::approve_command(&ctx.ui.avfs, approval.id.as_str(), decision["rule"].as_str())
-}
-
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let now = vault.now();
@@ -186,7 +179,7 @@ fn newest(
 fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), OpError> {
     let state = avfs_present::approval_state(approval, now);
     let id = out.paint(Tone::Id, &approval.id);
-    let (at, request) = (local_time(approval.created_at), journal_value(&approval.request));
+    let (at, request) = (local_time(approval.created_at), Recorded::parse(&approval.request));
     out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), whole_command(&request)))?;
     for (name, text) in asked_for(&request).into_iter().skip(1) {
         out.line(format_args!("            {name}: {text}"))?;
@@ -195,7 +188,7 @@ fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result
 }
 
 /// The command of a request, all of it: an approval is for every line.
-fn whole_command(request: &Value) -> String {
+fn whole_command(request: &Recorded<RunRequest>) -> String {
     asked_for(request).into_iter().next().map(|(_, command)| command).unwrap_or_default()
 }
 
@@ -206,7 +199,8 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let result = avfs_present::approval_shown(&approval, now);
     ctx.ui.answer(&result, |out| {
         show_record(out, &approval, now)?;
-        let offers = offered_networks(&result.request, &workspace);
+        let offers = result.request.read().map(|request| offered_networks(request, &workspace));
+        let offers = offers.unwrap_or_default();
         if approval.state == ApprovalState::Pending && is_networked(&result.decision) && !offers.is_empty() {
             let offers: Vec<String> = offers.iter().map(|net| format!("--net {net}")).collect();
             out.line(format_args!("approve    with {}", offers.join(", or ")))?;
@@ -215,15 +209,15 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     })
 }
 
-fn is_networked(decision: &Value) -> bool {
-    let categories = decision["categories"].as_array();
-    categories.is_some_and(|all| all.iter().any(|category| *category == Category::Networked.word()))
+fn is_networked(decision: &Recorded<RunDecision>) -> bool {
+    let is_network = |category: &String| *category == Category::Networked.word();
+    decision.read().is_some_and(|decision| decision.categories.iter().any(is_network))
 }
 
 fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), OpError> {
     let state = avfs_present::approval_state(approval, now);
     out.line(format_args!("approval   {}", out.paint(Tone::Id, &approval.id)))?;
-    for (name, text) in asked_for(&journal_value(&approval.request)) {
+    for (name, text) in asked_for(&Recorded::parse(&approval.request)) {
         out.line(format_args!("{name:<10} {text}"))?;
     }
     out.line(format_args!("state      {}", state.word()))?;
@@ -275,10 +269,9 @@ fn deny(ctx: &CommandContext, args: &DenyArgs) -> Outcome {
 
 /// Whether a command that needs the network was requested without it.
 fn runs_without_network(approval: &ApprovalRecord) -> bool {
-    let (request, decision) = (journal_value(&approval.request), journal_value(&approval.decision));
-    let categories = decision["categories"].as_array();
-    request["net"] == "none"
-        && categories.is_some_and(|all| all.iter().any(|category| category == "networked"))
+    let request = Recorded::<RunRequest>::parse(&approval.request);
+    request.read().is_some_and(|request| request.net == NetMode::None.to_string())
+        && is_networked(&Recorded::parse(&approval.decision))
 }
 
 fn answered(
@@ -295,9 +288,10 @@ fn answered(
     };
     ctx.ui.answer(&result, |out| {
         let (id, state) = (out.paint(Tone::Id, &approval.id), result.approval.state.word());
-        let command = whole_command(&journal_value(&approval.request));
+        let command = whole_command(&Recorded::parse(&approval.request));
         out.line(format_args!("approval {id} is {state}: {command}"))?;
-        if let Some(net) = journal_value(&approval.decision)[GRANTED_NET].as_str() {
+        let decision = Recorded::<RunDecision>::parse(&approval.decision);
+        if let Some(net) = decision.read().and_then(|decision| decision.granted_net.as_ref()) {
             out.line(format_args!("it will run with --net {net}"))?;
         } else if runs_without_network(approval) && result.approval.state.word() == "approved" {
             out.line(format_args!("it will run without a network: the request does not ask for one"))?;

@@ -14,10 +14,10 @@ use avfs_vault::memo::{Forget, lost, of_run};
 use avfs_wire::{CacheForget, CacheList, MemoObject};
 
 use crate::commands::execute::run_as;
-use crate::commands::runs::command_of;
 use crate::context::CommandContext;
 use crate::ui::{Format, Outcome};
 use crate::view::{command_line, local_time, plural};
+use avfs_ops::quoted;
 
 /// Explain, list and forget cached results
 ///
@@ -171,8 +171,8 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
             let lost = shown.lost.as_ref().map(|lost| format!("  ({lost})")).unwrap_or_default();
             let changed = if memo.version_after.is_some() { "" } else { "  (no changes)" };
             let (at, exit) = (local_time(memo.created_at), memo.exit_code);
-            let command = command_of(&serde_json::json!({ "command": shown.command }));
-            out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {}", command_line(&command)))?;
+            let command = command_line(&quoted(shown.command.as_ref()));
+            out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {command}"))?;
         }
         Ok(())
     })

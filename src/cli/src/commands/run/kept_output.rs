@@ -1,6 +1,6 @@
 //! `avfs runs show --output`
 
-use avfs_engine::journal::{JournalKeptOutput, JournalOmitted, kept_output_of};
+use avfs_engine::journal;
 use avfs_engine::{Output, OutputBuffer};
 use avfs_ops::{OpError, VerbError};
 use avfs_terminal::ErrorText;
@@ -9,7 +9,7 @@ use avfs_vault::Vault;
 use avfs_vault::backend::{MemoRecord, RunRecord};
 use avfs_vault::kept_output::find_kept_output;
 use avfs_vault::stored_output::copy_output;
-use avfs_wire::{OmittedObject, RunOutput};
+use avfs_wire::{KeptOutputObject, OmittedObject, RunOutput};
 
 use crate::context::CommandContext;
 use crate::ui::{Format, Outcome, streaming_failure};
@@ -19,9 +19,9 @@ pub fn show(ctx: &CommandContext, vault: &Vault, run: &RunRecord) -> Outcome {
     let reader = vault.backend().read_unmapped().map_err(avfs_vault::VaultError::from)?;
     let kept = find_kept_output(&*reader, &run.id)?;
     let kept = kept.ok_or_else(|| VerbError::NoOutput { run: run.id.clone() })?;
-    let journaled = kept_output_of(&run.result).unwrap_or_default();
+    let journaled = journal::result_of(run).and_then(|result| result.kept_output).unwrap_or_default();
     for (stream, omitted) in [("stdout", journaled.stdout_omitted), ("stderr", journaled.stderr_omitted)] {
-        if let Some(JournalOmitted { offset, bytes }) = omitted {
+        if let Some(OmittedObject { offset, bytes }) = omitted {
             ctx.ui.note(format_args!("note: {bytes} bytes of {stream} were not kept, at offset {offset}"));
         }
     }
@@ -42,11 +42,8 @@ fn answer(
     vault: &Vault,
     run: &RunRecord,
     kept: &MemoRecord,
-    journaled: JournalKeptOutput,
+    journaled: KeptOutputObject,
 ) -> Result<RunOutput, OpError> {
-    let omitted = |omitted: Option<JournalOmitted>| {
-        omitted.map(|JournalOmitted { offset, bytes }| OmittedObject { offset, bytes })
-    };
     let (stdout, stdout_encoding) = avfs_present::stream(Some(&output(vault, &kept.stdout)?));
     let (stderr, stderr_encoding) = avfs_present::stream(Some(&output(vault, &kept.stderr)?));
     Ok(RunOutput {
@@ -56,8 +53,8 @@ fn answer(
         stderr,
         stdout_encoding: stdout_encoding.into(),
         stderr_encoding: stderr_encoding.into(),
-        stdout_omitted: omitted(journaled.stdout_omitted),
-        stderr_omitted: omitted(journaled.stderr_omitted),
+        stdout_omitted: journaled.stdout_omitted,
+        stderr_omitted: journaled.stderr_omitted,
     })
 }
 

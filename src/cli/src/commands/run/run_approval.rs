@@ -1,6 +1,6 @@
 //! The approval of a run, for `avfs runs show`.
 
-use avfs_engine::journal::journal_value;
+use avfs_engine::journal::{Recorded, RunDecision};
 use avfs_ops::OpError;
 use avfs_terminal::Tone;
 use avfs_types::ids::ApprovalPrefix;
@@ -8,7 +8,6 @@ use avfs_vault::backend::{ApprovalRecord, RunRecord, RunState};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::ApprovalStateName;
 
-use super::approvals::command_to_approve;
 use crate::context::CommandContext;
 use crate::ui::Out;
 
@@ -22,7 +21,7 @@ pub fn show(ctx: &CommandContext, out: &mut Out, vault: &Vault, run: &RunRecord)
     let (shown, word) = (out.paint(Tone::Id, id), state.word());
     match state {
         ApprovalStateName::Pending => {
-            let command = command_to_approve(ctx, &approval);
+            let command = avfs_present::command_to_approve(&ctx.ui.avfs, &approval);
             out.line(format_args!("approval   {shown}, {word}; approve with: {command}"))
         }
         ApprovalStateName::Approved
@@ -34,7 +33,8 @@ pub fn show(ctx: &CommandContext, out: &mut Out, vault: &Vault, run: &RunRecord)
 
 /// The approval that allowed a run, or that it asked for.
 fn approval_of(vault: &Vault, run: &RunRecord) -> Result<Option<ApprovalRecord>, OpError> {
-    if let Some(id) = journal_value(&run.decision)["approval_id"].as_str() {
+    let decision = Recorded::<RunDecision>::parse(&run.decision);
+    if let Some(id) = decision.read().and_then(|decision| decision.approval_id.as_ref()) {
         return match vault.approval(&ApprovalPrefix::parse(id)?) {
             Ok(approval) => Ok(Some(approval)),
             Err(VaultError::NoApproval { .. }) => Ok(None),

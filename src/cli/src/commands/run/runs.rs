@@ -1,19 +1,16 @@
 //! `avfs runs list|show`
 
-use std::ffi::OsStr;
-
 use clap::{Args, Subcommand};
-use serde_json::Value;
 
 use avfs_changes::{ChangeSummary, GitIgnored, Shown};
-use avfs_engine::journal::journal_value;
+use avfs_engine::journal::{self, JournalRow, Recorded, RunDecision, RunRequest, RunResult};
 use avfs_engine::{LocateError, RunLife, ScratchDir, UnfinishedRun};
-use avfs_ops::OpError;
+use avfs_ops::{OpError, command_text, discards, quoted};
 use avfs_policy::Action;
 use avfs_present::in_effect;
+use avfs_request::BaseChoice;
 use avfs_terminal::Tone;
 use avfs_types::clock::Timestamp;
-use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ForkName, RunId, RunPrefix, VersionId};
 use avfs_types::show_bytes_size;
 use avfs_vault::application;
@@ -23,7 +20,7 @@ use avfs_vault::tree::Pages;
 use avfs_vault::undo::InEffect;
 use avfs_vault::version::{root_of_either, roots_to_compare};
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::{RunsList, RunsShow, asked_for};
+use avfs_wire::{ConnectionObject, ErrorBody, LastLinesObject, RunsList, RunsShow, asked_for};
 
 use super::run_approval;
 use crate::commands::patch;
@@ -156,7 +153,7 @@ fn unfinished(ctx: &CommandContext, vault: &Vault) -> Result<Vec<UnfinishedRun>,
 fn show_unfinished(out: &mut Out, run: &UnfinishedRun) -> Result<(), OpError> {
     let (id, fork) = (out.paint(Tone::Id, &run.record.run), out.paint(Tone::Name, &run.record.fork));
     let (at, stands) = (local_time(run.record.started_at()), stands(run));
-    let command = command_of(&journal_value(&run.record.request));
+    let command = quoted(avfs_present::command_of(&run.record.request).as_ref());
     out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", command_line(&command)))
 }
 
@@ -229,8 +226,11 @@ fn show_line(out: &mut Out, run: &RunRecord, effect: Effect) -> Result<(), OpErr
         (Some(InDirectory::Unapplied), None, _) if effect.is_undone => "",
         (Some(InDirectory::Unapplied), None, _) => "  (unapplied)",
         (None, None, None) if run.state == RunState::Completed => {
-            let is_dropped = journal_value(&run.request)["retention"] == "discard";
-            if is_dropped { "  (nothing kept)" } else { "  (no changes)" }
+            if discards(run) {
+                "  (nothing kept)"
+            } else {
+                "  (no changes)"
+            }
         }
         (None, None, _) => "",
     };
@@ -261,42 +261,6 @@ pub fn note_skipped(ctx: &CommandContext, run: &RunRecord) {
     ));
 }
 
-/// Why a run has nothing to undo or to discard; `None` if it has a version, or may get one.
-pub fn why_unchanged(run: &RunRecord) -> Option<&'static str> {
-    if run.version_after.is_some() || !run.state.is_settled() {
-        return None;
-    }
-    let is_dropped = || {
-        journal_value(&run.request)["retention"] == "discard"
-            || journal_value(&run.result)["classification_violated"] == true
-    };
-    Some(match run.state {
-        RunState::Completed if is_dropped() => "kept no changes",
-        RunState::Completed => "changed nothing",
-        RunState::Failed
-        | RunState::Interrupted
-        | RunState::Recoverable
-        | RunState::Denied
-        | RunState::ApprovalRequired => "did not complete",
-    })
-}
-
-pub fn command_text(run: &RunRecord) -> String {
-    command_of(&journal_value(&run.request))
-}
-
-/// The command of a request, quoted for a shell.
-pub fn command_of(request: &Value) -> String {
-    match &request["command"] {
-        Value::String(text) => text.clone(),
-        Value::Array(words) => {
-            let words = words.iter().filter_map(Value::as_str);
-            words.map(|word| shell_word(OsStr::new(word))).collect::<Vec<_>>().join(" ")
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
-    }
-}
-
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let run = match named(ctx, &vault, args)? {
@@ -306,6 +270,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     if args.output {
         return super::kept_output::show(ctx, &vault, &run);
     }
+    note_unreadable(ctx, &run);
     let reader = vault.read()?;
     let summary = changes_of(&vault, &*reader, &run)?;
     let changes = summary
@@ -332,7 +297,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         }
         show_decision(out, &result.decision)?;
         run_approval::show(ctx, out, &vault, &run)?;
-        show_result(out, &run.id, &result)?;
+        show_outcome(out, &run.id, &result)?;
         out.line(format_args!(""))?;
         match &summary {
             Some(summary) => patch::show_summary(out, &ignored_last(&*reader, &run, summary)?),
@@ -369,84 +334,79 @@ fn ignored_last(
 }
 
 /// Prints the decision of the policy and its reason.
-pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), OpError> {
-    let text = |key: &str| decision[key].as_str().unwrap_or_default();
-    let categories = decision["categories"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let categories = categories.collect::<Vec<_>>().join(", ");
-    out.line(format_args!("decision   {} by {} ({categories})", text("action"), text("rule")))?;
-    out.line(format_args!("because    {}", first_line(text("reason"))))?;
-    if text("action") != Action::Deny.word() || text("hint").is_empty() {
+pub fn show_decision(out: &mut Out, decision: &Recorded<RunDecision>) -> Result<(), OpError> {
+    let Some(decision) = decision.read() else { return Ok(()) };
+    let RunDecision { action, categories, rule, reason, hint, allow_rule, .. } = decision;
+    let rule = rule.as_deref().unwrap_or_default();
+    out.line(format_args!("decision   {action} by {rule} ({})", categories.join(", ")))?;
+    out.line(format_args!("because    {}", first_line(reason)))?;
+    let Some(hint) = hint.as_ref().filter(|hint| action == Action::Deny.word() && !hint.is_empty()) else {
         return Ok(());
-    }
-    let rule = text("allow_rule");
-    let colon = if rule.is_empty() { "" } else { ":" };
-    out.line(format_args!("hint       {}{colon}", first_line(text("hint"))))?;
-    rule.lines().try_for_each(|line| out.line(format_args!("{line}")))
+    };
+    let allow_rule = allow_rule.as_deref().unwrap_or_default();
+    let colon = if allow_rule.is_empty() { "" } else { ":" };
+    out.line(format_args!("hint       {}{colon}", first_line(hint)))?;
+    allow_rule.lines().try_for_each(|line| out.line(format_args!("{line}")))
 }
 
-/// Prints the resource use of the run, and its output.
-fn show_result(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), OpError> {
-    let result = &shown.result;
-    let number = |key: &str| result[key].as_f64();
-    let seconds = |millis: f64| millis / 1000.0;
-    if let (Some(execute), Some(user), Some(system)) =
-        (result["phases_ms"]["execute"].as_f64(), number("user_ms"), number("system_ms"))
-    {
-        out.line(format_args!(
-            "took       {:.2} s ({:.2} s user, {:.2} s system)",
-            seconds(execute),
-            seconds(user),
-            seconds(system)
-        ))?;
+/// Prints the resource use of the run and its output, or the error.
+fn show_outcome(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), OpError> {
+    if let Some(result) = shown.result.result() {
+        show_result(out, id, result)?;
     }
-    for (key, name) in [("max_rss_bytes", "memory"), ("bytes_written", "wrote")] {
-        if let Some(bytes) = result[key].as_u64() {
-            out.line(format_args!("{name:<10} {}", show_bytes_size(bytes)))?;
-        }
+    let error = shown.result.failure().and_then(|failure| failure.error.as_ref());
+    // The error of a refused request repeats the reason of the decision.
+    let reason = shown.decision.read().map(|decision| &*decision.reason).filter(|reason| !reason.is_empty());
+    let is_new = |error: &&ErrorBody| reason.is_none_or(|reason| !error.message.ends_with(reason));
+    match error.filter(is_new) {
+        Some(error) => out.line(format_args!("error      {}", first_line(&error.message))),
+        None => Ok(()),
     }
-    if let Some(limit) = result["stopped_by"].as_str() {
+}
+
+fn show_result(out: &mut Out, id: &RunId, result: &RunResult) -> Result<(), OpError> {
+    let [execute, user, system] =
+        [result.phases_ms.execute, result.user_ms as f64, result.system_ms as f64].map(|ms| ms / 1000.0);
+    out.line(format_args!("took       {execute:.2} s ({user:.2} s user, {system:.2} s system)"))?;
+    out.line(format_args!("memory     {}", show_bytes_size(result.max_rss_bytes)))?;
+    out.line(format_args!("wrote      {}", show_bytes_size(result.bytes_written)))?;
+    if let Some(limit) = &result.stopped_by {
         out.line(format_args!("stopped by the limit on {limit}"))?;
     }
-    if result["timed_out"] == true {
+    if result.timed_out {
         out.line(format_args!("stopped by the timeout"))?;
     }
-    let outside = &result["outside_writes"];
-    if let (Some(files), Some(bytes)) = (outside["files"].as_u64(), outside["bytes"].as_u64()) {
-        let size = show_bytes_size(bytes);
-        out.line(format_args!(
-            "dropped    {} ({size}) outside of the workspace",
-            plural(files, "file", "files")
-        ))?;
-        for path in outside["paths"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    if let Some(outside) = &result.outside_writes {
+        let (files, size) = (plural(outside.files, "file", "files"), show_bytes_size(outside.bytes));
+        out.line(format_args!("dropped    {files} ({size}) outside of the workspace"))?;
+        for path in &outside.paths {
             out.line(format_args!("           {}", first_line(path)))?;
         }
     }
-    for connection in result["connections"].as_array().into_iter().flatten() {
-        let text = |key: &str| connection[key].as_str().unwrap_or_default();
-        let bytes = connection["bytes_down"].as_u64().unwrap_or_default();
-        out.line(format_args!(
-            "network    {} {}:{} ({} received)",
-            text("verdict"),
-            text("host"),
-            connection["port"],
-            show_bytes_size(bytes)
-        ))?;
+    for ConnectionObject { verdict, host, port, bytes_down, .. } in &result.connections {
+        let bytes = show_bytes_size(*bytes_down);
+        out.line(format_args!("network    {verdict} {host}:{port} ({bytes} received)"))?;
     }
-    if result["kept_output"].is_object() {
+    if result.kept_output.is_some() {
         out.line(format_args!("output     kept; print it with: avfs runs show {id} --output"))?;
     }
-    for stream in ["stdout", "stderr"] {
-        for line in result["last_lines"][stream].as_str().unwrap_or_default().lines() {
-            out.line(format_args!("{stream:<10} {line}"))?;
-        }
-    }
-    // The error of a refused request repeats the reason of the decision.
-    let reason = shown.decision["reason"].as_str().filter(|reason| !reason.is_empty());
-    let is_new = |message: &&str| reason.is_none_or(|reason| !message.ends_with(reason));
-    if let Some(message) = result["error"]["message"].as_str().filter(is_new) {
-        out.line(format_args!("error      {}", first_line(message)))?;
+    let LastLinesObject { stdout, stderr } = result.last_lines.clone().unwrap_or_default();
+    for (stream, text) in [("stdout", stdout), ("stderr", stderr)] {
+        text.lines().try_for_each(|line| out.line(format_args!("{stream:<10} {line}")))?;
     }
     Ok(())
+}
+
+/// Reports the records of a run that cannot be read.
+fn note_unreadable(ctx: &CommandContext, run: &RunRecord) {
+    let JournalRow { request, decision, outcome } = journal::read(run);
+    let parts =
+        [("request", request.problem()), ("decision", decision.problem()), ("result", outcome.problem())];
+    for (part, problem) in parts {
+        if let Some(problem) = problem {
+            ctx.ui.note(format_args!("note: the {part} of run {} cannot be read: {problem}", run.id));
+        }
+    }
 }
 
 /// A run that the user named.
@@ -491,7 +451,7 @@ fn show_unsettled(ctx: &CommandContext, run: &UnfinishedRun) -> Outcome {
     let result = avfs_present::unsettled_run(run);
     ctx.ui.answer(&result, |out| {
         out.line(format_args!("run        {}", out.paint(Tone::Id, &run.record.run)))?;
-        let command = command_of(&journal_value(&run.record.request));
+        let command = quoted(avfs_present::command_of(&run.record.request).as_ref());
         out.line(format_args!("command    {}", command_line(&command)))?;
         out.line(format_args!("state      {}", stands(run)))?;
         out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.record.fork)))?;
@@ -518,8 +478,8 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), OpError> {
     if let Some(from) = avfs_present::cache_use_of_run(run).and_then(|cache| cache.cached_from) {
         out.line(format_args!("cached     from run {}", out.paint(Tone::Id, from)))?;
     }
-    let request = journal_value(&run.request);
-    let asked = request["base"].as_str().filter(|asked| *asked != "auto");
+    let request = Recorded::<RunRequest>::parse(&run.request);
+    let asked = request.read().map(|request| &*request.base).filter(|base| *base != BaseChoice::Auto.word());
     match (avfs_present::base_kind_of_run(run), asked) {
         (Some(kind), Some(asked)) if asked != kind => {
             out.line(format_args!("base       {kind} (requested: {asked})"))?;

@@ -1,6 +1,6 @@
 //! The earlier work of a resumed batch: finishes interrupted captures, and finds the runs that succeeded.
 
-use avfs_engine::journal::journal_value;
+use avfs_engine::journal;
 use avfs_engine::{Doubt, Recovery, ScratchDir};
 use avfs_ops::OpError;
 use avfs_request::SecretsInFiles;
@@ -34,8 +34,8 @@ pub fn finish_captures(
 }
 
 pub fn succeeded(run: &RunRecord) -> bool {
-    let timed_out = journal_value(&run.result)["timed_out"].as_bool().unwrap_or(false);
-    run.state == RunState::Completed && run.exit_code == Some(0) && !timed_out
+    let timed_out = || journal::result_of(run).is_some_and(|result| result.timed_out);
+    run.state == RunState::Completed && run.exit_code == Some(0) && !timed_out()
 }
 
 /// The run with which an item succeeded although its worker died before it answered.

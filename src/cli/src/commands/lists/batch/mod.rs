@@ -18,7 +18,6 @@ use drive::{Ended, drive};
 use plan::Plan;
 use report::Reports;
 
-use avfs_engine::journal::journal_value;
 use avfs_lists::batch::{Manner, markdown};
 use avfs_ops::OpError;
 use avfs_request::CacheMode;
@@ -29,7 +28,9 @@ use avfs_types::reference::{BadReference, Reference};
 use avfs_vault::Vault;
 use avfs_vault::backend::BatchRecord;
 use avfs_vault::backend::sqlite::Mapped;
-use avfs_wire::{BatchAnswer, BatchItemResult, BatchList, BatchObject, ErrorBody, ItemState};
+use avfs_wire::{
+    BatchAnswer, BatchItemResult, BatchList, BatchObject, BatchPlan, ErrorBody, ItemState, Recorded,
+};
 
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
@@ -224,7 +225,7 @@ fn stands(vault: &Vault, batch: &BatchRecord) -> Result<&'static str, OpError> {
     if batch.ended_at.is_some() {
         return Ok("ended");
     }
-    let items = journal_value(&batch.plan)["items"].as_u64();
+    let items = Recorded::<BatchPlan>::parse(&batch.plan).read().map(|plan| plan.items);
     let (mut ran, mut done) = (HashSet::new(), HashSet::new());
     vault.each_batch_run(&batch.id, |item, run| {
         ran.insert(item);
@@ -250,13 +251,9 @@ fn list(ctx: &CommandContext) -> Outcome {
         for record in &records {
             let stands = stands(&vault, record)?;
             let (id, when) = (out.paint(Tone::Id, &record.id), local_time(record.started_at));
-            let plan = journal_value(&record.plan);
-            let plan_text = |key: &str| plan[key].as_str().map(first_line).unwrap_or_default();
-            out.line(format_args!(
-                "{id}  {when}  {stands:<10}  {:<7}  {}",
-                plan_text("mode"),
-                plan_text("list")
-            ))?;
+            let plan = Recorded::<BatchPlan>::parse(&record.plan).into_read();
+            let (mode, list) = plan.map_or_else(|_| Default::default(), |plan| (plan.mode, plan.list));
+            out.line(format_args!("{id}  {when}  {stands:<10}  {mode:<7}  {}", first_line(&list)))?;
         }
         if records.is_empty() {
             out.line(format_args!("no batches"))?;

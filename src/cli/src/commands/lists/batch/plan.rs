@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 use avfs_engine::{IMPORT_LARGE, bound_dir, check_fork};
 use avfs_hostfs::random;
 use avfs_lists::batch::{Manner, OnFailure};
@@ -13,7 +11,7 @@ use avfs_types::ids::{BatchId, BatchPrefix, ForkName, VersionId};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{BatchRecord, RunRecord};
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::NoteObject;
+use avfs_wire::{BatchPlan, NoteObject, Recorded};
 
 use super::BatchArgs;
 use super::error::BatchError;
@@ -21,19 +19,9 @@ use super::hold::Hold;
 use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
 
-/// The options of a batch that the vault stores.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct BatchOptions {
-    mode: String,
-    fork: Option<String>,
-    items: u64,
-    list: String,
-}
-
-impl BatchOptions {
-    fn of(record: &BatchRecord) -> serde_json::Result<Self> {
-        serde_json::from_str(&record.plan)
-    }
+/// The settings of a batch that the vault stores, or why they cannot be read.
+fn stored(record: &BatchRecord) -> Result<BatchPlan, String> {
+    Recorded::parse(&record.plan).into_read()
 }
 
 pub struct Plan {
@@ -99,7 +87,7 @@ impl Plan {
         check_chain(vault, fork.as_ref())?;
         let mut notes = Vec::new();
         let base = base(ctx, args, vault, fork.as_ref(), &mut notes)?;
-        let kept = BatchOptions {
+        let kept = BatchPlan {
             mode: manner.word().to_owned(),
             fork: fork.as_ref().map(ForkName::to_string),
             items: list.len() as u64,
@@ -133,8 +121,7 @@ impl Plan {
             None => {
                 let batches = vault.batches(usize::MAX)?;
                 let named = |batch: &&BatchRecord| {
-                    BatchOptions::of(batch)
-                        .is_ok_and(|kept| kept.list == list_path && batch.ended_at.is_none())
+                    stored(batch).is_ok_and(|kept| kept.list == list_path && batch.ended_at.is_none())
                 };
                 let newest = batches.iter().find(|batch| batch.list == list.digest());
                 let newest = newest.or_else(|| batches.iter().find(named));
@@ -146,7 +133,7 @@ impl Plan {
             return Err(BatchError::OtherList { id, list: list_path }.into());
         }
         let bad = |problem: String| BatchError::BadPlan { id: id.clone(), problem };
-        let kept = BatchOptions::of(&record).map_err(|error| bad(error.to_string()))?;
+        let kept = stored(&record).map_err(bad)?;
         let manner: Manner = kept.mode.parse().map_err(|_| bad(format!("mode {}", kept.mode)))?;
         let fork = kept.fork.as_deref().map(ForkName::parse).transpose()?;
         if args.mode.is_some_and(|asked| asked != manner) {

@@ -19,7 +19,6 @@ use avfs_types::ids::ApprovalPrefix;
 use avfs_vault::Vault;
 use avfs_wire::{ErrorBody, ListNoise, OutputNoise, Replay, ReplayVerdict};
 
-use crate::commands::approvals::command_to_approve;
 use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::run_options::RunOptions;
@@ -122,7 +121,7 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault, replayed: &Repla
             out.line(format_args!("{}  {}", out.paint(Tone::Deleted, &other.id), other.ending()))?;
             if let Some(approval) = &other.approval_id {
                 let approval = vault.approval(&ApprovalPrefix::parse(approval)?)?;
-                let command = command_to_approve(ctx, &approval);
+                let command = avfs_present::command_to_approve(&ctx.ui.avfs, &approval);
                 out.line(format_args!("    approve with: {command}, then replay again"))?;
             }
         }
@@ -170,7 +169,10 @@ fn hint(ctx: &CommandContext, vault: &Vault, replay: &Replay) -> Result<String, 
     let avfs = &ctx.ui.avfs;
     if let Some(approval) = replay.others.iter().find_map(|other| other.approval_id.as_ref()) {
         let approval = vault.approval(&ApprovalPrefix::parse(approval)?)?;
-        return Ok(format!("approve a run with: {}, then replay again", command_to_approve(ctx, &approval)));
+        return Ok(format!(
+            "approve a run with: {}, then replay again",
+            avfs_present::command_to_approve(&ctx.ui.avfs, &approval)
+        ));
     }
     Ok(match replay.others.iter().find_map(|other| Some((other.code.as_deref()?, other.run_id.as_deref()))) {
         Some((_, Some(run))) => format!("show the failed run with: {avfs} runs show {run}"),
