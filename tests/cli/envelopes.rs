@@ -219,7 +219,7 @@ fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
         id: RunId::parse("00112233aa").unwrap(),
         dir: "/cache/run/00112233aa".into(),
         exit: Exit::Code(0),
-        source: Box::new(avfs_vault::VaultError::Moved { path: "/srv/app/.avfs/vault.db".into() }),
+        source: Box::new(avfs_vault::VaultError::Moved { path: "/srv/app/.avfs/vault.db".into() }.into()),
     };
     let usage = ErrorBody {
         code: "usage".to_owned(),

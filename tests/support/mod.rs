@@ -180,7 +180,7 @@ pub fn try_import(
     dir: &Path,
     cache: Option<&Path>,
     on_trouble: OnTrouble,
-) -> avfs_vault::Result<Imported> {
+) -> avfs_vault::transfer::Result<Imported> {
     let options = ImportOptions { on_trouble, stat_cache: cache, exclude: &[], meter: &Meter::default() };
     vault.import(dir, &main_fork(), "import", &options)
 }
@@ -216,7 +216,20 @@ pub fn peak_kib(process: u32) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-pub fn try_export(vault: &Vault, at: &str, dest: &Path, overwrite: Overwrite) -> avfs_vault::Result<()> {
+/// The vault's own error of a transfer that cannot fail otherwise.
+pub fn vault_error(error: avfs_vault::transfer::Error) -> avfs_vault::VaultError {
+    match error {
+        avfs_vault::transfer::Error::Vault(error) => error,
+        error => panic!("{error:?}"),
+    }
+}
+
+pub fn try_export(
+    vault: &Vault,
+    at: &str,
+    dest: &Path,
+    overwrite: Overwrite,
+) -> avfs_vault::transfer::Result<()> {
     let options = ExportOptions {
         overwrite,
         paths: &[],

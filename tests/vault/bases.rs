@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::XattrFlags;
 
 use avfs_vault::edit::{Edit, Edits};
-use avfs_vault::export::ExportError;
 use avfs_vault::materialize::{Base, BaseCache, Built, Trust};
 use avfs_vault::meter::Meter;
 use avfs_vault::page::{DirMeta, FileNode, Node};
-use avfs_vault::{Advance, Vault, VaultError, When, tree};
+use avfs_vault::{Advance, Vault, VaultError, When, transfer, tree};
 
 use crate::attributes::set_mtime;
 use crate::support;
@@ -227,7 +226,7 @@ fn interrupted_build_leaves_no_base() {
     let meter = Meter::default();
     meter.stop();
     let stopped = bases.vault.materialize(&root, &cache, Trust::Seal, &meter);
-    assert!(matches!(stopped, Err(VaultError::Export(ExportError::Interrupted))), "{stopped:?}");
+    assert!(matches!(stopped, Err(transfer::Error::Vault(VaultError::Interrupted))), "{stopped:?}");
     assert_eq!(cache.list().unwrap(), []);
     assert_eq!(fs::read_dir(bases.scratch.join("cache/base")).unwrap().count(), 0);
     assert_eq!(bases.get("b1", Trust::Seal).built, Built::New);

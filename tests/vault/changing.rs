@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use avfs_types::clock::{SteppingClock, Timestamp};
 use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_vault::import::{ImportError, OnTrouble};
-use avfs_vault::{Context, Vault, VaultError, tree};
+use avfs_vault::{Context, Vault, transfer, tree};
 
 use crate::attributes::set_mtime;
 use crate::support;
@@ -337,8 +337,7 @@ fn vanished_root_is_never_imported_as_an_empty_version() {
     let gone = format!("/proc/self/fd/{}", held.as_raw_fd());
     for on_trouble in [OnTrouble::Fail, OnTrouble::KeepGoing] {
         let refused = support::try_import(&vault, gone.as_ref(), None, on_trouble);
-        let is_vanished =
-            matches!(&refused, Err(VaultError::Import(ImportError::Vanished { path })) if path.is_root());
+        let is_vanished = matches!(&refused, Err(transfer::Error::Import(ImportError::Vanished { path })) if path.is_root());
         assert!(is_vanished, "{refused:?}");
         assert_eq!(support::root(&vault, "main"), before);
     }
@@ -468,7 +467,7 @@ fn import_waits_for_a_write_in_progress() {
                     let content = bench.content("f");
                     assert!(content.iter().all(|byte| *byte == content[0]), "torn read");
                 }
-                Err(VaultError::Import(ImportError::Torn { .. })) => {}
+                Err(transfer::Error::Import(ImportError::Torn { .. })) => {}
                 Err(error) => panic!("{error:?}"),
             }
         }

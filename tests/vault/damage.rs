@@ -94,9 +94,9 @@ const DAMAGES: [(&str, &str); 16] = [
     ("swapped trees", "UPDATE tree SET data = (SELECT data FROM tree ORDER BY id LIMIT 1)"),
 ];
 
-fn root_of_main(vault: &Vault) -> avfs_vault::Result<DirRef> {
+fn root_of_main(vault: &Vault) -> avfs_vault::transfer::Result<DirRef> {
     let (version, _) = avfs_vault::version::resolve(&*vault.read()?, &reference("main"))?;
-    root_of(&version)
+    Ok(root_of(&version)?)
 }
 
 /// Every kind of damage to a row is found by a full check, and by any reader of the damaged data.

@@ -206,7 +206,7 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
                     exclude: &[],
                     meter: &Meter::default(),
                 };
-                v.import(host, &main_fork(), "import", &options).map(drop)
+                v.import(host, &main_fork(), "import", &options).map(drop).map_err(support::vault_error)
             }),
         ),
         ("prune", Box::new(|v| v.prune(&Keep { last: Some(2), since: None }, None, Trial::Real).map(drop))),
@@ -352,7 +352,7 @@ fn import_that_fails_between_batches_has_no_visible_effect() {
     // Objects stored by one attempt are not stored again by the next, so later attempts write less.
     for writes in (0..4800).step_by(step) {
         fuse.arm(writes);
-        let outcome = import(&vault);
+        let outcome = import(&vault).map_err(support::vault_error);
         if fuse.disarm() {
             outcome.unwrap();
             break;

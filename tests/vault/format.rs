@@ -76,7 +76,7 @@ fn newer_vault_is_refused_and_left_unchanged() {
 }
 
 /// Everything that a reader could do with a damaged vault. Only the outcome counts: it must not panic.
-fn use_up(file: &Path, out: &Path) -> Result<bool> {
+fn use_up(file: &Path, out: &Path) -> avfs_vault::transfer::Result<bool> {
     let vault = open(file)?;
     let report = vault.fsck(Thoroughness::Full, &Meter::default())?;
     let reader = vault.read()?;

@@ -80,7 +80,7 @@ impl Hostile {
         vec![
             ("diff", coded(self.diff(&vault))),
             ("walk", coded(self.walk(&vault))),
-            ("export", coded(self.export(&vault, &out))),
+            ("export", self.export(&vault, &out).map_err(|error| error.code())),
             ("apply", self.apply(&vault, &dir).map_err(|error| error.code())),
         ]
     }
@@ -103,7 +103,7 @@ impl Hostile {
         Walk::new(pages, &root, &support::path("")).try_for_each(|walked| walked.map(drop))
     }
 
-    fn export(&self, vault: &Vault, out: &Path) -> Result<()> {
+    fn export(&self, vault: &Vault, out: &Path) -> avfs_vault::transfer::Result<()> {
         let options = ExportOptions {
             overwrite: Overwrite::Refuse,
             paths: &[],

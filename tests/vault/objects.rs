@@ -238,7 +238,11 @@ fn exceeded_quota_leaves_the_vault_unchanged() {
         assert_eq!(head(), before);
         support::assert_clean(&vault);
     };
-    let import = || support::try_import(&vault, &dir, None, OnTrouble::Fail).map(|done| done.committed);
+    let import = || {
+        support::try_import(&vault, &dir, None, OnTrouble::Fail)
+            .map(|done| done.committed)
+            .map_err(support::vault_error)
+    };
     let write = |content: &[u8]| vault.write_file(&main_fork(), &path("b"), content, None, "write");
 
     vault.change_quota(|_| Quota { files: Some(10), ..Quota::default() }).unwrap();

@@ -14,7 +14,7 @@ use avfs_vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
 use avfs_vault::meter::Meter;
 use avfs_vault::ops::Depth;
 use avfs_vault::set_ids::SetIds;
-use avfs_vault::{Vault, VaultError};
+use avfs_vault::{Vault, VaultError, transfer};
 
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
 use crate::support;
@@ -391,7 +391,7 @@ fn ignored_files_are_left_out_and_unsupported_ones_are_named() {
     // A bad pattern is an error, and not ignored.
     fs::write(dir.join(".avfsignore"), "a{b\n[z-a]\n").unwrap();
     let refused = support::try_import(&vault, &dir, None, OnTrouble::Fail);
-    assert!(matches!(refused, Err(VaultError::Import(ImportError::BadIgnore { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(transfer::Error::Import(ImportError::BadIgnore { .. }))), "{refused:?}");
 }
 
 #[test]
@@ -426,14 +426,14 @@ fn export_refuses_to_overwrite_unless_requested() {
     fs::write(scratch.dir("dest/sub").join("own"), "own").unwrap();
     let before = snapshot::take(&dest);
     let refused = support::try_export(&vault, "main", &dest, Overwrite::Refuse);
-    assert!(matches!(refused, Err(VaultError::Export(ExportError::Exists { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(transfer::Error::Export(ExportError::Exists { .. }))), "{refused:?}");
     assert_eq!(snapshot::differences(&before, &snapshot::take(&dest)), [] as [String; 0]);
     // A directory in place of a file of the version is in the way even then, and nothing has changed.
     fs::create_dir(dest.join("blocked")).unwrap();
     support::write(&vault, "blocked", b"file");
     let before = snapshot::take(&dest);
     let refused = support::try_export(&vault, "main", &dest, Overwrite::Replace);
-    assert!(matches!(refused, Err(VaultError::Export(ExportError::InTheWay { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(transfer::Error::Export(ExportError::InTheWay { .. }))), "{refused:?}");
     let mut now = snapshot::take(&dest);
     // Creating and removing the staging directory changed the mtime of its parent.
     now.facts.get_mut(&b""[..]).unwrap().mtime = before.facts[&b""[..]].mtime;
@@ -446,7 +446,10 @@ fn export_refuses_to_overwrite_unless_requested() {
     let file = scratch.join("file");
     fs::write(&file, "x").unwrap();
     let refused = support::try_export(&vault, "main", &file, Overwrite::Replace);
-    assert!(matches!(refused, Err(VaultError::Export(ExportError::NotADirectory { .. }))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(transfer::Error::Export(ExportError::NotADirectory { .. }))),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -470,7 +473,7 @@ fn part_of_a_version_can_be_exported() {
     let missing = [support::path("nothing/here")];
     let options = ExportOptions { paths: &missing, ..options };
     let refused = vault.export(&support::root(&vault, "main"), &scratch.join("out-2"), &options);
-    assert!(matches!(refused, Err(VaultError::NoPath { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(transfer::Error::Vault(VaultError::NoPath { .. }))), "{refused:?}");
     assert!(!scratch.join("out-2").exists());
 }
 

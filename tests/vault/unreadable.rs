@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use avfs_vault::VaultError;
 use avfs_vault::import::{ImportError, OnTrouble, TroubleReason};
+use avfs_vault::transfer;
 
 use crate::attributes::set_mode;
 use crate::support;
@@ -62,7 +62,7 @@ fn unreadable_files_are_refused_or_named() {
     fs::write(dir.join("open"), "x").unwrap();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let refused = support::try_import(&vault, &dir, None, OnTrouble::Fail);
-    assert!(matches!(refused, Err(VaultError::Import(ImportError::NoPermission { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(transfer::Error::Import(ImportError::NoPermission { .. }))), "{refused:?}");
     let imported = support::try_import(&vault, &dir, None, OnTrouble::KeepGoing).unwrap();
     let named: Vec<_> =
         imported.scanned.troubles.iter().map(|trouble| (trouble.path.to_string(), trouble.reason)).collect();
@@ -124,7 +124,10 @@ fn unreadable_ignore_file_fails_every_import() {
     let vault = support::create_vault(&scratch.join("vault.db"));
     for on_trouble in [OnTrouble::Fail, OnTrouble::KeepGoing] {
         let refused = support::try_import(&vault, &dir, None, on_trouble);
-        assert!(matches!(refused, Err(VaultError::Import(ImportError::NoPermission { .. }))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(transfer::Error::Import(ImportError::NoPermission { .. }))),
+            "{refused:?}"
+        );
     }
 }
 

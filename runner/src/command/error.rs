@@ -7,7 +7,7 @@ use avfs_request::ResolveError;
 use avfs_request::config::SettingsError;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::exit_code;
-use avfs_vault::VaultError;
+use avfs_vault::{VaultError, transfer};
 
 use crate::command::request_file::BadRequest;
 
@@ -39,9 +39,15 @@ pub enum RunError {
     #[error("denied: {}", .0.reason)]
     Refused(Verdict),
     #[error(transparent)]
-    Vault(#[from] VaultError),
+    Vault(#[from] transfer::Error),
     #[error(transparent)]
     Execute(#[from] ExecuteError),
+}
+
+impl From<VaultError> for RunError {
+    fn from(error: VaultError) -> Self {
+        Self::Vault(error.into())
+    }
 }
 
 impl Diagnose for RunError {

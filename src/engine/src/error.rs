@@ -7,7 +7,7 @@ use avfs_hostfs::cause::Cause;
 use avfs_request::RequestError;
 use avfs_types::diagnose::{Diagnose, with_causes};
 use avfs_types::ids::RunId;
-use avfs_vault::VaultError;
+use avfs_vault::{VaultError, transfer};
 
 use crate::launcher::{Exit, LaunchError};
 use crate::mount_session::SessionError;
@@ -23,7 +23,7 @@ pub enum ExecuteError {
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error(transparent)]
-    Vault(#[from] VaultError),
+    Vault(#[from] transfer::Error),
     #[error(transparent)]
     Memo(MemoError),
     #[error(transparent)]
@@ -40,14 +40,14 @@ pub enum ExecuteError {
         dir: PathBuf,
         exit: Exit,
         #[source]
-        source: Box<VaultError>,
+        source: Box<transfer::Error>,
     },
     #[error("the command ended, but its changes could be neither captured nor kept ({})", with_causes(lost))]
     CaptureLost {
         id: RunId,
         lost: Box<SessionError>,
         #[source]
-        source: Box<VaultError>,
+        source: Box<transfer::Error>,
     },
     #[error("interrupted: the changes of run {id} are kept, but were not written to the directory")]
     ApplyInterrupted { id: RunId, signal: i32 },
@@ -57,6 +57,12 @@ pub enum ExecuteError {
         #[source]
         source: Box<ApplyError>,
     },
+}
+
+impl From<VaultError> for ExecuteError {
+    fn from(error: VaultError) -> Self {
+        Self::Vault(error.into())
+    }
 }
 
 impl From<MemoError> for ExecuteError {
@@ -151,7 +157,7 @@ mod tests {
         let error: ExecuteError = ExecuteError::CaptureLost {
             id: RunId::parse("0123456789").unwrap(),
             lost: Box::new(lost),
-            source: Box::new(VaultError::NotRecording),
+            source: Box::new(VaultError::NotRecording.into()),
         };
         let printed = error.to_string();
         assert!(

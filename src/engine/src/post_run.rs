@@ -158,7 +158,7 @@ impl ProxyRuntime<'_> {
         left_out: &[LeftOut],
         size: Footprint,
         links: &WrittenLinks,
-    ) -> avfs_vault::Result<()> {
+    ) -> avfs_vault::transfer::Result<()> {
         let (RunBase::Stacked { stack, .. }, Landed::Advanced { version }) = (ended.run_base, &landed.landed)
         else {
             return Ok(());

@@ -394,7 +394,7 @@ impl ProxyRuntime<'_> {
         run: &Run,
         session: &MountSession,
         meanwhile: &mut dyn FnMut(),
-    ) -> (Result<Completion, LaunchError>, Option<avfs_vault::Result<Imported>>) {
+    ) -> (Result<Completion, LaunchError>, Option<avfs_vault::transfer::Result<Imported>>) {
         let site = self.site;
         std::thread::scope(|scope| {
             let mut import = None;
@@ -623,7 +623,7 @@ pub(super) struct Ended<'g> {
     pub caches: Vec<TreePath>,
     pub run_base: &'g RunBase,
     /// The import that ran in parallel to the command.
-    pub imported: Option<avfs_vault::Result<Imported>>,
+    pub imported: Option<avfs_vault::transfer::Result<Imported>>,
     /// The comparison of the directory with the fork, which runs in parallel.
     pub look: Option<LookBeside<'g>>,
     /// True if that import found a file that changed after the launch.

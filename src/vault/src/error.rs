@@ -23,15 +23,9 @@ pub enum VaultError {
     /// Invalid path inside a tree.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// An import failed.
-    #[error(transparent)]
-    Import(#[from] crate::import::ImportError),
-    /// A capture failed.
-    #[error(transparent)]
-    Capture(#[from] crate::capture::CaptureError),
-    /// An export failed.
-    #[error(transparent)]
-    Export(#[from] crate::export::ExportError),
+    /// The operation was stopped through its [`Meter`](crate::meter::Meter).
+    #[error("interrupted before it was complete")]
+    Interrupted,
 
     /// An object that something refers to is not in the vault.
     #[error("{kind} {id} is missing from the vault")]
@@ -440,9 +434,7 @@ impl Diagnose for VaultError {
         match self {
             Self::Backend(error) => error.code(),
             Self::Path(error) => error.code(),
-            Self::Import(error) => error.code(),
-            Self::Capture(error) => error.code(),
-            Self::Export(error) => error.code(),
+            Self::Interrupted => "interrupted",
             Self::InFile { source, .. } => source.code(),
             Self::MissingObject { .. } => "object.missing",
             Self::DamagedObject { .. } => "object.damaged",

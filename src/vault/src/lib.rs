@@ -52,7 +52,7 @@ mod object;
 mod path_set;
 mod store;
 mod threads;
-mod transfer;
+pub mod transfer;
 
 pub use care::{fsck, gc, quota};
 pub use error::{Result, VaultError};

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::Result;
-use crate::export::ExportError;
+use crate::{Result, VaultError};
 
 /// Entries that a loop passes before it looks for a signal.
 pub const ENTRIES_PER_LOOK: u32 = 256;
@@ -195,7 +194,7 @@ impl Meter {
             }
         }
         match self.stopped() {
-            true => Err(ExportError::Interrupted.into()),
+            true => Err(VaultError::Interrupted),
             false => Ok(()),
         }
     }

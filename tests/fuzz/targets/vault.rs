@@ -35,7 +35,7 @@ use avfs_vault::page::{
 };
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::version::{Draft, root_of};
-use avfs_vault::{Context, Vault, VaultError, content};
+use avfs_vault::{Context, Vault, VaultError, content, transfer};
 
 const STEPS_MAX: usize = 24;
 /// The limit for writing out: a walk sees no more entries than the version counts.
@@ -351,9 +351,10 @@ fn compare(vault: &Vault) -> Result<(), VaultError> {
     Ok(())
 }
 
-fn write_out(vault: &Vault, inside: &Path) -> Result<(), VaultError> {
+fn write_out(vault: &Vault, inside: &Path) -> transfer::Result<()> {
     let reader = vault.read()?;
-    let root = root_of(&avfs_vault::version::resolve(&*reader, &Reference::parse("main")?)?.0)?;
+    let main = Reference::parse("main").map_err(VaultError::from)?;
+    let root = root_of(&avfs_vault::version::resolve(&*reader, &main)?.0)?;
     drop(reader);
     if root.totals.entries > ENTRIES_WRITTEN_MAX {
         return Ok(());

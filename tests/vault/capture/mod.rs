@@ -79,7 +79,7 @@ impl Case {
         overlay::overlay(&self.scratch, &lowers, &self.upper, script, Some(&merged)).unwrap();
     }
 
-    fn try_capture(&self, exclude: &[&str], hidden: &[&str]) -> avfs_vault::Result<Captured<'_>> {
+    fn try_capture(&self, exclude: &[&str], hidden: &[&str]) -> avfs_vault::transfer::Result<Captured<'_>> {
         let exclude: Vec<String> = exclude.iter().map(|text| (*text).to_owned()).collect();
         let hidden: Vec<TreePath> = hidden.iter().map(|text| path(text)).collect();
         let options = CaptureOptions {

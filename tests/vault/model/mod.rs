@@ -169,7 +169,8 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
                 exclude: &[],
                 meter: &meter,
             };
-            vault.import(&pair.host(), &fork(on), "import", &options).map(|_| 0)
+            let imported = vault.import(&pair.host(), &fork(on), "import", &options);
+            imported.map(|_| 0).map_err(support::vault_error)
         }
     }
 }

@@ -8,9 +8,8 @@ use avfs_hostfs::cause::Cause;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
-use avfs_vault::VaultError;
 use avfs_vault::changes::Changes;
-use avfs_vault::export::ExportError;
+use avfs_vault::{VaultError, transfer};
 
 use super::inherited::Inherited;
 use crate::repository::BlockedRepository;
@@ -95,7 +94,13 @@ pub enum ApplyError {
     #[error("interrupted before anything was written to the directory")]
     Interrupted,
     #[error(transparent)]
-    Vault(#[from] VaultError),
+    Vault(#[from] transfer::Error),
+}
+
+impl From<VaultError> for ApplyError {
+    fn from(error: VaultError) -> Self {
+        Self::Vault(error.into())
+    }
 }
 
 fn conflict_in(dir: &Path, conflicts: &[Conflict], inherited: &[Inherited]) -> String {
@@ -133,7 +138,7 @@ impl ApplyError {
 
     /// The error of an apply that has written nothing yet.
     pub(super) fn before_writes(self) -> Self {
-        let is_interrupted = matches!(self, Self::Vault(VaultError::Export(ExportError::Interrupted)));
+        let is_interrupted = matches!(self, Self::Vault(transfer::Error::Vault(VaultError::Interrupted)));
         if is_interrupted { Self::Interrupted } else { self }
     }
 

@@ -110,7 +110,7 @@ impl<'a> Host<'a> {
     /// True if git only refreshed an index between two versions.
     pub fn is_refresh(&self, path: &TreePath, old: &Node, new: &Node) -> Result<bool> {
         let (Node::File(old), Node::File(new)) = (old, new) else { return Ok(false) };
-        let reader = self.out.vault.read().map_err(ApplyError::Vault)?;
+        let reader = self.out.vault.read()?;
         Ok(git_index::is_refresh(&*reader, path, [old, new])?)
     }
 
@@ -181,7 +181,7 @@ impl<'a> Host<'a> {
         // A mount or a name in other letters may lead to the vault's directory.
         if self.own.is_in(&stat) {
             return match self.own.is_called(name) {
-                true => Err(ApplyError::Vault(VaultError::OwnPath { path: path.clone() })),
+                true => Err(VaultError::OwnPath { path: path.clone() }.into()),
                 false => Ok(()),
             };
         }
@@ -336,8 +336,8 @@ impl HostEntry<'_> {
         let mut text = Vec::new();
         let read = File::from(self.open()?).take(INDEX_BYTES_MAX + 1).read_to_end(&mut text);
         read.map_err(refused("read", self.path))?;
-        let reader = self.host.out.vault.read().map_err(ApplyError::Vault)?;
-        let known = read_content(&*reader, file).map_err(ApplyError::Vault)?;
+        let reader = self.host.out.vault.read()?;
+        let known = read_content(&*reader, file)?;
         Ok(same_entries(&known, &text))
     }
 

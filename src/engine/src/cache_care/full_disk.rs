@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use avfs_vault::VaultError;
+use avfs_vault::{VaultError, transfer};
 
 use super::CacheKeeper;
 use crate::error::{ExecuteError, is_disk_full};
@@ -14,7 +14,8 @@ impl ProxyRuntime<'_> {
     /// True if an error was caused by a full disk, and the cache is on that disk.
     pub(crate) fn is_cache_full(&self, error: &ExecuteError) -> bool {
         let device = |path: &Path| std::fs::metadata(path).ok().map(|meta| meta.dev());
-        let is_of_vault = matches!(error, ExecuteError::Vault(VaultError::Backend(_)));
+        let is_of_vault =
+            matches!(error, ExecuteError::Vault(transfer::Error::Vault(VaultError::Backend(_))));
         let shares_disk = || {
             let vault = self.site.vault.path().and_then(device);
             vault.is_some() && vault == device(&self.site.cache_dir)

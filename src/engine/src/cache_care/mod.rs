@@ -23,11 +23,11 @@ use avfs_hostfs::make;
 use avfs_hostfs::remove::remove_tree;
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::Diagnose;
-use avfs_vault::VaultError;
 use avfs_vault::evict::{CacheItem, CacheItemKind};
 use avfs_vault::gc::Trial;
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::unfinished::Unfinished;
+use avfs_vault::{VaultError, transfer};
 
 use crate::fork_dirs::ForkDirs;
 use crate::mount_session::{ScratchDir, SessionError};
@@ -52,9 +52,15 @@ pub enum CacheCareError {
         source: std::io::Error,
     },
     #[error(transparent)]
-    Vault(#[from] VaultError),
+    Vault(#[from] transfer::Error),
     #[error(transparent)]
     Session(#[from] SessionError),
+}
+
+impl From<VaultError> for CacheCareError {
+    fn from(error: VaultError) -> Self {
+        Self::Vault(error.into())
+    }
 }
 
 impl CacheCareError {

@@ -177,8 +177,8 @@ impl ProxyRuntime<'_> {
         run: &mut Run,
         session: &MountSession,
         ended: &Ended<'_>,
-        imported: Option<avfs_vault::Result<Imported>>,
-    ) -> avfs_vault::Result<Option<Before>> {
+        imported: Option<avfs_vault::transfer::Result<Imported>>,
+    ) -> avfs_vault::transfer::Result<Option<Before>> {
         match (ended.run_base, imported) {
             (RunBase::Touched(_), _) if !wants_version(&run.request) => Ok(None),
             (RunBase::Touched(dir), _) => self.before_touched(run, session, ended, dir),
@@ -206,7 +206,7 @@ impl ProxyRuntime<'_> {
         session: &MountSession,
         ended: &Ended<'_>,
         dir: &Path,
-    ) -> avfs_vault::Result<Option<Before>> {
+    ) -> avfs_vault::transfer::Result<Option<Before>> {
         let site = self.site;
         // A recovery could not find the version in a vault that was moved.
         ended.identity.check(site.vault)?;
@@ -239,7 +239,7 @@ impl ProxyRuntime<'_> {
         ended: &Ended<'_>,
         secrets: &Secrets,
         before: Option<Before>,
-    ) -> avfs_vault::Result<KeptRun> {
+    ) -> avfs_vault::transfer::Result<KeptRun> {
         let vault = self.site.vault;
         let nothing = Secrets::default();
         let begun = Instant::now();
@@ -344,6 +344,7 @@ impl ProxyRuntime<'_> {
                     None => self.look_at_host(run, ended, before, &changes.changes),
                 };
             let layered = looked
+                .map_err(avfs_vault::transfer::Error::from)
                 .and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size, &written_links));
             if let Err(error) = layered {
                 run.note(
@@ -460,7 +461,7 @@ impl ProxyRuntime<'_> {
         session: MountSession,
         completion: &Completion,
         base: Option<VersionId>,
-        source: VaultError,
+        source: avfs_vault::transfer::Error,
     ) -> ExecuteError {
         self.launcher.wait_until_gone();
         let dir = session.dir().to_owned();

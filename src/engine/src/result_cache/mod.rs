@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use avfs_request::CacheMode;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{MemoKey, RunId};
-use avfs_vault::VaultError;
+use avfs_vault::{VaultError, transfer};
 
 use crate::workspace_root::WorkspaceRootError;
 
@@ -79,7 +79,13 @@ pub enum MemoError {
     #[error(transparent)]
     WorkspaceRoot(#[from] WorkspaceRootError),
     #[error(transparent)]
-    Vault(#[from] VaultError),
+    Vault(#[from] transfer::Error),
+}
+
+impl From<VaultError> for MemoError {
+    fn from(error: VaultError) -> Self {
+        Self::Vault(error.into())
+    }
 }
 
 impl Diagnose for MemoError {

@@ -24,7 +24,7 @@ use avfs_vault::meter::Meter;
 use avfs_vault::run::{AuditTexts, LandedRun};
 use avfs_vault::version::full_root_of_either;
 use avfs_vault::write_out::FreshPages;
-use avfs_vault::{Batch, Vault, VaultError, require_version};
+use avfs_vault::{Batch, Vault, VaultError, require_version, transfer};
 
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
 use super::session_record::{SessionOutcome, SessionRecord};
@@ -52,7 +52,13 @@ pub enum RecoverError {
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error(transparent)]
-    Vault(#[from] VaultError),
+    Vault(#[from] transfer::Error),
+}
+
+impl From<VaultError> for RecoverError {
+    fn from(error: VaultError) -> Self {
+        Self::Vault(error.into())
+    }
 }
 
 impl Diagnose for RecoverError {

@@ -20,7 +20,7 @@ use avfs_vault::import::{LOOK_STEPS_MAX, Looked, looks_like};
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::version::root_of;
-use avfs_vault::{Result, require_version, tree};
+use avfs_vault::{Result, require_version, transfer, tree};
 
 use rustix::fs::OFlags;
 
@@ -94,9 +94,9 @@ impl ForkBehind {
         command_ended: &AtomicBool,
     ) -> Option<Self> {
         // An error will occur again where it matters: when the directory is imported.
-        let skip = |error| tracing::debug!(%error, "cannot compare the directory");
+        let skip = |error: transfer::Error| tracing::debug!(%error, "cannot compare the directory");
         let (known, is_behind) = known_states(site, &fork, head).unwrap_or_else(|error| {
-            skip(error);
+            skip(error.into());
             None
         })?;
         let mut found = Self { fork, dir, known, is_behind };
@@ -110,7 +110,7 @@ impl ForkBehind {
     }
 
     /// Compares a part of the directory, starting where the last run ended.
-    fn look_at(&self, site: &Site<'_>, command_ended: &AtomicBool) -> Result<bool> {
+    fn look_at(&self, site: &Site<'_>, command_ended: &AtomicBool) -> transfer::Result<bool> {
         let (name, dir) = (&self.fork, &self.dir);
         let kept = ForkDirs::new(&site.cache_dir, &site.vault_id);
         let from = kept.looked(name);

@@ -8,13 +8,13 @@ use avfs_request::{BackendChoice, BaseChoice, ExecutionRequest, ForkChoice, Rete
 use avfs_types::ids::{ContentId, ForkName, TreeId};
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
-use avfs_vault::VaultError;
 use avfs_vault::backend::{Life, VersionRecord};
 use avfs_vault::import::{Foreign, ImportOptions, Imported, OnTrouble};
 use avfs_vault::layers::{Distance, HostBase, Made, STANDS_ON_HOST_MAX, Stack};
 use avfs_vault::meter::Announcement;
 use avfs_vault::page::{DirRef, Totals};
 use avfs_vault::version::full_root_of;
+use avfs_vault::{VaultError, transfer};
 
 use crate::cache_care::CacheOwners;
 use crate::conclude::note_foreign_files;
@@ -80,7 +80,7 @@ pub struct WorkspaceService<'a> {
 
 impl WorkspaceService<'_> {
     /// The base of the command.
-    pub(crate) fn run_base<E: From<WorkspaceRootError> + From<VaultError>>(
+    pub(crate) fn run_base<E: From<WorkspaceRootError> + From<VaultError> + From<transfer::Error>>(
         &self,
         places: &Places,
         run: &mut Run,
@@ -161,7 +161,7 @@ impl WorkspaceService<'_> {
         run: &Run,
         root: &DirRef,
         session: &MountSession,
-    ) -> avfs_vault::Result<Option<Stack>> {
+    ) -> avfs_vault::transfer::Result<Option<Stack>> {
         let site = self.site;
         let wanted = run.request.base == BaseChoice::Live;
         let Totals { entries, bytes, .. } = root.totals;
@@ -187,7 +187,9 @@ impl WorkspaceService<'_> {
     /// Announces the cost of the first import of the directory, if the run imports it and it is large. Does not wait
     /// for an answer. The survey also detects files that cannot be mapped or written; later that is known from the
     /// last import.
-    pub(crate) fn announce_first_import<E: From<WorkspaceRootError> + From<VaultError>>(
+    pub(crate) fn announce_first_import<
+        E: From<WorkspaceRootError> + From<VaultError> + From<transfer::Error>,
+    >(
         &self,
         places: &Places,
         run: &mut Run,
@@ -239,7 +241,7 @@ impl WorkspaceService<'_> {
     }
 
     /// The base version of a run without a live base. Imports the directory if necessary.
-    pub(crate) fn base(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<VersionRecord> {
+    pub(crate) fn base(&self, places: &Places, run: &mut Run) -> avfs_vault::transfer::Result<VersionRecord> {
         match run.request.fork.clone() {
             ForkChoice::Ephemeral { from: Some(from) } => {
                 let (version, parent) = avfs_vault::version::resolve(&*self.site.vault.read()?, &from)?;
@@ -251,7 +253,7 @@ impl WorkspaceService<'_> {
                     let imported = self.site.meter.waited_for(|| import_dir(self.site, dir))?;
                     run.note_import(&imported.scanned);
                 }
-                self.head(&ForkName::main())
+                Ok(self.head(&ForkName::main())?)
             }
             ForkChoice::Persistent { name, from } => self.task_fork(&name, from.as_ref(), places, run),
         }
@@ -262,14 +264,14 @@ impl WorkspaceService<'_> {
         &self,
         request: &ExecutionRequest,
         places: &Places,
-    ) -> avfs_vault::Result<(TreeId, ContentId)> {
+    ) -> avfs_vault::transfer::Result<(TreeId, ContentId)> {
         let of = |version: VersionRecord| (version.root, version.content);
         let from = match &request.fork {
             ForkChoice::Ephemeral { from } => from.as_ref(),
             ForkChoice::Persistent { name, from } => match self.site.vault.fork(name) {
-                Ok(_) => return self.head(name).map(of),
+                Ok(_) => return Ok(of(self.head(name)?)),
                 Err(VaultError::NoFork { .. }) => from.as_ref(),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             },
         };
         match (from, &places.bound) {
@@ -279,7 +281,7 @@ impl WorkspaceService<'_> {
                     self.site.vault.survey(dir, &ForkName::main(), &import_options(self.site))?;
                 Ok((root.tree, root.content))
             }
-            (None, None) => self.head(&ForkName::main()).map(of),
+            (None, None) => Ok(of(self.head(&ForkName::main())?)),
         }
     }
 
@@ -296,7 +298,7 @@ impl WorkspaceService<'_> {
         from: Option<&Reference>,
         places: &Places,
         run: &mut Run,
-    ) -> avfs_vault::Result<VersionRecord> {
+    ) -> avfs_vault::transfer::Result<VersionRecord> {
         let (site, vault) = (self.site, self.site.vault);
         match vault.fork(name) {
             Ok(_) => {
@@ -304,12 +306,12 @@ impl WorkspaceService<'_> {
                     avfs_vault::version::resolve(&*vault.read()?, from)?;
                     run.note("fork.exists", format!("fork {name} already exists, so --from is ignored"));
                 }
-                return self.head(name);
+                return Ok(self.head(name)?);
             }
             Err(VaultError::NoFork { .. }) => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
-        let main = Reference::parse(ForkName::main().as_str())?;
+        let main = Reference::parse(ForkName::main().as_str()).map_err(VaultError::from)?;
         let of_dir = from.is_none() && places.bound.is_some();
         let from = match (from, &places.bound) {
             (Some(from), _) => from,
@@ -355,7 +357,7 @@ impl WorkspaceService<'_> {
 }
 
 /// Imports the current state of the bound directory to the main fork.
-pub(crate) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Imported> {
+pub(crate) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::transfer::Result<Imported> {
     if site.stat_cache.as_ref().is_some_and(|cache| !cache.exists()) {
         CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
     }
@@ -397,7 +399,7 @@ pub(crate) fn stand_on_import(
     site: &Site<'_>,
     dir: &Path,
     session: &MountSession,
-) -> avfs_vault::Result<Imported> {
+) -> avfs_vault::transfer::Result<Imported> {
     let imported = import_dir(site, dir)?;
     if let Err(error) = session.note_base(&imported.committed.version.id) {
         tracing::warn!(%error, "cannot record the base of the run");

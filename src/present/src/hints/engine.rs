@@ -10,7 +10,7 @@ use avfs_engine::{
 };
 use avfs_policy::NoRule;
 use avfs_types::diagnose::{Diagnose, shell_word};
-use avfs_vault::VaultError;
+use avfs_vault::{VaultError, transfer};
 
 use super::Hint;
 use crate::hint;
@@ -117,8 +117,9 @@ hint!(WorkspaceError, |error, avfs| match error {
 });
 
 /// True if the vault was deleted, or moved with another one in its place.
-fn is_vault_lost(error: &VaultError) -> bool {
-    error.code() == "vault.not_found" || matches!(error, VaultError::Moved { path } if path.exists())
+fn is_vault_lost(error: &transfer::Error) -> bool {
+    error.code() == "vault.not_found"
+        || matches!(error, transfer::Error::Vault(VaultError::Moved { path }) if path.exists())
 }
 
 hint!(ExecuteError, |error, avfs| {

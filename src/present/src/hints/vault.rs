@@ -10,12 +10,12 @@ use avfs_hostfs::cause::Cause;
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::ForkName;
 use avfs_types::path::TreePath;
-use avfs_vault::VaultError;
 use avfs_vault::backend::{ApprovalState, BackendError};
 use avfs_vault::capture::CaptureError;
 use avfs_vault::export::ExportError;
 use avfs_vault::ignore::{FILE_NAME, line_for};
 use avfs_vault::import::ImportError;
+use avfs_vault::{VaultError, transfer};
 
 use super::types::for_range;
 use crate::hint;
@@ -86,12 +86,17 @@ hint!(BackendError, |error, avfs| {
     })
 });
 
+hint!(transfer::Error, |error, avfs| match error {
+    Self::Vault(error) => error.hint(avfs),
+    Self::Import(error) => error.hint(avfs),
+    Self::Capture(error) => error.hint(avfs),
+    Self::Export(error) => error.hint(avfs),
+});
+
 hint!(VaultError, |error, avfs| Some(match error {
     Self::Backend(error) => return error.hint(avfs),
     Self::Path(error) => return error.hint(avfs),
-    Self::Import(error) => return error.hint(avfs),
-    Self::Capture(error) => return error.hint(avfs),
-    Self::Export(error) => return error.hint(avfs),
+    Self::Interrupted => return None,
     Self::BadRef(error) => return error.hint(avfs),
     Self::BadName(error) => return error.hint(avfs),
     Self::InFile { .. } => format!(
@@ -277,7 +282,6 @@ hint!(ExportError, |error, _| {
         Self::Io { .. } | Self::Host { .. } => {
             "choose another directory, or check its permissions with: ls -ld DIR"
         }
-        Self::Interrupted => return None,
     };
     Some(hint.into())
 });

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use super::materialize::BaseCache;
 use super::shelf::{Item, Shelf};
-use crate::Result;
+use crate::transfer::Result;
 
 /// The shelf of a cache that an item is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,8 @@ use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut, Written};
 use crate::meter::Meter;
 use crate::page::DirRef;
 use crate::path_set::PathSet;
-use crate::{Result, Vault, VaultError, tree};
+use crate::transfer::Result;
+use crate::{Vault, VaultError, tree};
 
 /// Why a version cannot be written to a directory.
 #[derive(Debug, thiserror::Error)]
@@ -100,9 +101,6 @@ pub enum ExportError {
         #[source]
         source: std::io::Error,
     },
-    /// The export was stopped through its [`Meter`].
-    #[error("interrupted before it was complete")]
-    Interrupted,
 }
 
 impl ExportError {
@@ -141,7 +139,6 @@ impl Diagnose for ExportError {
                 | Cause::Unreadable
                 | Cause::Other => "export.io",
             },
-            Self::Interrupted => "interrupted",
         }
     }
 }
@@ -216,7 +213,7 @@ impl Vault {
                 };
                 let meetings = merge.plan()?;
                 if options.meter.stopped() {
-                    return Err(ExportError::Interrupted.into());
+                    return Err(VaultError::Interrupted.into());
                 }
                 // A directory that only receives some paths keeps its own metadata.
                 let kept = |dir: &Unfinished| whole || !dir.path.is_root();

@@ -31,7 +31,8 @@ use super::write_out::{FreshPages, WriteOut};
 use crate::backend::Guard;
 use crate::meter::Meter;
 use crate::page::{DirRef, Node};
-use crate::{Result, Vault, VaultError, ingest, tree};
+use crate::transfer::Result;
+use crate::{Vault, VaultError, ingest, tree};
 
 const SEAL_FORMAT: &str = "avfs-base 1";
 /// Attempts to build a base that other processes keep removing.
@@ -198,7 +199,7 @@ impl Vault {
             }
         }
         let detail = "other processes keep removing it".to_owned();
-        Err(VaultError::DamagedObject { kind: "base", id: root.tree.short(), detail })
+        Err(VaultError::DamagedObject { kind: "base", id: root.tree.short(), detail }.into())
     }
 
     /// Builds a base and returns the lease on it. `None` if another process built it first.

@@ -18,7 +18,7 @@ use avfs_hostfs::{beneath, make, xattr};
 use avfs_types::path::TreePath;
 
 use super::export::{ExportError, Overwrite};
-use crate::Result;
+use crate::transfer::Result;
 
 /// A staged tree and its destination.
 pub(crate) struct Merge<'a> {

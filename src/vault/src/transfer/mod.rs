@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod capture;
+mod error;
 pub mod evict;
 pub mod export;
 pub mod ignore;
@@ -16,3 +17,5 @@ pub mod spill;
 pub mod stat_cache;
 pub mod unfinished;
 pub mod write_out;
+
+pub use error::{Error, Result};

@@ -21,7 +21,8 @@ use avfs_hostfs::{make, random};
 
 use super::export::ExportError;
 use super::unfinished::{Filled, Note, Unfinished};
-use crate::{Result, VaultError};
+use crate::VaultError;
+use crate::transfer::{Error, Result};
 
 /// Disk space of an entry in addition to its content, for the cache's account.
 pub(crate) const ENTRY_BYTES: u64 = 4096;
@@ -233,10 +234,7 @@ pub(crate) fn make_private(path: &Path) -> Result<()> {
     make::private_dirs(path).map_err(host("create", path))
 }
 
-pub(crate) fn host(
-    operation: &'static str,
-    path: &Path,
-) -> impl FnOnce(std::io::Error) -> VaultError + use<> {
+pub(crate) fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error + use<> {
     let path = path.to_owned();
     move |source| ExportError::Host { operation, path, source }.into()
 }

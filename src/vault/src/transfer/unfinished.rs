@@ -24,7 +24,7 @@ use avfs_hostfs::{make, random};
 
 use super::export::{self, Swept};
 use super::shelf::Shelf;
-use crate::Result;
+use crate::transfer::Result;
 
 /// The notes of one cache directory.
 #[derive(Clone, Debug)]

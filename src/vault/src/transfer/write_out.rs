@@ -26,8 +26,9 @@ use crate::backend::{BlobRecord, Reader};
 use crate::chunk::{Piece, PieceReader};
 use crate::meter::Meter;
 use crate::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Page};
+use crate::transfer::{Error, Result};
 use crate::tree::Pages;
-use crate::{Result, Vault, VaultError, content, threads, tree};
+use crate::{Vault, VaultError, content, threads, tree};
 
 /// Files written by one job, and compressed bytes it holds in memory.
 const JOB_FILES: usize = 64;
@@ -69,7 +70,7 @@ impl<'v> FreshPages<'v> {
 }
 
 impl Pages for FreshPages<'_> {
-    fn page(&self, id: &TreeId) -> Result<Page> {
+    fn page(&self, id: &TreeId) -> crate::Result<Page> {
         let mut reader = self.reader.borrow_mut();
         if self.left.get() == 0 || reader.is_none() {
             *reader = None;
@@ -83,7 +84,7 @@ impl Pages for FreshPages<'_> {
         }
     }
 
-    fn require_going(&self) -> Result<()> {
+    fn require_going(&self) -> crate::Result<()> {
         self.meter.map_or(Ok(()), Meter::require_going)
     }
 }
@@ -138,7 +139,7 @@ struct Shared<'a> {
     root: BorrowedFd<'a>,
     umask: Umask,
     linked: Mutex<Vec<(TreePath, Node)>>,
-    failure: Mutex<Option<VaultError>>,
+    failure: Mutex<Option<Error>>,
     jobs: Jobs,
 }
 
@@ -200,7 +201,7 @@ impl WriteOut<'_> {
         }
         let written = written?;
         if self.meter.stopped() {
-            return Err(ExportError::Interrupted.into());
+            return Err(VaultError::Interrupted.into());
         }
         let linked = shared.linked.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.write_linked(into, umask, linked)?;
@@ -257,7 +258,7 @@ impl WriteOut<'_> {
     }
 
     /// Returns the value, or `None` if it is damaged and damaged paths are collected.
-    fn whole<T>(&self, read: Result<T>, path: impl FnOnce() -> TreePath) -> Result<Option<T>> {
+    fn whole<T>(&self, read: crate::Result<T>, path: impl FnOnce() -> TreePath) -> crate::Result<Option<T>> {
         match (read, self.unwritten) {
             (Ok(read), _) => Ok(Some(read)),
             (Err(error), Some(unwritten)) if error.is_damage() => {
@@ -269,12 +270,21 @@ impl WriteOut<'_> {
         }
     }
 
+    /// Like [`Self::whole`], for a file that was read and written.
+    fn whole_file<T>(&self, written: Result<T>, path: impl FnOnce() -> TreePath) -> Result<Option<T>> {
+        match written {
+            Ok(written) => Ok(Some(written)),
+            Err(Error::Vault(error)) => Ok(self.whole(Err(error), path)?),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The attributes to write for a file or directory, with escaped names if configured.
-    pub fn wanted_xattrs(&self, id: Option<&BlobId>) -> Result<Xattrs> {
+    pub fn wanted_xattrs(&self, id: Option<&BlobId>) -> crate::Result<Xattrs> {
         id.map_or(Ok(Xattrs::new()), |id| self.xattrs(&*self.vault.read()?, id))
     }
 
-    fn xattrs(&self, reader: &dyn Reader, id: &BlobId) -> Result<Xattrs> {
+    fn xattrs(&self, reader: &dyn Reader, id: &BlobId) -> crate::Result<Xattrs> {
         let mut xattrs = content::xattrs(reader, id)?;
         match self.overlay_names {
             OverlayNames::Plain => {}
@@ -306,7 +316,7 @@ impl WriteOut<'_> {
                 None => {
                     let entry = Entry { name: name.to_vec(), node: node.clone() };
                     let written = self.write_one(&dir, &parent, umask, &entry);
-                    if self.whole(written, || path.clone())?.is_some()
+                    if self.whole_file(written, || path.clone())?.is_some()
                         && let Some(link) = node.link()
                     {
                         first.insert(link, path.clone());
@@ -350,7 +360,7 @@ impl WriteOut<'_> {
         Ok(())
     }
 
-    fn file_xattrs(&self, reader: &dyn Reader, file: &FileNode) -> Result<Xattrs> {
+    fn file_xattrs(&self, reader: &dyn Reader, file: &FileNode) -> crate::Result<Xattrs> {
         file.xattrs.as_ref().map_or(Ok(Xattrs::new()), |id| self.xattrs(reader, id))
     }
 
@@ -368,7 +378,8 @@ impl WriteOut<'_> {
         let content = content::decode(blob)?;
         if content.len() as u64 != node.size {
             let detail = format!("{path} should have {} bytes", node.size);
-            return Err(VaultError::DamagedObject { kind: "blob", id: node.content.id().short(), detail });
+            let id = node.content.id().short();
+            return Err(VaultError::DamagedObject { kind: "blob", id, detail }.into());
         }
         let fail = |source| ExportError::Io { operation: "write", path: path.clone(), source };
         let file = make::file(dir.as_fd(), name, node.mode).map_err(fail)?;
@@ -427,12 +438,12 @@ impl WriteOut<'_> {
                 }
             }
             if self.meter.stopped() {
-                return Err(ExportError::Interrupted.into());
+                return Err(VaultError::Interrupted.into());
             }
         }
         if at != node.size {
             let detail = format!("{path} should have {} bytes, not {at}", node.size);
-            return Err(VaultError::DamagedObject { kind: "chunk list", id: list.short(), detail });
+            return Err(VaultError::DamagedObject { kind: "chunk list", id: list.short(), detail }.into());
         }
         // A hole at the end is not written; setting the length creates it.
         rustix::fs::ftruncate(&file, node.size).map_err(|errno| fail(errno.into()))?;
@@ -568,11 +579,11 @@ impl<'a> Shared<'a> {
             for (entry, file, blob, xattrs) in blobs {
                 let at = path.join(&entry.name);
                 let written = self.out.write_whole(dir, &at, &entry.name, self.umask, file, blob, &xattrs);
-                self.out.whole(written, || at)?;
+                self.out.whole_file(written, || at)?;
             }
             for entry in others {
                 let written = self.out.write_one(dir, path, self.umask, entry);
-                self.out.whole(written, || path.join(&entry.name))?;
+                self.out.whole_file(written, || path.join(&entry.name))?;
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::export::{ExportOptions, Overwrite};
 use avfs_vault::set_ids::SetIds;
+use avfs_vault::transfer;
 use avfs_vault::write_out::Unwritten;
 use avfs_wire::{ErrorBody, Export, PathText};
 
@@ -71,7 +72,10 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         meter: &progress.meter,
         unwritten: args.keep_going.then_some(&unwritten),
     };
-    let stripped = vault.export(&root, &dest, &options).map_err(VerbError::in_version(&args.reference))?;
+    let stripped = vault.export(&root, &dest, &options).map_err(|error| match error {
+        transfer::Error::Vault(error) => VerbError::in_version(&args.reference)(error),
+        error => error.into(),
+    })?;
     let left_out = unwritten.into_sorted();
     let result = Export {
         version: id.to_hex(),

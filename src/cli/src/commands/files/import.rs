@@ -15,7 +15,7 @@ use avfs_vault::import::{ImportError, ImportOptions, Imported, OnTrouble};
 use avfs_vault::meter::Announcement;
 use avfs_vault::tree::Pages;
 use avfs_vault::version::root_of;
-use avfs_vault::{Vault, VaultError, require_version};
+use avfs_vault::{Vault, VaultError, require_version, transfer};
 use avfs_wire::Import;
 
 use crate::cli::{OnFork, remark};
@@ -164,7 +164,7 @@ fn import_with(
     if let Err(error) = std::fs::read_dir(dir)
         && error.kind() == std::io::ErrorKind::PermissionDenied
     {
-        return Err(VaultError::from(ImportError::NoPermission { path: TreePath::root() }).into());
+        return Err(transfer::Error::from(ImportError::NoPermission { path: TreePath::root() }).into());
     }
     let exclude = ctx.client.exclude(dir)?;
     let announcement = match first {

@@ -8,6 +8,7 @@ use avfs_request::SecretsInFiles;
 use avfs_terminal::Tone;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::Vault;
+use avfs_vault::{VaultError, transfer};
 use avfs_wire::{Recover, RecoverOne, RecoverUnreadable};
 
 use crate::context::CommandContext;
@@ -147,7 +148,7 @@ pub fn finish(
         environment: &std::env::vars_os().collect::<Vec<_>>(),
     };
     Ok(match recovery.finish(vault, &options) {
-        Err(RecoverError::Vault(avfs_vault::VaultError::RunCaptured { .. })) => Ok(None),
+        Err(RecoverError::Vault(transfer::Error::Vault(VaultError::RunCaptured { .. }))) => Ok(None),
         other => other.map(Some),
     })
 }

@@ -10,7 +10,7 @@ use avfs_present::{Avfs, error_body};
 use avfs_terminal::Tone;
 use avfs_vault::fsck::{Report, Thoroughness};
 use avfs_vault::import::{ImportError, ImportOptions, OnTrouble};
-use avfs_vault::{Vault, VaultError};
+use avfs_vault::{Vault, transfer};
 use avfs_wire::{ErrorBody, Fsck, FsckFinding, FsckHealed};
 
 use crate::context::CommandContext;
@@ -108,7 +108,7 @@ fn directory(avfs: &Avfs, dir: PathBuf) -> Result<PathBuf, OpError> {
     if dir.is_dir() {
         return Ok(dir);
     }
-    let missing = VaultError::from(ImportError::NoDirectory { path: dir });
+    let missing = transfer::Error::from(ImportError::NoDirectory { path: dir });
     let hint = Some(format!("name a directory that has the files: {avfs} fsck --heal DIR"));
     Err(OpError::Body(ErrorBody { hint, ..error_body(&missing, avfs) }))
 }

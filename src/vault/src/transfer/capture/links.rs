@@ -26,8 +26,9 @@ use crate::import::shared::{ScannedDir, ScannedEntry, What, lock};
 use crate::links::members;
 use crate::page::{DirRef, FileNode, Node};
 use crate::path_set::PathSet;
+use crate::transfer::Result;
 use crate::tree::Pages;
-use crate::{Result, Vault, tree};
+use crate::{Vault, tree};
 
 /// Hard links of the base that a run wrote to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use crate::import::shared::{ScannedDir, What};
 use crate::links::has_members;
 use crate::page::{DirMeta, DirRef, Entry, Node};
 use crate::pages::{Changes, NewPages};
+use crate::transfer::Result;
 use crate::tree::CachedPages;
-use crate::{Result, Vault, pages, tree};
+use crate::{Vault, pages, tree};
 
 /// With this many names in the upper, reading the whole directory is cheaper than looking up each name.
 const NAMES_MANY: usize = 16;
@@ -99,7 +100,7 @@ impl<'a> Merger<'a> {
         } else if changes.is_empty() {
             return Ok(base);
         }
-        pages::edit(&Taken(&pages), (base_meta, body), Some(meta), &changes, new)
+        Ok(pages::edit(&Taken(&pages), (base_meta, body), Some(meta), &changes, new)?)
     }
 
     fn note_entry(&self) {

@@ -37,8 +37,9 @@ use crate::edit::{Edit, Edits};
 use crate::edited_tree::EditedTree;
 use crate::meter::Meter;
 use crate::page::{DirRef, Entry, Node};
+use crate::transfer::{Error, Result};
 use crate::tree::Pages;
-use crate::{Advance, Batch, Committed, Result, Vault, VaultError, tree};
+use crate::{Advance, Batch, Committed, Vault, VaultError, tree};
 
 /// Why changes cannot be captured from the upper directory of an overlay.
 #[derive(Debug, thiserror::Error)]
@@ -392,7 +393,7 @@ impl Vault {
         base: &VersionId,
         captured: Captured<'_>,
         advance: &Advance<'_>,
-    ) -> Result<Committed> {
+    ) -> crate::Result<Committed> {
         let Captured { edited, batch, _pin, .. } = captured;
         self.transact(|transaction| {
             batch.finish(transaction)?;
@@ -514,8 +515,8 @@ fn drop_mount_points(
 }
 
 /// Converts an import error into a capture error.
-fn in_capture(error: VaultError) -> VaultError {
-    let VaultError::Import(error) = error else { return error };
+fn in_capture(error: Error) -> Error {
+    let Error::Import(error) = error else { return error };
     let error = match error {
         ImportError::Vanished { path } | ImportError::Torn { path, .. } => CaptureError::NotQuiet { path },
         ImportError::Io { operation, path, source } => CaptureError::Io { operation, path, source },

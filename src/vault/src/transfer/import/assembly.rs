@@ -15,13 +15,13 @@ use super::build::{Groups, link_of, node};
 use super::hard_links::{HardLinks, SharedNames};
 use super::shared::{Facts, ScannedDir, ScannedEntry, What, lock};
 use super::spilled_entries::{EntriesAt, SpilledEntries, cached_entry};
-use crate::Result;
 use crate::capture::merger::Merger;
 use crate::page::{DirMeta, DirRef};
 use crate::pages;
 use crate::pages::NewPages;
 use crate::spill::SpilledPages;
 use crate::stat_cache::{CachedDir, CachedEntry, CachedKind, NewCache, NewDirs, StatCache, decode_dir};
+use crate::transfer::Result;
 
 /// A directory that was scanned and built.
 pub(crate) struct Built<'c> {
@@ -72,7 +72,7 @@ impl OpenDir {
 
     fn entries(&self, spilled: &SpilledEntries) -> Result<Cow<'_, [ScannedEntry]>> {
         match &self.spilled {
-            Some(place) => spilled.read(place).map(Cow::Owned),
+            Some(place) => Ok(Cow::Owned(spilled.read(place)?)),
             None => Ok(Cow::Borrowed(&self.dir.entries)),
         }
     }

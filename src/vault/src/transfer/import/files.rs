@@ -25,7 +25,8 @@ use crate::chunk::{BLOCK_BYTES, FILE_BYTES_MAX};
 use crate::content::WHOLE_BYTES_MAX;
 use crate::ingest::{Block, Blocks, Sink};
 use crate::page::FileContent;
-use crate::{Result, VaultError, content, ingest};
+use crate::transfer::Result;
+use crate::{VaultError, content, ingest};
 
 /// Maximum number of reads of a file that changes while it is read.
 const ATTEMPTS: u32 = 4;
@@ -192,7 +193,7 @@ fn hand_over(shared: &Shared<'_>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<(
     let mut unknown = shared.unknown(&ids)?;
     let new = held.drain(..).filter(|(id, _)| unknown.remove(id));
     let blobs: Vec<BlobRecord> = new.map(|(id, content)| content::encode(id, content)).collect();
-    shared.store(blobs)
+    Ok(shared.store(blobs)?)
 }
 
 /// The blocks of a file. Holes of a sparse file are not read.
@@ -262,12 +263,12 @@ impl Blocks for FileBlocks<'_> {
 struct ScanSink<'s, 'a>(&'s Shared<'a>);
 
 impl Sink for ScanSink<'_, '_> {
-    fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
+    fn known(&mut self, ids: &[BlobId]) -> crate::Result<HashSet<BlobId>> {
         let unknown = self.0.unknown(ids)?;
         Ok(ids.iter().copied().filter(|id| !unknown.contains(id)).collect())
     }
 
-    fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()> {
+    fn store(&mut self, blobs: Vec<BlobRecord>) -> crate::Result<()> {
         match self.0.keep {
             Keep::Nothing => Ok(()),
             Keep::Everything | Keep::Only(_) => self.0.store(blobs),
@@ -355,7 +356,7 @@ fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Resul
         Ok(read) => read,
         Err(_) if shared.meter.stopped() => return Err(ImportError::Interrupted.into()),
         Err(VaultError::Input(error)) => return Ok(Err(error)),
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     let after = match beneath::fstat(file.as_fd()) {
         Ok(after) => after,

@@ -12,7 +12,8 @@ use super::{CHANNEL_BATCHES, ImportOptions, Keep, scan};
 use crate::audit::Event;
 use crate::backend::{BlobRecord, Durability};
 use crate::fsck::{Broken, Report, Thoroughness};
-use crate::{Result, Transaction, Vault, VaultError, threads};
+use crate::transfer::{Error, Result};
+use crate::{Transaction, Vault, threads};
 
 /// The restored objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Vault {
         let _pin = self.backend().pin()?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
         let (built, blobs) = std::thread::scope(|scope| {
-            let storing = threads::spawn(scope, move || -> Result<HashSet<BlobId>> {
+            let storing = threads::spawn(scope, move || -> crate::Result<HashSet<BlobId>> {
                 let mut stored = HashSet::new();
                 for blobs in receive {
                     self.transact_with(Durability::Deferred, |transaction| {
@@ -76,7 +77,7 @@ impl Vault {
             let built = scan.and_then(Scan::build);
             // A failure to store also ends the scan; it is the cause to report.
             let stored = threads::join(storing)?;
-            Ok::<_, VaultError>((built?, stored))
+            Ok::<_, Error>((built?, stored))
         })?;
         let mut pages = Vec::new();
         for page in built.new.all() {
@@ -97,7 +98,7 @@ impl Vault {
 }
 
 /// Records the number of restored objects in the audit log.
-pub(super) fn record(transaction: &mut Transaction<'_>, blobs: u64, trees: u64) -> Result<()> {
+pub(super) fn record(transaction: &mut Transaction<'_>, blobs: u64, trees: u64) -> crate::Result<()> {
     let detail = format!("blobs={blobs} trees={trees}");
     transaction.record(&Event {
         action: "vault.heal",

@@ -10,8 +10,9 @@ use avfs_types::path::TreePath;
 
 use super::ImportError;
 use super::shared::Shared;
+use crate::ignore;
 use crate::ignore::{FILE_NAME, Rules, Text};
-use crate::{Result, ignore};
+use crate::transfer::Result;
 
 /// Pause before an ignore file that is being written is read again, and the maximum number of reads. The limit counts
 /// reads, so that a stalled machine is not mistaken for a file that keeps changing.

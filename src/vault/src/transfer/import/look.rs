@@ -20,9 +20,10 @@ use super::{ImportError, ImportOptions, scan};
 use crate::chunk::FILE_BYTES_MAX;
 use crate::ignore::{FILE_NAME, Rules};
 use crate::page::{Body, DirMeta, DirRef, Node};
+use crate::transfer::Result;
 use crate::tree::{CachedPages, Entries, Pages};
 use crate::write_out::FreshPages;
-use crate::{Result, Vault, set_ids, tree};
+use crate::{Vault, set_ids, tree};
 
 /// Steps of a name in a list that is searched in several pages of a version. Any other comparison is one step.
 const PAGED_NAME_STEPS: usize = 4;
@@ -343,7 +344,7 @@ impl<'a> Look<'a> {
             Some(body) => Entries::from(self.pages, body, first),
             None => Ok(Entries::none(self.pages)),
         };
-        Ok(Rest::Entries(states.into_iter().map(entries).collect::<Result<_>>()?))
+        Ok(Rest::Entries(states.into_iter().map(entries).collect::<crate::Result<_>>()?))
     }
 
     /// An entry of a directory in each version.
@@ -352,7 +353,7 @@ impl<'a> Look<'a> {
             Some(body) => tree::entry_in(self.pages, body, name),
             None => Ok(None),
         };
-        states.iter().map(node).collect()
+        Ok(states.iter().map(node).collect::<crate::Result<_>>()?)
     }
 
     /// Compares the next names of the list of a directory. Whether no version has one of them; the list then continues

@@ -43,10 +43,9 @@ use crate::edit::{Edit, Edits, Manner};
 use crate::meter::Meter;
 use crate::page::DirRef;
 use crate::pages::NewPages;
+use crate::transfer::{Error, Result};
 use crate::version::root_of;
-use crate::{
-    Advance, Batch, Committed, Result, Vault, VaultError, When, edit, links, require_version, threads, tree,
-};
+use crate::{Advance, Batch, Committed, Vault, When, edit, links, require_version, threads, tree};
 
 /// Why a directory cannot be imported.
 #[derive(Debug, thiserror::Error)]
@@ -339,7 +338,7 @@ impl Vault {
         let cache = self.usable_cache(options, &vault_id, &head, attempt)?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
         let (built, mut batch) = std::thread::scope(|scope| {
-            let storing = threads::spawn(scope, move || -> Result<Batch<'_>> {
+            let storing = threads::spawn(scope, move || -> crate::Result<Batch<'_>> {
                 let mut batch = Batch::new(self)?;
                 for blob in receive.into_iter().flatten() {
                     batch.push(blob)?;
@@ -351,7 +350,7 @@ impl Vault {
             let built = scan.and_then(Scan::build);
             // A failure to store also ends the scan; it is the cause to report.
             let batch = threads::join(storing)?;
-            Ok::<_, VaultError>((built?, batch))
+            Ok::<_, Error>((built?, batch))
         })?;
         let built = self.with_unreadable(built, &head)?;
         for page in built.new.all() {

@@ -25,7 +25,8 @@ use crate::backend::BlobRecord;
 use crate::ignore::{FILE_NAME, OWN_DIR, Rules};
 use crate::own::is_staging_name;
 use crate::stat_cache::{CachedEntry, CachedKind, StatCache, decode_dir};
-use crate::{Batch, Result, Vault, threads};
+use crate::transfer::Result;
+use crate::{Batch, Vault, threads};
 
 /// Files read by one job.
 const JOB_FILES: usize = 64;

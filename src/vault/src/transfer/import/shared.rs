@@ -28,7 +28,8 @@ use crate::meter::Meter;
 use crate::own::OwnFile;
 use crate::page::FileContent;
 use crate::stat_cache::{Foreign, StatCache};
-use crate::{Result, Vault, VaultError, content};
+use crate::transfer::{Error, Result};
+use crate::{Vault, VaultError, content};
 
 /// The kernel's clock for file timestamps may lag behind the wall clock by some ticks.
 const CLOCK_LAG_NANOS: i64 = 50_000_000;
@@ -183,7 +184,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) next_dir: AtomicU32,
     troubles: Mutex<Vec<Trouble>>,
     unversioned: Mutex<Vec<TreePath>>,
-    failure: Mutex<Option<VaultError>>,
+    failure: Mutex<Option<Error>>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -397,7 +398,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Stores a set of attributes and returns its id.
-    pub(crate) fn keep_xattrs(&self, xattrs: xattr::Xattrs) -> Result<Option<BlobId>> {
+    pub(crate) fn keep_xattrs(&self, xattrs: xattr::Xattrs) -> crate::Result<Option<BlobId>> {
         let Some(blob) = content::encode_xattrs(&xattrs) else { return Ok(None) };
         let id = blob.id;
         if self.unknown(&[id])?.contains(&id) {
@@ -420,7 +421,7 @@ impl<'a> Shared<'a> {
 
     /// The ids that the caller has to store. Each id is returned to one caller only, unless [`SEEN_MAX`] was exceeded
     /// in between.
-    pub(crate) fn unknown(&self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
+    pub(crate) fn unknown(&self, ids: &[BlobId]) -> crate::Result<HashSet<BlobId>> {
         let unseen = |wanted: &dyn Fn(&BlobId) -> bool| -> HashSet<BlobId> {
             let mut seen = lock(&self.seen);
             if seen.len() > SEEN_MAX {
@@ -441,7 +442,7 @@ impl<'a> Shared<'a> {
         Ok(unknown)
     }
 
-    fn vault_is_empty(&self) -> Result<bool> {
+    fn vault_is_empty(&self) -> crate::Result<bool> {
         if let Some(is_empty) = self.vault_is_empty.get() {
             return Ok(*is_empty);
         }
@@ -450,14 +451,15 @@ impl<'a> Shared<'a> {
     }
 
     /// Sends blobs to the storing thread. Blocks while its channel is full.
-    pub(crate) fn store(&self, mut blobs: Vec<BlobRecord>) -> Result<()> {
+    pub(crate) fn store(&self, mut blobs: Vec<BlobRecord>) -> crate::Result<()> {
         if let Keep::Only(these) = self.keep {
             // Chunk lists are stored without asking `unknown` first.
             blobs.retain(|blob| these.contains(&blob.id));
         }
         match &self.outlet {
             Outlet::Channel(send) if !blobs.is_empty() => {
-                send.send(blobs).map_err(|_| ImportError::Interrupted.into())
+                // Closed after a failure to store, which is the one that is reported.
+                send.send(blobs).map_err(|_| VaultError::Interrupted)
             }
             Outlet::Held(held) => {
                 lock(held).extend(blobs);

@@ -29,8 +29,9 @@ use crate::capture::modes::{Modes, is_closed, open_up_root};
 use crate::ignore::{FILE_NAME, OWN_DIR};
 use crate::meter::Meter;
 use crate::page::DirRef;
+use crate::transfer::Result;
 use crate::version::Draft;
-use crate::{Result, Vault, VaultError};
+use crate::{Vault, VaultError};
 
 /// Files with rules for the directory they are in and everything beneath it.
 const IGNORE_FILES: [&[u8]; 2] = [FILE_NAME, b".gitignore"];

@@ -22,7 +22,8 @@ use crate::capture::{CaptureError, LeftOutReason, Times, UpperKind};
 use crate::ignore::{FILE_NAME, Rules, Text};
 use crate::own::OwnFile;
 use crate::page::{Body, DirRef, FileContent, Node};
-use crate::{Result, content, ignore, tree};
+use crate::transfer::Result;
+use crate::{content, ignore, tree};
 
 /// Settings and results for a whole upper.
 pub(crate) struct Upper<'a> {
@@ -60,7 +61,7 @@ struct Below<'r> {
 }
 
 impl Below<'_> {
-    fn entry(&self, name: &[u8]) -> Result<Option<Node>> {
+    fn entry(&self, name: &[u8]) -> crate::Result<Option<Node>> {
         self.body.as_ref().map_or(Ok(None), |body| tree::entry_in(&self.reader, body, name))
     }
 }

@@ -19,7 +19,8 @@ use crate::capture::LeftOutReason;
 use crate::chunk::BLOCK_BYTES;
 use crate::ingest::{Block, Blocks};
 use crate::page::FileContent;
-use crate::{Result, VaultError, content, ingest};
+use crate::transfer::{Error, Result};
+use crate::{VaultError, content, ingest};
 
 impl Upper<'_> {
     /// The name of a secret whose value is in this path, but not in the path of its parent directory.
@@ -60,8 +61,10 @@ impl Shared<'_> {
         let Some(secret) = in_content.or_else(|| in_attributes(upper.secrets, &xattrs)) else {
             return Ok(false);
         };
-        let content = ingest::identify(&mut blocks())
-            .map_err(|error| if let VaultError::Input(source) = error { io(source).into() } else { error })?;
+        let content = ingest::identify(&mut blocks()).map_err(|error| match error {
+            VaultError::Input(source) => Error::from(io(source)),
+            other => other.into(),
+        })?;
         self.withhold_unless_known(upper, path, secret, content.content, &xattrs)
     }
 

@@ -8,14 +8,15 @@ use avfs_hostfs::{beneath, overlay};
 use avfs_types::path::TreePath;
 
 use super::Footprint;
+use crate::Vault;
 use crate::diff::{Change, collect};
 use crate::expansion::Expansion;
 use crate::export::ExportError;
 use crate::meter::Meter;
 use crate::page::{DirRef, Node};
+use crate::transfer::Result;
 use crate::tree::Pages;
 use crate::write_out::WriteOut;
-use crate::{Result, Vault};
 
 #[derive(Default)]
 pub(super) struct Difference {

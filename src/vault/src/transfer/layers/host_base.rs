@@ -26,8 +26,9 @@ use crate::materialize::BaseCache;
 use crate::meter::Meter;
 use crate::page::DirRef;
 use crate::shelf::{host, make_private};
+use crate::transfer::Result;
 use crate::write_out::FreshPages;
-use crate::{Result, Vault, pages};
+use crate::{Vault, pages};
 
 /// How many runs use a host directory as their base before its tree is written to the cache.
 pub const STANDS_ON_HOST_MAX: u64 = 16;

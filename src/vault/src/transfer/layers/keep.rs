@@ -14,11 +14,11 @@ use avfs_hostfs::remove::remove_tree;
 use avfs_hostfs::{beneath, make, overlay};
 
 use super::{Footprint, LAYERS_MAX, Stack};
-use crate::Result;
 use crate::capture::{LeftOut, WrittenLinks};
 use crate::materialize::BaseCache;
 use crate::page::DirRef;
 use crate::shelf::host;
+use crate::transfer::Result;
 
 /// Whether an upper was kept as a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,7 +27,8 @@ use super::shelf::{Draft, ENTRY_BYTES, drop_draft, host, item_bytes, make_privat
 use super::write_out::FreshPages;
 use crate::meter::Meter;
 use crate::page::{DirRef, Totals};
-use crate::{Result, Vault, VaultError, pages};
+use crate::transfer::{Error, Result};
+use crate::{Vault, VaultError, pages};
 pub use host_base::{Distance, HostBase, STANDS_ON_HOST_MAX};
 pub use keep::{KeptUpper, NotKept};
 use record::{BaseOrigin, StackRecord};
@@ -170,12 +171,12 @@ impl Vault {
             if !self.read()?.has_tree(&tree)? {
                 continue;
             }
-            let compared =
-                pages::reference(&pages, &tree).and_then(|base| Difference::between(&pages, &base, root));
+            let base = pages::reference(&pages, &tree).map_err(Error::from);
+            let compared = base.and_then(|base| Difference::between(&pages, &base, root));
             let difference = match compared {
                 Ok(difference) => difference,
                 // The base's version may no longer be needed. Damage in `root` itself is reported later.
-                Err(error) if error.is_damage() => continue,
+                Err(Error::Vault(error)) if error.is_damage() => continue,
                 Err(error) => return Err(error),
             };
             let cost = difference.size.cost();

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use avfs_types::ids::{TreeId, from_hex};
 
 use super::host_base;
-use crate::Result;
 use crate::materialize::BaseCache;
 use crate::shelf::host;
+use crate::transfer::Result;
 
 const STACK_FORMAT: &str = "avfs-stack 1";
 const LAYER_FORMAT: &str = "avfs-layer 1";
