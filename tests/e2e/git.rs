@@ -332,6 +332,32 @@ fn settings_that_git_does_not_have_are_named_once_for_each_fork() {
     assert_eq!(on("f", "git rm -qf src/main.rs"), "core.excludesFile");
 }
 
+/// Outside, the ignored file stays.
+#[test]
+fn a_clean_that_deletes_what_the_caller_ignores_names_the_setting() {
+    let env = with_repository();
+    std::fs::create_dir_all(env.at("config/git")).unwrap();
+    std::fs::write(env.at("config/git/ignore"), "*.o\n").unwrap();
+    env.put("kept.o", b"");
+    assert_eq!(
+        missing_settings(&env, &["--fork", "clean"], "git clean -fdq; test ! -e kept.o"),
+        "core.excludesFile"
+    );
+    assert_eq!(missing_settings(&env, &["--fork", "dry"], "git clean -nd"), "");
+}
+
+#[test]
+fn the_variable_for_the_global_settings_replaces_those_in_the_home() {
+    let env = with_filter();
+    let named = env.at("named");
+    std::fs::write(&named, "[user]\n\tname = Named\n[init]\n\tdefaultBranch = trunk\n").unwrap();
+    let mut command = env.command(&["--json", "--shell", &format!("{ADD}; git config user.name")]);
+    let envelope = env.answer(command.env("GIT_CONFIG_GLOBAL", &named)).expect(0).envelope();
+    assert_eq!(envelope["result"]["stdout"], "text\nNamed\n");
+    let notes = envelope["result"]["notes"].to_string();
+    assert!(notes.contains("results: init.defaultBranch;"), "{notes}");
+}
+
 #[test]
 fn settings_are_named_only_if_git_writes_and_does_not_have_them() {
     let env = with_filter();

@@ -1,6 +1,6 @@
 //! The library call that only looks up a cached result: called from outside the crate, and without side effects.
 
-use avfs_engine::{Look, Machine, MemoSite, Site, WarnAbove, look};
+use avfs_engine::{GitConfigs, Look, Machine, MemoSite, Site, WarnAbove, look};
 use avfs_policy::Policy;
 use avfs_request::{CacheMode, EnvChoice, Environment, ExecutionRequest, ForkChoice, NetMode, Streams};
 use avfs_types::{CommandLine, KeepCount};
@@ -30,7 +30,7 @@ fn site<'a>(vault: &'a Vault, scratch: &Scratch, meter: &'a Meter, machine: &'a 
         bound: None,
         cwd: scratch.path().to_owned(),
         home: None,
-        git_configs: Vec::new(),
+        git_configs: GitConfigs::default(),
         cache_dir: scratch.join("cache"),
         private_paths: Vec::new(),
         boot_id: "boot".to_owned(),

@@ -58,8 +58,8 @@ pub use launcher::{
     Usage, ViewStep, WorkspaceMount,
 };
 pub use locate::{
-    LocateError, Located, NewVault, SkippedVault, Surroundings, VAULT_SKIPPED, VaultChoice, VaultSource,
-    directory_config,
+    GitConfigs, LocateError, Located, NewVault, SkippedVault, Surroundings, VAULT_SKIPPED, VaultChoice,
+    VaultSource, directory_config,
 };
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use orphans::{RunLife, UnfinishedRun, bases_in_use};

@@ -83,7 +83,9 @@ impl ProxyRuntime<'_> {
         let aliases = aliases(&shown, &secret).map_err(no_access(Path::new(MOUNTS)))?;
         secret.extend(aliases);
         let git_config = match request.git_identity {
-            GitIdentity::Host => HostIdentity::read(&site.git_configs, site.home.as_deref()).as_config(),
+            GitIdentity::Host => {
+                HostIdentity::read(site.git_configs.in_effect(), site.home.as_deref()).as_config()
+            }
             GitIdentity::None => None,
         };
         if let Some(kept_home) = kept_home(&extras, site.home.as_deref()) {

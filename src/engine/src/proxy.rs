@@ -33,6 +33,7 @@ use crate::first_import::WarnAbove;
 use crate::fork_behind::LookBeside;
 use crate::journal;
 use crate::launcher::{Completion, LaunchError, LaunchPlan, Launcher, Refused};
+use crate::locate::GitConfigs;
 use crate::mount_session::{MountSession, ScratchDir};
 use crate::permission::{Approver, Denial, Permission, decide};
 use crate::plan::{caches, hidden};
@@ -61,8 +62,7 @@ pub struct Site<'a> {
     pub bound: Option<PathBuf>,
     pub cwd: PathBuf,
     pub home: Option<PathBuf>,
-    /// The caller's global git configuration files, in the order in which git reads them.
-    pub git_configs: Vec<PathBuf>,
+    pub git_configs: GitConfigs,
     pub cache_dir: PathBuf,
     /// Other vaults and data of avfs, which no command can see.
     pub private_paths: Vec<PathBuf>,

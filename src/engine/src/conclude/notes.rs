@@ -169,11 +169,12 @@ fn changes_repository(changes: &ChangeSummary) -> bool {
 const GIT_WRITES: [&str; 11] =
     ["add", "am", "cherry-pick", "commit", "merge", "mv", "pull", "rebase", "reset", "revert", "rm"];
 /// Commands that write files or a new repository.
-const GIT_FILES: [&str; 11] = [
+const GIT_FILES: [&str; 12] = [
     "apply",
     "archive",
     "checkout",
     "checkout-index",
+    "clean",
     "clone",
     "init",
     "restore",

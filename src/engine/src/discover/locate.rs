@@ -41,10 +41,29 @@ pub struct Surroundings {
     pub cache_home: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME`
     pub config_home: Option<PathBuf>,
+    /// `$GIT_CONFIG_GLOBAL`, which git uses even if it is empty
+    pub git_config: Option<PathBuf>,
     /// The administrator's directory; only tests override it.
     pub system_dir: Option<PathBuf>,
     /// All variables of avfs, `AVFS_…`.
     pub variables: BTreeMap<OsString, OsString>,
+}
+
+/// The caller's global git configuration files.
+#[derive(Clone, Debug, Default)]
+pub struct GitConfigs {
+    /// The file that the caller's git reads instead of those in the home.
+    pub named: Option<PathBuf>,
+    /// In the order in which git reads them.
+    pub in_home: Vec<PathBuf>,
+}
+
+impl GitConfigs {
+    /// The files that the caller's git reads.
+    #[must_use]
+    pub fn in_effect(&self) -> &[PathBuf] {
+        if self.named.is_some() { self.named.as_slice() } else { &self.in_home }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -154,8 +173,9 @@ impl Located {
 impl Surroundings {
     /// The surroundings of a process in `cwd` with these variables. Empty variables count as unset.
     pub fn of(cwd: PathBuf, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        let variables: BTreeMap<OsString, OsString> =
-            variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let mut variables: BTreeMap<OsString, OsString> = variables.into_iter().collect();
+        let git_config = variables.get(OsStr::new("GIT_CONFIG_GLOBAL")).map(|file| cwd.join(file));
+        variables.retain(|_, value| !value.is_empty());
         let set = |name: &str| variables.get(OsStr::new(name)).cloned();
         let path = |name: &str| set(name).map(PathBuf::from);
         let ours = |name: &OsString| name.as_bytes().starts_with(OWN_VARIABLES);
@@ -166,6 +186,7 @@ impl Surroundings {
             data_home: path("XDG_DATA_HOME"),
             cache_home: path("XDG_CACHE_HOME"),
             config_home: path("XDG_CONFIG_HOME"),
+            git_config,
             system_dir: Some(PathBuf::from(SYSTEM_DIR)),
             variables: variables.clone().into_iter().filter(|(name, _)| ours(name)).collect(),
         }
@@ -233,12 +254,12 @@ impl Surroundings {
         self.home.as_deref().is_some_and(|home| real(home).starts_with(real(dir)))
     }
 
-    /// The caller's global git configuration files, in the order in which git reads them.
+    /// The caller's global git configuration files.
     #[must_use]
-    pub fn git_configs(&self) -> Vec<PathBuf> {
+    pub fn git_configs(&self) -> GitConfigs {
         let xdg = self.xdg(self.config_home.as_deref(), ".config").map(|dir| dir.join("git/config"));
         let home = self.home.as_ref().map(|home| home.join(GIT_CONFIG));
-        xdg.into_iter().chain(home).collect()
+        GitConfigs { named: self.git_config.clone(), in_home: xdg.into_iter().chain(home).collect() }
     }
 
     /// The directory for everything that can be recreated.

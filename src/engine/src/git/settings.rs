@@ -10,6 +10,7 @@ use avfs_request::ExecutionRequest;
 
 use super::config::{Entries, Entry, Sources, in_home};
 use super::repository::{local_config, system_config};
+use crate::locate::GitConfigs;
 use crate::view::{GIT_CONFIG, is_shown, kept_home};
 
 /// The section of filters, whose drivers are its subsections.
@@ -30,8 +31,7 @@ const NAMED: [(&str, &str, &str, &[&str]); 6] = [
 
 /// The caller and a command, as far as their settings of git differ.
 pub struct Callers<'a> {
-    /// The caller's global files, in the order in which git reads them.
-    pub global: &'a [PathBuf],
+    pub global: &'a GitConfigs,
     pub home: Option<&'a Path>,
     /// The directory on the host that is the workspace.
     pub bound: Option<&'a Path>,
@@ -50,10 +50,10 @@ impl Callers<'_> {
         let is_shown = |path: &Path| is_shown(path, request, bound);
         let global_inside = match request.environment.get("GIT_CONFIG_GLOBAL") {
             Some(named) => vec![PathBuf::from(named)],
-            None => global.to_vec(),
+            None => global.in_home.clone(),
         };
         let of_system = read(&|_| true, &system.into_iter().collect::<Vec<_>>());
-        let outside = [of_system.clone(), read(&|_| true, global), local.clone()].concat();
+        let outside = [of_system.clone(), read(&|_| true, global.in_effect()), local.clone()].concat();
         let kept = kept_home(&request.extras, home).map(kept_config).unwrap_or_default();
         let inside = [of_system, read(&is_shown, &global_inside), kept, local].concat();
         let outside = self.in_effect(&outside, &|path| has_content(path));
@@ -64,8 +64,8 @@ impl Callers<'_> {
 
     /// The settings with an effect: the last value of each.
     fn in_effect(&self, entries: &[Entry], is_read: &dyn Fn(&Path) -> bool) -> BTreeMap<String, String> {
-        let directory =
-            self.global.iter().find(|file| file.ends_with("git/config")).and_then(|file| file.parent());
+        let mut files = self.global.in_home.iter();
+        let directory = files.find(|file| file.ends_with("git/config")).and_then(|file| file.parent());
         let defaults = directory.into_iter().flat_map(|directory| {
             DEFAULTS
                 .iter()
@@ -160,8 +160,13 @@ mod tests {
         }
 
         fn missing(&self) -> String {
+            self.missing_with(None)
+        }
+
+        fn missing_with(&self, named: Option<PathBuf>) -> String {
             let (home, bound) = (self.at("home"), self.at("project"));
-            let global = [home.join(".config/git/config"), home.join(GIT_CONFIG)];
+            let in_home = vec![home.join(".config/git/config"), home.join(GIT_CONFIG)];
+            let global = GitConfigs { named, in_home };
             let (home, bound) = (Some(home.as_path()), Some(bound.as_path()));
             Callers { global: &global, home, bound, request: &self.request }.missing().join(" ")
         }
@@ -200,5 +205,19 @@ mod tests {
         host.write("kept/.gitconfig", "[core]\nautocrlf = input\n");
         host.request.extras = vec![Extra::Cache { source: host.at("kept"), path: host.at("home") }];
         assert_eq!(host.missing(), "core.excludesFile", "a kept home has it");
+    }
+
+    #[test]
+    fn a_named_file_replaces_those_in_the_home_of_the_caller_alone() {
+        let mut host = Host::new("[core]\nautocrlf = input\n");
+        host.write("named", "[init]\ndefaultBranch = trunk\n");
+        let shown = |path: &str| Extra::ReadOnly(HostPath::resolve(host.at(path)).unwrap());
+        host.request.extras = vec![shown("named"), shown("home/.gitconfig")];
+        let missing = |named: &str| host.missing_with(Some(host.at(named)));
+        assert_eq!(missing("named"), "init.defaultBranch");
+        assert_eq!(missing("none"), "");
+        // The default files are the same.
+        host.write("home/.config/git/ignore", "*.o\n");
+        assert_eq!(missing("none"), "core.excludesFile");
     }
 }

@@ -28,6 +28,7 @@ use avfs_vault::{Context, Vault, read_content, require_version};
 
 use crate::first_import::WarnAbove;
 use crate::launcher::{Exit, Refused, WorkspaceMount};
+use crate::locate::GitConfigs;
 use crate::permission::Approver;
 use crate::proxy::{Executed, Outcome, ProxyRuntime, Site};
 use crate::result::{Backend, ExecutionResult};
@@ -81,7 +82,7 @@ impl Bench {
             bound: Some(self.project()),
             cwd: self.project(),
             home: None,
-            git_configs: Vec::new(),
+            git_configs: GitConfigs::default(),
             layers: BaseCache::new(&self.cache(), &self.boot_id),
             cache_dir: self.cache(),
             private_paths: Vec::new(),
