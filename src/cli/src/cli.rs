@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
-use avfs_engine::version_message;
+use avfs_ops::EditTarget;
 use avfs_request::JsonForm;
 use avfs_types::ids::ForkName;
 use avfs_types::redact;
@@ -134,10 +134,9 @@ pub struct EditOptions {
     pub message: Option<String>,
 }
 
-impl EditOptions {
-    /// The given message, or a description of the edit.
-    pub fn message_or(&self, edit: impl FnOnce() -> String) -> String {
-        self.message.clone().unwrap_or_else(|| version_message(&edit()))
+impl From<EditOptions> for EditTarget {
+    fn from(options: EditOptions) -> Self {
+        Self { fork: options.on.fork, message: options.message }
     }
 }
 

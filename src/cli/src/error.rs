@@ -11,8 +11,6 @@ pub enum EdgeError {
     KeepsWithoutFork { option: String },
     #[error("cannot read the answer")]
     Input(#[source] std::io::Error),
-    #[error("cannot write the output")]
-    Output(#[source] std::io::Error),
     #[error("the command completed, but its output could not be written")]
     Unanswered(#[source] Box<dyn std::error::Error>),
     #[error("the file size limit was reached (ulimit -f)")]
@@ -25,7 +23,7 @@ impl Diagnose for EdgeError {
             Self::UnknownVerb { .. } => "man.unknown_verb",
             Self::KeepsWithoutFork { .. } => "usage",
             Self::Input(_) => "io.input",
-            Self::Output(_) | Self::Unanswered(_) => "io.output",
+            Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
         }
     }
@@ -39,7 +37,7 @@ hint!(EdgeError, |error, _avfs| {
             "omit it, or run the commands on a fork: avfs-run --fork NAME, avfs batch --mode chain"
         }
         Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
-        Self::Input(_) | Self::Output(_) | Self::Unanswered(_) => return None,
+        Self::Input(_) | Self::Unanswered(_) => return None,
     };
     Some(hint.to_owned())
 });

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command};
 
+use avfs_ops::OpError;
 use avfs_present::Hint;
 use avfs_request::JsonForm;
 use avfs_run::option_meant;
@@ -18,7 +19,7 @@ use avfs_wire::ErrorBody;
 use crate::cli::Verb;
 use crate::commands::execute;
 use crate::help;
-use crate::ui::{Format, Ui, output_failure, print_clap};
+use crate::ui::{Format, Ui, print_clap};
 use crate::unknown_command;
 
 /// The kind of the answer of a parsed command: `fork.create`.
@@ -88,7 +89,7 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
     let kind = if command.has_subcommands() { "usage".to_owned() } else { path.join(".") };
     let ui = Ui::new(format, kind.clone());
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return ui.conclude(print_clap(error).map(|()| exit_code::OK).map_err(output_failure));
+        return ui.conclude(print_clap(error).map(|()| exit_code::OK).map_err(OpError::of_output));
     }
     // `avfs run` is another name of `avfs-run`, with its answers and exit codes.
     match kind.as_str() {

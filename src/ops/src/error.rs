@@ -16,6 +16,8 @@ use avfs_vault::run::LastChange;
 
 use avfs_workplace::OpError;
 
+use crate::text::plural;
+
 #[derive(Debug, thiserror::Error)]
 pub enum VerbError {
     #[error("{} would be deleted with every version in it", vault.display())]
@@ -32,6 +34,10 @@ pub enum VerbError {
     NoOutput { run: RunId },
     #[error("invalid regular expression {pattern:?}: {detail}")]
     BadPattern { pattern: String, detail: String },
+    #[error("nothing matches {pattern:?}{}", not_searched(*skipped))]
+    NoMatch { pattern: String, skipped: u64 },
+    #[error("{} could not be written completely", plural(*count, "path", "paths"))]
+    LeftOut { count: u64 },
     #[error("version {version} has no parent to compare with")]
     NoParent { version: String },
     #[error("the patch is incomplete: {shortened} shortened, {left_off} omitted")]
@@ -69,6 +75,14 @@ pub enum VerbError {
     /// An error about a version, with the reference that the user gave.
     #[error("{error}")]
     InVersion { error: VaultError, reference: String },
+    #[error("found {}", plural(*problems, "problem", "problems"))]
+    Damaged {
+        problems: u64,
+        /// Another directory may have the content.
+        is_repairable: bool,
+    },
+    #[error("the audit log does not verify: {}", problems.join("; "))]
+    AuditBroken { problems: Vec<String> },
     #[error("cannot generate a random number")]
     Random(#[source] std::io::Error),
 }
@@ -95,6 +109,22 @@ pub struct RepositoryConflict {
 fn list(paths: &[TreePath]) -> String {
     let shown: Vec<String> = paths.iter().map(ToString::to_string).collect();
     shown.join(", ")
+}
+
+/// Why a pattern may match nothing.
+fn not_searched(files: u64) -> String {
+    match files {
+        0 => String::new(),
+        files => {
+            let files = plural(files, "file was", "files were");
+            format!(" in the searched files; {files} too large to search")
+        }
+    }
+}
+
+/// The error of copying content to a receiver.
+pub fn of_copy(error: VaultError) -> OpError {
+    if let VaultError::Output(error) = error { OpError::of_output(error) } else { error.into() }
 }
 
 impl VerbError {
@@ -160,6 +190,8 @@ impl Diagnose for VerbError {
             Self::SyncConflict { .. } => "sync.conflict",
             Self::NoOutput { .. } => "output.not_kept",
             Self::BadPattern { .. } => "grep.bad_pattern",
+            Self::NoMatch { .. } => "grep.no_match",
+            Self::LeftOut { .. } => "export.left_out",
             Self::NoParent { .. } => "diff.no_parent",
             Self::PatchIncomplete { .. } => "diff.incomplete",
             Self::TooLargeForJson { .. } => "cat.too_large",
@@ -175,6 +207,8 @@ impl Diagnose for VerbError {
                 "run.not_found"
             }
             Self::Unchanged { .. } => "run.no_version",
+            Self::Damaged { .. } => "fsck.findings",
+            Self::AuditBroken { .. } => "audit.broken",
             Self::Random(_) => "io.random",
         }
     }
@@ -248,9 +282,26 @@ hint!(VerbError, |error, avfs| {
                 SideChoice::Repository(conflict) => repository_hint(avfs, fork, conflict),
             });
         }
+        Self::Damaged { is_repairable, .. } => {
+            let save = format!("save the undamaged files with: {avfs} export --keep-going REF DEST");
+            return Some(match is_repairable {
+                true => {
+                    format!(
+                        "repair from a directory that has the content with: {avfs} fsck --heal DIR; {save}"
+                    )
+                }
+                false => save,
+            });
+        }
+        Self::AuditBroken { .. } => "compare the vault with a trusted copy",
         Self::NoOutput { .. } => "keep it with: avfs-run --keep-output -- COMMAND",
         Self::NotConfirmed { .. } | Self::DiscardNotConfirmed { .. } => "confirm with: --yes",
         Self::BadPattern { .. } => "search for plain text with: -F",
+        Self::LeftOut { .. } => {
+            return Some(format!(
+                "repair from a directory that has the content with: {avfs} fsck --heal DIR, then export again"
+            ));
+        }
         Self::NoParent { .. } => return Some(format!("name two versions: {avfs} diff A B")),
         Self::PatchIncomplete { .. } => "raise the limit with: --patch-max SIZE",
         Self::TooLargeForJson { .. } => {
@@ -260,7 +311,7 @@ hint!(VerbError, |error, avfs| {
             "name a path in that directory, or relative to it: src/main.rs, or . for the directory itself"
         }
         Self::TwoForks { .. } | Self::TwoVaults { .. } => "omit one of them",
-        Self::Random(_) => return None,
+        Self::NoMatch { .. } | Self::Random(_) => return None,
     };
     Some(hint.to_owned())
 });

@@ -11,13 +11,16 @@
 
 mod changes;
 mod error;
+pub mod files;
 mod given_path;
 pub mod history;
 mod labels;
 mod named_run;
-pub use named_run::{command_text, discards, quoted, why_unchanged};
+pub use named_run::{command_text, discards, note_fork, quoted, why_unchanged};
 pub mod review;
 pub mod text;
+pub mod upkeep;
+mod view;
 
 pub use avfs_changes::CHANGES_SHOWN_MAX;
 pub use avfs_vault::discard::ChangesOf;
@@ -26,7 +29,8 @@ pub use avfs_workplace::{
     Workplace, WorkplaceError,
 };
 pub use changes::{ChangeLine, ChangeLines};
-pub use error::{RepositoryConflict, SideChoice, VerbError};
+pub use error::{RepositoryConflict, SideChoice, VerbError, of_copy};
+pub use files::*;
 pub use given_path::{GivenPath, within};
-pub use history::{LogPage, LogQuery, log};
+pub use history::*;
 pub use labels::{Labels, labels};

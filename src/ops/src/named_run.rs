@@ -6,7 +6,8 @@ use avfs_engine::journal::{self, Recorded, RunRequest};
 use avfs_request::Retention;
 use avfs_request::spec::CommandText;
 use avfs_types::diagnose::shell_word;
-use avfs_types::ids::RunPrefix;
+use avfs_types::ids::{ForkName, RunPrefix};
+use avfs_vault::VaultError;
 use avfs_vault::backend::{RunRecord, RunState};
 use avfs_vault::run;
 use avfs_workplace::{OpError, Workplace};
@@ -33,6 +34,16 @@ pub fn note_skipped(workplace: &Workplace, run: &RunRecord) {
         run.id,
         first_line(&command)
     ));
+}
+
+/// Records about a fork can outlive it, so an unknown fork is not an error; but the name may be mistyped.
+pub fn note_fork(workplace: &Workplace, fork: Option<&ForkName>) {
+    if let Some(fork) = fork
+        && matches!(workplace.vault.fork(fork), Err(VaultError::NoFork { .. }))
+    {
+        let avfs = &workplace.client.avfs;
+        workplace.note(format_args!("note: there is no fork {fork}; list forks with: {avfs} fork list"));
+    }
 }
 
 /// Why a run has nothing to undo or to discard; `None` if it has a version, or may get one.

@@ -25,6 +25,15 @@ impl<E: Hint + 'static> From<E> for OpError {
 }
 
 impl OpError {
+    /// The failure of a write to the receiver of an answer.
+    #[must_use]
+    pub fn of_output(error: std::io::Error) -> Self {
+        if error.kind() == ErrorKind::BrokenPipe {
+            return Self::ReceiverGone;
+        }
+        WorkplaceError::Output(error).into()
+    }
+
     /// The code of the error.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
@@ -57,6 +66,8 @@ pub enum WorkplaceError {
     Signals(#[source] std::io::Error),
     #[error("cannot start a thread")]
     Threads(#[source] std::io::Error),
+    #[error("cannot write the output")]
+    Output(#[source] std::io::Error),
     #[error("cannot {operation} {}", path.display())]
     Host {
         operation: &'static str,
@@ -94,6 +105,7 @@ impl Diagnose for WorkplaceError {
             Self::NoNewVault { .. } => "policy.denied",
             Self::Signals(_) => "io.signals",
             Self::Threads(_) => "host.threads",
+            Self::Output(_) => "io.output",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
             Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => "host.disk_full",
             Self::Host { .. } => "host.io",
@@ -119,7 +131,7 @@ hint!(WorkplaceError, |error, _avfs| {
         Self::Symlink { real, .. } => {
             return Some(format!("name the real path: {}", shell_word(real.as_os_str())));
         }
-        Self::Signals(_) => return None,
+        Self::Signals(_) | Self::Output(_) => return None,
     };
     Some(hint.to_owned())
 });

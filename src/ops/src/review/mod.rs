@@ -8,6 +8,7 @@ mod apply;
 mod diff;
 mod discard;
 mod status;
+mod sync;
 mod unapply;
 
 use avfs_changes::Inherited;
@@ -18,6 +19,7 @@ pub use apply::{Applied, ApplyQuery, apply};
 pub use diff::{DiffAnswer, DiffForm, DiffQuery, diff};
 pub use discard::{discard, discard_all};
 pub use status::{StatusAnswer, status};
+pub use sync::{Side, SyncAnswer, SyncQuery, sync};
 pub use unapply::{Reverted, UnapplyQuery, unapply};
 
 /// A negative answer: nothing was written because of the conflicts in the result.

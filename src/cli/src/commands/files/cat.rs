@@ -2,20 +2,12 @@
 
 use clap::Args;
 
-use avfs_ops::{GivenPath, OpError, VerbError, within};
-use avfs_types::path::TreePath;
+use avfs_ops::{CatQuery, GivenPath};
 use avfs_types::reference::Reference;
-use avfs_vault::page::{FileNode, Node};
-use avfs_vault::{VaultError, copy_content, read_content};
-use avfs_wire::{Cat, CatFile};
 
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
-use crate::ui::{Format, Outcome, streaming_failure};
-use crate::view::View;
-
-/// The limit for an answer in JSON, which is built in memory.
-const JSON_BYTES_MAX: u64 = 64 << 20;
+use crate::ui::{Format, Outcome};
 
 /// Print files of a version
 ///
@@ -34,39 +26,15 @@ pub struct CatArgs {
     paths: Vec<GivenPath>,
 }
 
-pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let view = View::open(&vault, &args.reference)?;
-    let paths = within(&args.paths, &vault)?;
-    // Look up all paths first, to report an unknown path before writing anything.
-    let files: Vec<(&TreePath, FileNode)> = paths
-        .iter()
-        .map(|path| Ok((path, file_at(&view, &args.reference, path)?)))
-        .collect::<Result<_, OpError>>()?;
-    let mut result = Cat { version: view.version.id.to_hex(), files: Vec::new() };
-    if ctx.ui.format == Format::Json {
-        let size = files.iter().fold(0_u64, |sum, (_, file)| sum.saturating_add(file.size));
-        if size > JSON_BYTES_MAX {
-            return Err(VerbError::TooLargeForJson { size, max: JSON_BYTES_MAX }.into());
-        }
-        for (path, file) in &files {
-            result.files.push(CatFile::of(path, read_content(view.reader(), file)?));
-        }
-    }
-    ctx.ui.answer(&result, |out| {
-        for (_, file) in &files {
-            out.content(|to| copy_content(view.reader(), file, to).map_err(streaming_failure))?;
-        }
-        Ok(())
-    })
-}
-
-fn file_at(view: &View<'_>, reference: &Reference, path: &TreePath) -> Result<FileNode, OpError> {
-    match view.node(path).map_err(VerbError::in_version(reference))? {
-        Node::File(file) => Ok(file),
-        other @ (Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) => {
-            let error = VaultError::NotAFile { path: path.clone(), kind: other.kind() };
-            Err(VerbError::in_version(reference)(error))
-        }
+pub fn run(ctx: &CommandContext, args: CatArgs) -> Outcome {
+    let CatArgs { reference, paths } = args;
+    let workplace = ctx.client.open()?;
+    let query = CatQuery { reference, paths };
+    match ctx.ui.format {
+        Format::Json => ctx.ui.answer(&avfs_ops::cat(&workplace, &query)?, |_| Ok(())),
+        Format::Human => ctx.ui.answer(&(), |out| {
+            let show = &mut |content: avfs_ops::Content<'_>| out.content(|to| content.copy_to(to));
+            avfs_ops::each_content(&workplace, &query, show)
+        }),
     }
 }

@@ -2,8 +2,7 @@
 
 use clap::Args;
 
-use avfs_ops::{GivenPath, VerbError};
-use avfs_vault::ops::Depth;
+use avfs_ops::{Depth, GivenPath};
 
 use crate::cli::EditOptions;
 use crate::commands::edited;
@@ -33,13 +32,9 @@ pub struct CpArgs {
     recursive: bool,
 }
 
-pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let (from, to) = (args.from.within(&vault)?, args.to.target(&vault)?);
-    let message = args.edit.message_or(|| format!("cp {from} {}", to.path));
-    let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
-    let committed = vault
-        .copy_path(&args.edit.on.fork, &from, to, depth, &message)
-        .map_err(VerbError::in_version(&args.edit.on.fork))?;
-    edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
+pub fn run(ctx: &CommandContext, args: CpArgs) -> Outcome {
+    let CpArgs { from, to, edit, recursive } = args;
+    let workplace = ctx.client.open()?;
+    let depth = if recursive { Depth::Recursive } else { Depth::FilesOnly };
+    edited::answer(ctx, &avfs_ops::cp(&workplace, &edit.into(), &from, &to, depth)?)
 }

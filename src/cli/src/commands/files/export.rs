@@ -1,25 +1,20 @@
 //! `avfs export`
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 use clap::Args;
 
-use avfs_ops::{GivenPath, VerbError, within};
+use avfs_ops::{ExportQuery, GivenPath, Overwrite, SetIds};
+use avfs_present::error_body;
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
-use avfs_vault::export::{ExportOptions, Overwrite};
-use avfs_vault::set_ids::SetIds;
-use avfs_vault::transfer;
-use avfs_vault::write_out::Unwritten;
-use avfs_wire::{ErrorBody, Export, PathText};
 
 use crate::commands::apply::show_stripped;
 use crate::commands::import::list_paths;
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
 use crate::ui::{Out, Outcome};
-use crate::view::{View, plural};
+use crate::view::{plural, short};
 
 /// Write a version, or some of its paths, to a directory
 ///
@@ -54,53 +49,22 @@ pub struct ExportArgs {
     keep_going: bool,
 }
 
-pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let (id, root) = {
-        let view = View::open(&vault, &args.reference)?;
-        (view.version.id, view.root)
-    };
-    let paths = within(&args.paths, &vault)?;
-    let dest = ctx.client.surroundings.cwd.join(&args.dest);
-    let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
-    let progress = ctx.client.observer.operation("exporting")?;
-    let unwritten = Unwritten::default();
-    let options = ExportOptions {
-        overwrite,
-        paths: &paths,
-        set_ids: if args.keep_setid { SetIds::Kept } else { SetIds::Stripped },
-        meter: &progress.meter,
-        unwritten: args.keep_going.then_some(&unwritten),
-    };
-    let stripped = vault.export(&root, &dest, &options).map_err(|error| match error {
-        transfer::Error::Vault(error) => VerbError::in_version(&args.reference)(error),
-        error => error.into(),
-    })?;
-    let left_out = unwritten.into_sorted();
-    let result = Export {
-        version: id.to_hex(),
-        dest: dest.to_string_lossy().into_owned(),
-        files: progress.meter.files.load(Ordering::Relaxed),
-        bytes: progress.meter.bytes.load(Ordering::Relaxed),
-        left_out: left_out.iter().map(|(path, why)| avfs_present::left_out(path, why)).collect(),
-        set_ids_stripped: stripped.iter().map(PathText::of).collect(),
-    };
-    drop(progress);
+pub fn run(ctx: &CommandContext, args: ExportArgs) -> Outcome {
+    let ExportArgs { reference, dest, paths, overwrite, keep_setid, keep_going } = args;
+    let workplace = ctx.client.open()?;
+    let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let set_ids = if keep_setid { SetIds::Kept } else { SetIds::Stripped };
+    let query = ExportQuery { reference, dest, paths, overwrite, set_ids, keep_going };
+    let (result, left_out) = avfs_ops::export(&workplace, &query)?;
     let show = |out: &mut Out| {
-        list_paths(out, left_out.iter().map(|(path, why)| (path, why)))?;
-        show_stripped(out, &stripped)?;
+        list_paths(out, result.left_out.iter().map(|left_out| (&left_out.path, &left_out.message)))?;
+        show_stripped(out, &result.set_ids_stripped)?;
         let (files, bytes) = (plural(result.files, "file", "files"), show_bytes_size(result.bytes));
-        out.line(format_args!("exported version {} to {}: {files}, {bytes}", id.short(), dest.display()))
+        let (version, dest) = (short(&result.version), &result.dest);
+        out.line(format_args!("exported version {version} to {dest}: {files}, {bytes}"))
     };
-    if left_out.is_empty() {
-        return ctx.ui.answer(&result, show);
+    match left_out {
+        None => ctx.ui.answer(&result, show),
+        Some(why) => ctx.ui.answer_no(&result, &error_body(&why, &ctx.ui.avfs), show),
     }
-    let message =
-        format!("{} could not be written completely", plural(left_out.len() as u64, "path", "paths"));
-    let avfs = &ctx.ui.avfs;
-    let hint = format!(
-        "repair from a directory that has the content with: {avfs} fsck --heal DIR, then export again"
-    );
-    let error = ErrorBody { code: "export.left_out".to_owned(), message, hint: Some(hint) };
-    ctx.ui.answer_no(&result, &error, show)
 }

@@ -1,23 +1,14 @@
 //! `avfs find`
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::str::FromStr;
-
 use clap::{Args, ValueEnum};
-use globset::{Glob, GlobMatcher};
 
-use avfs_ops::{GivenPath, VerbError};
+use avfs_ops::{EntriesQuery, EntryFilter, GivenPath, NamePattern, SizeTest};
 use avfs_types::reference::Reference;
-use avfs_types::{Size, UnitError};
-use avfs_vault::page::Node;
-use avfs_wire::Entries;
+use avfs_wire::NodeKind;
 
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
-use crate::ui::Outcome;
-use crate::view::{View, WalkedEntry};
+use crate::ui::{Format, Outcome};
 
 /// Find entries of a version by name, type and size
 #[derive(Debug, Args)]
@@ -34,13 +25,8 @@ pub struct FindArgs {
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
     path: GivenPath,
     // Not a doc comment: rustdoc would parse the brackets as a link.
-    #[arg(
-        long,
-        value_name = "GLOB",
-        value_parser = parse_glob,
-        help = "Match the base name with this pattern (*, ?, [abc], {a,b})"
-    )]
-    name: Option<GlobMatcher>,
+    #[arg(long, value_name = "GLOB", help = "Match the base name with this pattern (*, ?, [abc], {a,b})")]
+    name: Option<NamePattern>,
     /// Match this type: f (file), d (directory), l (symlink), p (pipe)
     #[arg(long = "type", value_name = "KIND")]
     kind: Option<FindKind>,
@@ -61,65 +47,27 @@ enum FindKind {
     Fifo,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SizeTest {
-    Above(u64),
-    Below(u64),
-    Exactly(u64),
-}
-
-impl FromStr for SizeTest {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let size = |text: &str| text.parse::<Size>().map(|size| size.0);
-        match (text.strip_prefix('+'), text.strip_prefix('-')) {
-            (Some(above), _) => size(above).map(Self::Above),
-            (None, Some(below)) => size(below).map(Self::Below),
-            (None, None) => size(text).map(Self::Exactly),
+impl From<FindKind> for NodeKind {
+    fn from(kind: FindKind) -> Self {
+        match kind {
+            FindKind::File => Self::File,
+            FindKind::Dir => Self::Dir,
+            FindKind::Symlink => Self::Symlink,
+            FindKind::Fifo => Self::Fifo,
         }
     }
 }
 
-impl SizeTest {
-    const fn accepts(self, size: u64) -> bool {
-        match self {
-            Self::Above(limit) => size > limit,
-            Self::Below(limit) => size < limit,
-            Self::Exactly(wanted) => size == wanted,
-        }
+pub fn run(ctx: &CommandContext, args: FindArgs) -> Outcome {
+    let FindArgs { reference, path, name, kind, size } = args;
+    let workplace = ctx.client.open()?;
+    let filter = EntryFilter { name, kind: kind.map(Into::into), size };
+    let query = EntriesQuery { reference, path, depth: None, filter };
+    if ctx.ui.format == Format::Json {
+        return ctx.ui.answer(&avfs_ops::entries(&workplace, &query)?, |_| Ok(()));
     }
-}
-
-fn parse_glob(text: &str) -> Result<GlobMatcher, globset::Error> {
-    Glob::new(text).map(|glob| glob.compile_matcher())
-}
-
-impl FindArgs {
-    fn accepts(&self, found: &WalkedEntry) -> bool {
-        let name = found.path.split().map_or(&b"."[..], |(_, name)| name).to_vec();
-        let named = self.name.as_ref().is_none_or(|glob| glob.is_match(Path::new(OsStr::from_bytes(&name))));
-        let kind = match &found.node {
-            Node::File(_) => FindKind::File,
-            Node::Dir(_) => FindKind::Dir,
-            Node::Symlink(_) => FindKind::Symlink,
-            Node::Fifo(_) => FindKind::Fifo,
-        };
-        let sized = self.size.is_none_or(|test| match &found.node {
-            Node::File(file) => test.accepts(file.size),
-            Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_) => false,
-        });
-        named && sized && self.kind.is_none_or(|wanted| wanted == kind)
-    }
-}
-
-pub fn run(ctx: &CommandContext, args: &FindArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let view = View::open(&vault, &args.reference)?;
-    let mut found =
-        view.walk(&args.path.within(&vault)?, None).map_err(VerbError::in_version(&args.reference))?;
-    found.retain(|found| args.accepts(found));
-    let result =
-        Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };
-    ctx.ui.answer(&result, |out| found.iter().try_for_each(|found| out.line(format_args!("{}", found.path))))
+    ctx.ui.answer(&(), |out| {
+        let show = &mut |entry: avfs_ops::Entry<'_>| out.line(format_args!("{}", entry.path));
+        avfs_ops::each_entry(&workplace, &query, show).map(drop)
+    })
 }

@@ -2,17 +2,16 @@
 
 use clap::Args;
 
-use avfs_ops::{GivenPath, VerbError};
+use avfs_ops::{EntriesQuery, Entry, EntryFilter, GivenPath};
 use avfs_terminal::{Painted, Tone};
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
-use avfs_vault::page::Node;
-use avfs_wire::{Entries, EntryObject, NodeKind};
+use avfs_wire::{EntryObject, NodeKind};
 
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
-use crate::ui::{Out, Outcome};
-use crate::view::{View, WalkedEntry, arrow, local_file_time};
+use crate::ui::{Format, Out, Outcome};
+use crate::view::{arrow, local_file_time};
 
 /// List a directory of a version
 #[derive(Debug, Args)]
@@ -36,37 +35,34 @@ pub struct LsArgs {
     recursive: bool,
 }
 
-pub fn run(ctx: &CommandContext, args: &LsArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let view = View::open(&vault, &args.reference)?;
-    let depth = if args.recursive { None } else { Some(1) };
-    let found =
-        view.walk(&args.path.within(&vault)?, depth).map_err(VerbError::in_version(&args.reference))?;
-    let entries = if args.long { view.entries(&found)? } else { view.entries_for(ctx.ui.format, &found)? };
-    let result = Entries { version: view.version.id.to_hex(), entries };
-    ctx.ui.answer(&result, |out| {
-        if !args.long {
-            return found.iter().try_for_each(|found| {
-                let name = shown_name(out, found, args.recursive);
-                out.line(format_args!("{name}"))
-            });
-        }
-        for (found, entry) in found.iter().zip(&result.entries) {
-            let name = shown_name(out, found, args.recursive);
-            let (columns, target) = (long_columns(entry), arrow(&found.node));
-            out.line(format_args!("{columns}  {name}{target}"))?;
-        }
-        Ok(())
+pub fn run(ctx: &CommandContext, args: LsArgs) -> Outcome {
+    let LsArgs { reference, path, long, recursive } = args;
+    let workplace = ctx.client.open()?;
+    let depth = if recursive { None } else { Some(1) };
+    let query = EntriesQuery { reference, path, depth, filter: EntryFilter::default() };
+    if ctx.ui.format == Format::Json {
+        return ctx.ui.answer(&avfs_ops::entries(&workplace, &query)?, |_| Ok(()));
+    }
+    ctx.ui.answer(&(), |out| {
+        let show = &mut |entry: Entry<'_>| {
+            let name = shown_name(out, &entry, recursive);
+            if !long {
+                return out.line(format_args!("{name}"));
+            }
+            let (columns, target) = (long_columns(&entry.object()?), arrow(entry.target()));
+            out.line(format_args!("{columns}  {name}{target}"))
+        };
+        avfs_ops::each_entry(&workplace, &query, show).map(drop)
     })
 }
 
 /// The base name or the full path, with a slash after directories.
-fn shown_name(out: &Out, found: &WalkedEntry, whole: bool) -> Painted {
-    let short = found.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
-    let name = if whole { found.path.clone() } else { short.unwrap_or_else(|| found.path.clone()) };
-    match &found.node {
-        Node::Dir(_) => out.paint(Tone::Name, name).then(Painted::plain("/")),
-        Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => Painted::plain(name),
+fn shown_name(out: &Out, entry: &Entry<'_>, whole: bool) -> Painted {
+    let short = entry.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
+    let name = if whole { entry.path.clone() } else { short.unwrap_or_else(|| entry.path.clone()) };
+    match entry.kind() {
+        NodeKind::Dir => out.paint(Tone::Name, name).then(Painted::plain("/")),
+        NodeKind::File | NodeKind::Symlink | NodeKind::Fifo => Painted::plain(name),
     }
 }
 

@@ -2,15 +2,12 @@
 
 use clap::Args;
 
-use avfs_engine::{CacheOwners, base_announcement, is_disk_full};
+use avfs_ops::{MaterializeQuery, Trust};
 use avfs_types::Size;
 use avfs_types::reference::Reference;
-use avfs_vault::materialize::{Built, Trust};
-use avfs_wire::Materialize;
 
 use crate::context::CommandContext;
 use crate::ui::Outcome;
-use crate::view::View;
 
 /// Materialize a version in the cache, and print its path
 ///
@@ -36,43 +33,11 @@ pub struct MaterializeArgs {
     cache_max: Option<Size>,
 }
 
-pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let keeper = ctx.client.cache_keeper()?;
-    keeper.sweep_unfinished()?;
-    let cache = &keeper.layers;
-    let (id, root) = {
-        let view = View::open(&vault, &args.reference)?;
-        (view.version.id, view.root)
-    };
-    let trust = if args.check { Trust::Nothing } else { Trust::Seal };
-    let base = {
-        let above = ctx.client.warn_above(&ctx.client.surroundings.cwd)?;
-        let progress = ctx.client.observer.announced_operation("materializing", None)?;
-        progress.meter.announce_if_expected(base_announcement(above));
-        let materialize = || vault.materialize(&root, cache, trust, &progress.meter);
-        match materialize() {
-            Err(error) if is_disk_full(&error) && keeper.make_room()? > 0 => materialize()?,
-            other => other?,
-        }
-    };
-    CacheOwners::new(&keeper.dir).register(&vault.id()?, vault.path());
-    // The base just materialized is leased, so it stays even if it alone exceeds the limit.
-    let evicted = match args.cache_max.map(|max| max.0).or(keeper.bytes_max) {
-        Some(bytes_max) => keeper.evict_to(bytes_max)?,
-        None => None,
-    };
-    let evicted_bytes = evicted.map_or(0, |swept| swept.freed_bytes);
-    let built = match base.built {
-        Built::Reused => "reused",
-        Built::New => "new",
-        Built::Rebuilt => "rebuilt",
-    };
-    let result = Materialize {
-        version: id.to_hex(),
-        dir: base.root.to_string_lossy().into_owned(),
-        built: built.to_owned(),
-        evicted_bytes,
-    };
-    ctx.ui.answer(&result, |out| out.line(format_args!("{}", base.root.display())))
+pub fn run(ctx: &CommandContext, args: MaterializeArgs) -> Outcome {
+    let MaterializeArgs { reference, check, cache_max } = args;
+    let workplace = ctx.client.open()?;
+    let trust = if check { Trust::Nothing } else { Trust::Seal };
+    let query = MaterializeQuery { reference, trust, cache_max };
+    let result = avfs_ops::materialize(&workplace, &query)?;
+    ctx.ui.answer(&result, |out| out.line(format_args!("{}", result.dir)))
 }

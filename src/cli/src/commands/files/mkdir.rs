@@ -2,11 +2,7 @@
 
 use clap::Args;
 
-use avfs_ops::{GivenPath, OpError, VerbError};
-use avfs_types::diagnose::shell_word;
-use avfs_types::path::TreePath;
-use avfs_vault::VaultError;
-use avfs_vault::ops::Parents;
+use avfs_ops::{GivenPath, Parents};
 
 use crate::cli::EditOptions;
 use crate::commands::edited;
@@ -31,21 +27,9 @@ pub struct MkdirArgs {
     parents: bool,
 }
 
-pub fn run(ctx: &CommandContext, args: &MkdirArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let path = args.path.within(&vault)?;
-    let message = args.edit.message.clone().unwrap_or_else(|| format!("mkdir {path}"));
-    let parents = if args.parents { Parents::Made } else { Parents::Required };
-    let made = vault.make_dir(&args.edit.on.fork, &path, parents, &message);
-    let committed = made.map_err(|error| advised(ctx, &path, error))?;
-    edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
-}
-
-fn advised(ctx: &CommandContext, path: &TreePath, error: VaultError) -> OpError {
-    if !matches!(error, VaultError::NoPath { .. }) {
-        return error.into();
-    }
-    let path = path.to_string();
-    let hint = format!("create it too with: {} mkdir -p {}", ctx.ui.avfs, shell_word(path.as_ref()));
-    VerbError::Advised { error, hint }.into()
+pub fn run(ctx: &CommandContext, args: MkdirArgs) -> Outcome {
+    let MkdirArgs { path, edit, parents } = args;
+    let workplace = ctx.client.open()?;
+    let parents = if parents { Parents::Made } else { Parents::Required };
+    edited::answer(ctx, &avfs_ops::mkdir(&workplace, &edit.into(), &path, parents)?)
 }

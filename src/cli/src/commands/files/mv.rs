@@ -2,12 +2,13 @@
 
 use clap::Args;
 
+use avfs_ops::GivenPath;
+
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
 use crate::ui::Outcome;
-use avfs_ops::{GivenPath, VerbError};
 
 /// Move or rename a path inside a fork
 ///
@@ -28,12 +29,8 @@ pub struct MvArgs {
     edit: EditOptions,
 }
 
-pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let (from, to) = (args.from.within(&vault)?, args.to.target(&vault)?);
-    let message = args.edit.message_or(|| format!("mv {from} {}", to.path));
-    let committed = vault
-        .move_path(&args.edit.on.fork, &from, to, &message)
-        .map_err(VerbError::in_version(&args.edit.on.fork))?;
-    edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
+pub fn run(ctx: &CommandContext, args: MvArgs) -> Outcome {
+    let MvArgs { from, to, edit } = args;
+    let workplace = ctx.client.open()?;
+    edited::answer(ctx, &avfs_ops::mv(&workplace, &edit.into(), &from, &to)?)
 }

@@ -2,9 +2,7 @@
 
 use clap::Args;
 
-use avfs_ops::{GivenPath, VerbError, within};
-use avfs_types::path::TreePath;
-use avfs_vault::ops::Depth;
+use avfs_ops::{Depth, GivenPath};
 
 use crate::cli::EditOptions;
 use crate::commands::edited;
@@ -31,16 +29,9 @@ pub struct RmArgs {
     recursive: bool,
 }
 
-pub fn run(ctx: &CommandContext, args: &RmArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let paths = within(&args.paths, &vault)?;
-    let message = args.edit.message_or(|| {
-        let names: Vec<String> = paths.iter().map(TreePath::to_string).collect();
-        format!("rm {}", names.join(" "))
-    });
-    let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
-    let committed = vault
-        .remove(&args.edit.on.fork, &paths, depth, &message)
-        .map_err(VerbError::in_version(&args.edit.on.fork))?;
-    edited::answer(ctx, &vault, &args.edit.on.fork, &committed)
+pub fn run(ctx: &CommandContext, args: RmArgs) -> Outcome {
+    let RmArgs { paths, edit, recursive } = args;
+    let workplace = ctx.client.open()?;
+    let depth = if recursive { Depth::Recursive } else { Depth::FilesOnly };
+    edited::answer(ctx, &avfs_ops::rm(&workplace, &edit.into(), &paths, depth)?)
 }

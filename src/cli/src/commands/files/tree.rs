@@ -2,17 +2,16 @@
 
 use clap::Args;
 
-use avfs_ops::{GivenPath, OpError, VerbError};
+use avfs_ops::{EntriesQuery, EntryFilter, GivenPath, OpError};
 use avfs_terminal::{Painted, Tone};
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
-use avfs_vault::page::Node;
-use avfs_wire::Entries;
+use avfs_wire::NodeKind;
 
 use crate::context::CommandContext;
 use crate::given_path::tree_path;
-use crate::ui::{Out, Outcome};
-use crate::view::{View, WalkedEntry, arrow, plural};
+use crate::ui::{Format, Out, Outcome};
+use crate::view::{arrow, plural};
 
 /// Show the files of a version as a tree
 #[derive(Debug, Args)]
@@ -32,24 +31,38 @@ pub struct TreeArgs {
     depth: Option<u16>,
 }
 
-pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let view = View::open(&vault, &args.reference)?;
-    let path = args.path.within(&vault)?;
-    let found =
-        view.walk(&path, args.depth.map(usize::from)).map_err(VerbError::in_version(&args.reference))?;
-    let result =
-        Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };
-    ctx.ui.answer(&result, |out| {
+/// An entry of the tree.
+struct Leaf {
+    path: TreePath,
+    kind: NodeKind,
+    /// ` -> TARGET` of a symlink.
+    arrow: String,
+}
+
+pub fn run(ctx: &CommandContext, args: TreeArgs) -> Outcome {
+    let TreeArgs { reference, path, depth } = args;
+    let workplace = ctx.client.open()?;
+    let query =
+        EntriesQuery { reference, path, depth: depth.map(usize::from), filter: EntryFilter::default() };
+    if ctx.ui.format == Format::Json {
+        return ctx.ui.answer(&avfs_ops::entries(&workplace, &query)?, |_| Ok(()));
+    }
+    let mut found = Vec::new();
+    let path = avfs_ops::each_entry(&workplace, &query, &mut |entry| {
+        let (kind, arrow) = (entry.kind(), arrow(entry.target()));
+        found.push(Leaf { path: entry.path, kind, arrow });
+        Ok(())
+    })?;
+    ctx.ui.answer(&(), |out| {
         match found.first().filter(|first| first.path == path) {
             // An entry that is not a directory is the whole tree.
-            Some(alone) => out.line(format_args!("{}{}", alone.path, arrow(&alone.node)))?,
+            Some(alone) => out.line(format_args!("{}{}", alone.path, alone.arrow))?,
             None => {
                 out.line(format_args!("{path}"))?;
                 draw(out, &found, &path)?;
             }
         }
-        let dirs = found.iter().filter(|found| matches!(found.node, Node::Dir(_))).count() as u64;
+        let dirs = found.iter().filter(|found| found.kind == NodeKind::Dir).count() as u64;
         let others = found.len() as u64 - dirs;
         let (dirs, others) = (plural(dirs, "directory", "directories"), plural(others, "file", "files"));
         out.line(format_args!(""))?;
@@ -57,7 +70,7 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
     })
 }
 
-fn draw(out: &mut Out, found: &[WalkedEntry], base: &TreePath) -> Result<(), OpError> {
+fn draw(out: &mut Out, found: &[Leaf], base: &TreePath) -> Result<(), OpError> {
     // For each level above the entry, whether its branch continues below.
     let mut open: Vec<bool> = Vec::new();
     for (found, last) in found.iter().zip(last_of_its_dir(found, base)) {
@@ -72,19 +85,19 @@ fn draw(out: &mut Out, found: &[WalkedEntry], base: &TreePath) -> Result<(), OpE
     Ok(())
 }
 
-fn shown_name(out: &Out, found: &WalkedEntry) -> Painted {
+fn shown_name(out: &Out, found: &Leaf) -> Painted {
     let name = found.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
     let name = name.unwrap_or_else(|| found.path.clone());
-    match &found.node {
-        Node::Dir(_) => out.paint(Tone::Name, name).then(Painted::plain("/")),
-        Node::Symlink(_) | Node::File(_) | Node::Fifo(_) => {
-            Painted::plain(format_args!("{name}{}", arrow(&found.node)))
+    match found.kind {
+        NodeKind::Dir => out.paint(Tone::Name, name).then(Painted::plain("/")),
+        NodeKind::Symlink | NodeKind::File | NodeKind::Fifo => {
+            Painted::plain(format_args!("{name}{}", found.arrow))
         }
     }
 }
 
 /// For each entry, whether it is the last of its directory.
-fn last_of_its_dir(found: &[WalkedEntry], base: &TreePath) -> Vec<bool> {
+fn last_of_its_dir(found: &[Leaf], base: &TreePath) -> Vec<bool> {
     let mut later: Vec<bool> = Vec::new();
     let mut last = vec![false; found.len()];
     for (at, entry) in found.iter().enumerate().rev() {

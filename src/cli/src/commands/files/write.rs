@@ -1,15 +1,16 @@
 //! `avfs write`
 
-use std::io::{IsTerminal, Read};
+use std::io::{Cursor, IsTerminal, Read};
 
 use clap::Args;
+
+use avfs_ops::GivenPath;
 
 use crate::cli::EditOptions;
 use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::given_path::file_path;
 use crate::ui::Outcome;
-use avfs_ops::{GivenPath, VerbError};
 
 /// Write a file inside a fork, from stdin or --text
 ///
@@ -38,22 +39,18 @@ fn parse_mode(text: &str) -> Result<u32, String> {
     mode.ok_or_else(|| "expected up to four octal digits, such as 644".to_owned())
 }
 
-pub fn run(ctx: &CommandContext, args: &WriteArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let path = args.path.within(&vault)?;
-    let message = args.edit.message.clone().unwrap_or_else(|| format!("write {path}"));
-    let stdin = std::io::stdin();
-    let input: Box<dyn Read + Send> = match &args.text {
-        Some(text) => Box::new(std::io::Cursor::new(text.clone().into_bytes())),
+pub fn run(ctx: &CommandContext, args: WriteArgs) -> Outcome {
+    let WriteArgs { path, edit, text, mode } = args;
+    let workplace = ctx.client.open()?;
+    let input: Box<dyn Read + Send> = match text {
+        Some(text) => Box::new(Cursor::new(text.into_bytes())),
         None => {
+            let stdin = std::io::stdin();
             if stdin.is_terminal() {
                 ctx.ui.note(format_args!("reading the content from the terminal; end it with Ctrl-D"));
             }
             Box::new(stdin)
         }
     };
-    let fork = &args.edit.on.fork;
-    let committed =
-        vault.write_file(fork, &path, input, args.mode, &message).map_err(VerbError::in_version(fork))?;
-    edited::answer(ctx, &vault, fork, &committed)
+    edited::answer(ctx, &avfs_ops::write(&workplace, &edit.into(), &path, input, mode)?)
 }

@@ -5,17 +5,12 @@ use clap::{Args, Subcommand};
 use avfs_ops::{OpError, VerbError};
 use avfs_terminal::Tone;
 use avfs_types::ids::{CheckpointName, ForkName, NameError};
-use avfs_types::reference::Reference;
-use avfs_vault::backend::CheckpointRecord;
-use avfs_vault::checkpoint::Origin;
-use avfs_vault::{Vault, VaultError, require_version};
-use avfs_wire::{CheckpointInfo, CheckpointList, CheckpointOne};
 
 use crate::cli::{OnFork, remark};
 use crate::commands::edited;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
-use crate::view::{first_line, local_time, message_line};
+use crate::view::{first_line, local_time_of, message_line, short};
 
 /// Save, list, restore and delete checkpoints
 ///
@@ -153,78 +148,58 @@ pub fn run(ctx: &CommandContext, args: CheckpointArgs) -> Outcome {
 }
 
 fn save(ctx: &CommandContext, args: SaveArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let saved = vault.save_checkpoint(&args.on.fork, args.name, &args.message, Origin::ByHand)?;
-    ctx.ui.answer(&CheckpointOne { checkpoint: avfs_present::checkpoint(&saved) }, |out| {
+    let workplace = ctx.client.open()?;
+    let result = avfs_ops::save_checkpoint(&workplace, &args.on.fork, args.name, &args.message)?;
+    ctx.ui.answer(&result, |out| {
+        let saved = &result.checkpoint;
         let label = out.paint(Tone::Name, format_args!("{}@{}", saved.fork, saved.name));
-        out.line(format_args!("checkpoint {label} at version {}", out.paint(Tone::Id, saved.version.short())))
+        let id = out.paint(Tone::Id, short(&saved.version));
+        out.line(format_args!("checkpoint {label} at version {id}"))
     })
 }
 
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    if let Some(fork) = &args.fork {
-        vault.fork(fork)?;
-    }
-    let mut checkpoints = vault.checkpoints()?;
-    checkpoints.retain(|checkpoint| args.fork.as_ref().is_none_or(|fork| checkpoint.fork == *fork));
-    if checkpoints.is_empty() {
-        ctx.ui.note(format_args!("there are no checkpoints; save one with: {} checkpoint save", ctx.ui.avfs));
-    }
-    let result = CheckpointList { checkpoints: checkpoints.iter().map(avfs_present::checkpoint).collect() };
+    let workplace = ctx.client.open()?;
+    let result = avfs_ops::checkpoints(&workplace, args.fork.as_ref())?;
     ctx.ui.answer(&result, |out| {
-        for checkpoint in &checkpoints {
+        for checkpoint in &result.checkpoints {
             let label = out.paint(Tone::Name, format_args!("{}@{}", checkpoint.fork, checkpoint.name));
-            let id = out.paint(Tone::Id, checkpoint.version.short());
+            let id = out.paint(Tone::Id, short(&checkpoint.version));
             let mark = if checkpoint.automatic { "  (automatic)" } else { "" };
-            out.line(format_args!(
-                "{id}  {}  {label}{mark}  {}",
-                local_time(checkpoint.at),
-                first_line(&checkpoint.message)
-            ))?;
+            let (at, message) = (local_time_of(&checkpoint.at), first_line(&checkpoint.message));
+            out.line(format_args!("{id}  {at}  {label}{mark}  {message}"))?;
         }
         Ok(())
     })
 }
 
-fn find(vault: &Vault, fork: &ForkName, name: &CheckpointName) -> Result<CheckpointRecord, OpError> {
-    vault.fork(fork)?;
-    let found = vault.read()?.checkpoint(fork, name)?;
-    Ok(found.ok_or_else(|| VaultError::NoCheckpoint { fork: fork.clone(), name: name.clone() })?)
-}
-
 fn info(ctx: &CommandContext, args: InfoArgs) -> Outcome {
     let (fork, name) = args.which.find()?;
-    let vault = ctx.open_vault()?;
-    let checkpoint = find(&vault, &fork, &name)?;
-    let version = require_version(&*vault.read()?, &checkpoint.version)?;
-    let result = CheckpointInfo {
-        checkpoint: avfs_present::checkpoint(&checkpoint),
-        version: avfs_present::version(&version),
-    };
+    let workplace = ctx.client.open()?;
+    let result = avfs_ops::checkpoint(&workplace, &fork, &name)?;
     ctx.ui.answer(&result, |out| {
+        let (checkpoint, version) = (&result.checkpoint, &result.version);
         out.line(format_args!("checkpoint  {}@{}", checkpoint.fork, checkpoint.name))?;
-        out.line(format_args!("version     {}", out.paint(Tone::Id, version.id)))?;
-        out.line(format_args!("saved       {}", local_time(checkpoint.at)))?;
+        out.line(format_args!("version     {}", out.paint(Tone::Id, &version.id)))?;
+        out.line(format_args!("saved       {}", local_time_of(&checkpoint.at)))?;
         out.line(format_args!("origin      {}", if checkpoint.automatic { "automatic" } else { "by hand" }))?;
         out.line(format_args!("message     {}", first_line(&checkpoint.message)))?;
-        out.line(format_args!("of version  {}", message_line(&result.version)))
+        out.line(format_args!("of version  {}", message_line(version)))
     })
 }
 
 fn restore(ctx: &CommandContext, args: RestoreArgs) -> Outcome {
     let (fork, name) = args.which.find()?;
-    let vault = ctx.open_vault()?;
-    let reference = Reference::parse(&format!("{fork}@{name}"))?;
-    let committed = vault.restore(&fork, &reference, None)?;
-    edited::answer(ctx, &vault, &fork, &committed)
+    let workplace = ctx.client.open()?;
+    edited::answer(ctx, &avfs_ops::restore_checkpoint(&workplace, &fork, &name)?)
 }
 
 fn delete(ctx: &CommandContext, args: DeleteArgs) -> Outcome {
     let (fork, name) = args.which.find()?;
-    let vault = ctx.open_vault()?;
-    let deleted = vault.delete_checkpoint(&fork, &name)?;
-    ctx.ui.answer(&CheckpointOne { checkpoint: avfs_present::checkpoint(&deleted) }, |out| {
+    let workplace = ctx.client.open()?;
+    let result = avfs_ops::delete_checkpoint(&workplace, &fork, &name)?;
+    ctx.ui.answer(&result, |out| {
+        let deleted = &result.checkpoint;
         out.line(format_args!("deleted checkpoint {}@{}", deleted.fork, deleted.name))
     })
 }

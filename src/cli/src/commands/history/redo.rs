@@ -2,13 +2,9 @@
 
 use clap::Args;
 
-use avfs_ops::VerbError;
-use avfs_types::ids::ForkName;
-use avfs_vault::discard::ChangesOf;
-use avfs_vault::undo::moved_last;
+use avfs_ops::ChangesOf;
 
 use crate::commands::edited;
-use crate::commands::fork_meant;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
@@ -31,13 +27,6 @@ pub struct RedoArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &RedoArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let fork = match &args.what {
-        Some(what) => fork_meant(&vault, what)?.name,
-        None => moved_last(&*vault.read()?)?.unwrap_or_else(ForkName::main),
-    };
-    let redone = vault.redo(&fork).map_err(VerbError::of_old_fork)?;
-    edited::note_directory(ctx, &vault, &fork, &redone.committed)?;
-    let result = avfs_present::redo(&fork, &redone);
-    ctx.ui.answer(&result, |out| edited::show(out, &fork, &redone.committed))
+    let redo = avfs_ops::redo(&ctx.client.open()?, args.what.as_ref())?;
+    ctx.ui.answer(&redo, |out| edited::show(out, &redo.edited))
 }

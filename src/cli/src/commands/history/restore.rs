@@ -28,7 +28,6 @@ pub struct RestoreArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &RestoreArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let committed = vault.restore(&args.on.fork, &args.reference, None)?;
-    edited::answer(ctx, &vault, &args.on.fork, &committed)
+    let workplace = ctx.client.open()?;
+    edited::answer(ctx, &avfs_ops::restore(&workplace, &args.on.fork, &args.reference)?)
 }

@@ -55,7 +55,7 @@ fn print_one(ctx: &CommandContext, root: &Command, verb: &[String]) -> Outcome {
 fn render(command: &Command, name: &str) -> Result<String, OpError> {
     // `avfs run` is avfs-run, and their pages have the same name.
     if name == "avfs-run" {
-        return Ok(avfs_run::manual_page().map_err(EdgeError::Output)?);
+        return Ok(avfs_run::manual_page().map_err(WorkplaceError::Output)?);
     }
     let mut text = Vec::new();
     let mut named = command.clone().override_usage(usage(command)).display_name(name.to_owned());
@@ -68,7 +68,7 @@ fn render(command: &Command, name: &str) -> Result<String, OpError> {
         .source(SOURCE)
         .manual("avfs")
         .render(&mut text)
-        .map_err(EdgeError::Output)?;
+        .map_err(WorkplaceError::Output)?;
     // The text after the help of a verb is its examples.
     Ok(String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n"))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use clap::{ArgGroup, Args};
 
 use avfs_lists::bisect::{End, Finding, ProbeVerdict, Search};
-use avfs_ops::OpError;
+use avfs_ops::{OpError, fork_meant};
 use avfs_present::hint;
 use avfs_request::Retention;
 use avfs_terminal::Tone;
@@ -18,7 +18,6 @@ use avfs_vault::version::{History, root_of};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, ResultObject, VerdictName, WorkItem};
 
-use crate::commands::fork_meant;
 use crate::context::CommandContext;
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;

@@ -18,7 +18,7 @@ use avfs_vault::backend::sqlite::Mapped;
 use avfs_wire::{LIST_VERSION, ListHeader, RecordExport, RecordList, RecordOne, RecordStop};
 
 use crate::context::CommandContext;
-use crate::ui::{Format, Out, Outcome, output_failure};
+use crate::ui::{Format, Out, Outcome};
 use crate::view::{local_time, plural};
 use crate::whole::write_whole;
 
@@ -201,15 +201,16 @@ fn export_list(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         }
         (None, Format::Json) => {
             let mut lines = Vec::new();
-            let exported = write_list(&vault, &selection, &header, &mut lines, output_failure)?;
+            let exported = write_list(&vault, &selection, &header, &mut lines, OpError::of_output)?;
             let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
             let list = lines.map(serde_json::from_slice).collect::<Result<_, _>>();
-            let list = list.map_err(|error| output_failure(error.into()))?;
+            let list = list.map_err(|error| OpError::of_output(error.into()))?;
             ctx.ui.answer(&answer(exported, None, Some(list)), |_| Ok(()))
         }
         (None, Format::Human) => {
             let mut out = ctx.ui.out();
-            let exported = out.content(|to| write_list(&vault, &selection, &header, to, output_failure))?;
+            let exported =
+                out.content(|to| write_list(&vault, &selection, &header, to, OpError::of_output))?;
             out.flush()?;
             print_notes(ctx, &exported);
             Ok(avfs_types::exit_code::OK)

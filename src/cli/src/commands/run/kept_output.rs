@@ -2,7 +2,7 @@
 
 use avfs_engine::journal;
 use avfs_engine::{Output, OutputBuffer};
-use avfs_ops::{OpError, VerbError};
+use avfs_ops::{OpError, VerbError, of_copy};
 use avfs_terminal::ErrorText;
 use avfs_types::ids::BlobId;
 use avfs_vault::Vault;
@@ -12,7 +12,7 @@ use avfs_vault::stored_output::copy_output;
 use avfs_wire::{KeptOutputObject, OmittedObject, RunOutput};
 
 use crate::context::CommandContext;
-use crate::ui::{Format, Outcome, streaming_failure};
+use crate::ui::{Format, Outcome};
 
 /// Prints the output of a run: stdout verbatim, like `avfs cat`, and stderr escaped.
 pub fn show(ctx: &CommandContext, vault: &Vault, run: &RunRecord) -> Outcome {
@@ -30,7 +30,7 @@ pub fn show(ctx: &CommandContext, vault: &Vault, run: &RunRecord) -> Outcome {
         Format::Human => None,
     };
     ctx.ui.answer(&result, |out| {
-        out.content(|to| copy_output(&*reader, &kept.stdout, to).map_err(streaming_failure))?;
+        out.content(|to| copy_output(&*reader, &kept.stdout, to).map_err(of_copy))?;
         let mut stderr = ErrorText::default();
         copy_output(&*reader, &kept.stderr, &mut stderr)?;
         stderr.finish();

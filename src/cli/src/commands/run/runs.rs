@@ -251,16 +251,6 @@ fn ended(run: &RunRecord) -> Option<String> {
     }
 }
 
-/// Notes that a run is not the one that is meant if none is named.
-pub fn note_skipped(ctx: &CommandContext, run: &RunRecord) {
-    let command = command_text(run);
-    ctx.ui.note(format_args!(
-        "note: skipped run {}, which changed only modification times: {}",
-        run.id,
-        first_line(&command)
-    ));
-}
-
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let run = match named(ctx, &vault, args)? {

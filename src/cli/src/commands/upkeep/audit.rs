@@ -3,15 +3,14 @@
 use clap::{Args, Subcommand};
 
 use avfs_ops::OpError;
+use avfs_ops::upkeep::audit::{self, AuditQuery, AuditVerdict};
+use avfs_present::error_body;
 use avfs_terminal::Tone;
-use avfs_types::ids::{AuditDigest, ForkName, RunPrefix, from_hex, to_hex};
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{AuditDigest, ForkName, RunPrefix, from_hex};
 use avfs_types::{Since, Zone};
-use avfs_vault::audit;
-use avfs_vault::audit_query::{AuditQuery, newest};
-use avfs_vault::backend::AuditRecord;
-use avfs_wire::{AuditExport, AuditList, AuditVerify, AuditVerifyHead, ErrorBody};
+use avfs_wire::{AuditExport, AuditRow};
 
-use crate::commands::runs::note_fork;
 use crate::context::CommandContext;
 use crate::ui::{Format, Out, Outcome};
 use crate::view::{local_time, plural};
@@ -104,69 +103,49 @@ fn parse_digest(text: &str) -> Result<AuditDigest, String> {
     digest.ok_or_else(|| "expected a digest of 64 hex digits, as avfs audit verify prints it".to_owned())
 }
 
-pub fn run(ctx: &CommandContext, args: &AuditArgs) -> Outcome {
-    match &args.action {
+pub fn run(ctx: &CommandContext, args: AuditArgs) -> Outcome {
+    match args.action {
         AuditAction::List(args) => list(ctx, args),
-        AuditAction::Verify(args) => verify(ctx, args),
-        AuditAction::Export(args) => export(ctx, args),
+        AuditAction::Verify(args) => verify(ctx, &args),
+        AuditAction::Export(args) => export(ctx, &args),
     }
 }
 
-fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let query = AuditQuery {
-        since: args.since.map(|since| since.at(vault.now(), &Zone::system())).transpose()?,
-        run: match &args.run {
-            Some(run) if run.steps_back().is_some() => Some(RunPrefix::from(&vault.run(run)?.id)),
-            run => run.clone(),
-        },
-        fork: args.fork.clone(),
-        action: args.action.clone(),
-    };
-    let reader = vault.read()?;
-    let found = newest(&*reader, &query, args.limit)?;
-    if ctx.ui.format == Format::Human {
-        // Count afterwards: counting takes time proportional to the length of the log.
-        let mut out = ctx.ui.out();
-        found.rows.iter().try_for_each(|row| show_row(&mut out, row))?;
-        out.flush()?;
-    }
-    let left_off = found.left_off(&*reader, &query)?;
-    if found.rows.is_empty() && left_off == 0 {
-        ctx.ui.note(format_args!("no rows found"));
-        note_fork(ctx, &vault, args.fork.as_ref());
-        if let Some(run) = &args.run {
-            ctx.ui.note(format_args!(
-                "note: the log has no rows about run {run}; list runs with: {} runs list",
-                ctx.ui.avfs
-            ));
+fn list(ctx: &CommandContext, args: ListArgs) -> Outcome {
+    let ListArgs { run, fork, action, since, limit } = args;
+    let query = AuditQuery { run, fork, action, since, zone: Zone::system(), limit };
+    let result = audit::list(&ctx.client.open()?, query, &mut |rows| {
+        if ctx.ui.format == Format::Human {
+            let mut out = ctx.ui.out();
+            rows.iter().try_for_each(|row| show_row(&mut out, row))?;
+            out.flush()?;
         }
-    }
-    if left_off > 0 {
+        Ok(())
+    })?;
+    if result.left_off > 0 {
+        let left_off = result.left_off;
         ctx.ui.note(format_args!("note: {left_off} older rows omitted; show more with: --limit N"));
     }
-    let result = AuditList { rows: found.rows.iter().map(avfs_present::audit_row).collect(), left_off };
     ctx.ui.answer(&result, |_| Ok(()))
 }
 
 fn export(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let since = args.since.map(|since| since.at(vault.now(), &Zone::system())).transpose()?;
+    let workplace = ctx.client.open()?;
+    let (since, zone) = (args.since, Zone::system());
     if ctx.ui.format == Format::Json {
         let mut rows = Vec::new();
-        vault.export_audit(since, |link| {
-            rows.push(avfs_present::audit_line(&link));
-            Ok::<(), OpError>(())
+        audit::export(&workplace, since, &zone, &mut |line| {
+            rows.push(line);
+            Ok(())
         })?;
         return ctx.ui.answer(&AuditExport { rows }, |_| Ok(()));
     }
-    ctx.ui
-        .answer(&(), |out| vault.export_audit(since, |link| out.json_line(&avfs_present::audit_line(&link))))
+    ctx.ui.answer(&(), |out| audit::export(&workplace, since, &zone, &mut |line| out.json_line(&line)))
 }
 
-fn show_row(out: &mut Out, row: &AuditRecord) -> Result<(), OpError> {
-    let short = |digest: [u8; 32]| to_hex(&digest)[..DIGEST_HEX_SHOWN].to_owned();
-    let moved = match (row.before.map(short), row.after.map(short)) {
+fn show_row(out: &mut Out, row: &AuditRow) -> Result<(), OpError> {
+    let short = |digest: &String| digest.get(..DIGEST_HEX_SHOWN).unwrap_or(digest).to_owned();
+    let moved = match (row.before.as_ref().map(short), row.after.as_ref().map(short)) {
         (Some(before), Some(after)) => format!("{before} -> {after}"),
         (None, Some(after)) => after,
         (Some(before), None) => format!("{before} -> gone"),
@@ -176,7 +155,7 @@ fn show_row(out: &mut Out, row: &AuditRecord) -> Result<(), OpError> {
     out.line(format_args!(
         "{:>5}  {}  {}  {action} {}  {}  {}",
         row.seq,
-        local_time(row.at),
+        local_time(Timestamp(row.at_ns)),
         row.actor,
         row.subject,
         out.paint(Tone::Id, moved),
@@ -185,28 +164,20 @@ fn show_row(out: &mut Out, row: &AuditRecord) -> Result<(), OpError> {
 }
 
 fn verify(ctx: &CommandContext, args: &VerifyArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let verdict = audit::verify(&*vault.read()?, args.expect.as_ref())?;
-    let result = AuditVerify {
-        rows: verdict.rows,
-        head: verdict.head.map(|head| AuditVerifyHead { seq: head.seq, digest: head.digest.to_hex() }),
-        problems: verdict.problems.iter().map(ToString::to_string).collect(),
-    };
+    let AuditVerdict { verify, broken } = audit::verify(&ctx.client.open()?, args.expect.as_ref())?;
     let show = |out: &mut Out| {
-        for problem in &result.problems {
+        for problem in &verify.problems {
             out.line(format_args!("{} {problem}", out.paint(Tone::Deleted, "problem:")))?;
         }
-        let rows = plural(result.rows, "row", "rows");
-        let problems = plural(result.problems.len() as u64, "problem", "problems");
-        match &result.head {
+        let rows = plural(verify.rows, "row", "rows");
+        let problems = plural(verify.problems.len() as u64, "problem", "problems");
+        match &verify.head {
             Some(head) => out.line(format_args!("{rows}, {problems}; the log ends in {}", head.digest)),
             None => out.line(format_args!("{rows}, {problems}")),
         }
     };
-    if result.problems.is_empty() {
-        return ctx.ui.answer(&result, show);
+    match broken {
+        None => ctx.ui.answer(&verify, show),
+        Some(broken) => ctx.ui.answer_no(&verify, &error_body(&broken, &ctx.ui.avfs), show),
     }
-    let message = format!("the audit log does not verify: {}", result.problems.join("; "));
-    let hint = Some("compare the vault with a trusted copy".to_owned());
-    ctx.ui.answer_no(&result, &ErrorBody { code: "audit.broken".to_owned(), message, hint }, show)
 }

@@ -2,10 +2,7 @@
 
 use clap::Args;
 
-use avfs_engine::Orphans;
 use avfs_types::show_bytes_size;
-use avfs_vault::gc::Trial;
-use avfs_wire::Clean;
 
 use crate::context::CommandContext;
 use crate::ui::Outcome;
@@ -32,24 +29,7 @@ pub struct CleanArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &CleanArgs) -> Outcome {
-    // All vaults share the cache, so the option selects nothing; but a wrong name is a mistake.
-    if let Some(vault) = &ctx.client.vault_option {
-        ctx.client.surroundings.locate(Some(vault))?;
-    }
-    let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
-    let orphans = if args.orphans { Orphans::Discarded } else { Orphans::Kept };
-    let swept = ctx.client.cache_keeper()?.clean(trial, orphans)?;
-    let result = Clean {
-        dry_run: args.dry_run,
-        freed_bytes: swept.freed_bytes,
-        kept_bytes: swept.kept_bytes,
-        bases: swept.bases,
-        layers: swept.layers,
-        dirs: swept.dirs,
-        stat_caches: swept.stat_caches,
-        scratches: swept.scratches,
-        leftovers: swept.leftovers,
-    };
+    let result = avfs_ops::upkeep::clean(&ctx.client, args.dry_run, args.orphans)?;
     ctx.ui.answer(&result, |out| {
         let does = if args.dry_run { "would remove" } else { "removed" };
         out.line(format_args!(

@@ -1,14 +1,10 @@
 //! `avfs du`
 
-use std::path::Path;
-
 use clap::Args;
 
-use avfs_engine::{CacheUsage, LocateError, Part};
 use avfs_ops::OpError;
 use avfs_present::Avfs;
 use avfs_types::show_bytes_size;
-use avfs_vault::backend::sqlite::{COMPANIONS, sibling};
 use avfs_wire::{Du, DuCache, DuPart, DuScratch, DuVault};
 
 use crate::context::CommandContext;
@@ -27,54 +23,8 @@ Examples:
 pub struct DuArgs {}
 
 pub fn run(ctx: &CommandContext, _: &DuArgs) -> Outcome {
-    let vault = match ctx.client.surroundings.locate(ctx.client.vault_option.as_deref()) {
-        Ok(located) => Some(of_vault(&located.path)),
-        Err(LocateError::NoneNear { .. }) => None,
-        Err(other) => return Err(other.into()),
-    };
-    let keeper = ctx.client.cache_keeper()?;
-    let usage = keeper.usage()?;
-    let part = |part: Part| DuPart { count: part.count, bytes: part.bytes };
-    let CacheUsage {
-        bases,
-        layers,
-        dirs,
-        fork_dirs,
-        stat_caches,
-        unfinished,
-        running,
-        recoverable,
-        orphaned,
-        dead,
-        total_bytes,
-    } = usage;
-    let result = Du {
-        vault,
-        cache: DuCache {
-            path: keeper.dir.to_string_lossy().into_owned(),
-            bytes: total_bytes,
-            max_bytes: keeper.bytes_max,
-            bases: part(bases),
-            layers: part(layers),
-            dirs: part(dirs),
-            fork_dirs: part(fork_dirs),
-            stat_caches: part(stat_caches),
-            unfinished: part(unfinished),
-        },
-        scratch: DuScratch {
-            running: part(running),
-            recoverable: part(recoverable),
-            orphaned: part(orphaned),
-            dead: part(dead),
-        },
-    };
-    ctx.ui.answer(&result, |out| show(out, &result, &ctx.ui.avfs))
-}
-
-fn of_vault(path: &Path) -> DuVault {
-    let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
-    let beside: u64 = COMPANIONS.iter().map(|suffix| size(&sibling(path, suffix))).sum();
-    DuVault { path: path.to_string_lossy().into_owned(), bytes: size(path).saturating_add(beside) }
+    let du = avfs_ops::upkeep::du(&ctx.client)?;
+    ctx.ui.answer(&du, |out| show(out, &du, &ctx.ui.avfs))
 }
 
 fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), OpError> {

@@ -2,16 +2,14 @@
 
 use clap::Args;
 
-use avfs_ops::VerbError;
+use avfs_ops::upkeep::PruneQuery;
 use avfs_terminal::Tone;
 use avfs_types::Span;
-use avfs_types::ids::{ForkName, VersionId};
-use avfs_vault::gc::{Keep, Trial};
-use avfs_wire::{Prune, PruneCheckpoint};
+use avfs_types::ids::ForkName;
 
 use crate::context::CommandContext;
 use crate::ui::Outcome;
-use crate::view::plural;
+use crate::view::{plural, short};
 
 /// Remove the files of old versions, and keep their records
 ///
@@ -50,28 +48,16 @@ struct KeepArgs {
     keep_within: Option<Span>,
 }
 
-pub fn run(ctx: &CommandContext, args: &PruneArgs) -> Outcome {
-    let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
-    let pruned = ctx.client.free_space(|| {
-        let vault = ctx.client.open_sparing_runs()?.vault;
-        let since = args.keep.keep_within.map(|Span(seconds)| vault.now().plus_seconds(-seconds));
-        let keep = Keep { last: args.keep.keep_last, since };
-        vault.prune(&keep, args.fork.as_ref(), trial).map_err(VerbError::of_old_fork)
-    })?;
-    let checkpoints = pruned.checkpoints.iter();
-    let result = Prune {
-        dry_run: args.dry_run,
-        versions: pruned.versions.iter().map(VersionId::to_hex).collect(),
-        checkpoints: checkpoints
-            .map(|(fork, name)| PruneCheckpoint { fork: fork.to_string(), name: name.to_string() })
-            .collect(),
-    };
+pub fn run(ctx: &CommandContext, args: PruneArgs) -> Outcome {
+    let PruneArgs { keep: KeepArgs { keep_last, keep_within }, fork, dry_run } = args;
+    let query = PruneQuery { keep_last, keep_within, fork, dry_run };
+    let result = avfs_ops::upkeep::prune(&ctx.client, &query)?;
     ctx.ui.answer(&result, |out| {
-        for id in &pruned.versions {
-            out.line(format_args!("{}", out.paint(Tone::Id, id.short())))?;
+        for id in &result.versions {
+            out.line(format_args!("{}", out.paint(Tone::Id, short(id))))?;
         }
-        let count = plural(pruned.versions.len() as u64, "version", "versions");
-        if args.dry_run {
+        let count = plural(result.versions.len() as u64, "version", "versions");
+        if dry_run {
             out.line(format_args!("{count} would be pruned"))
         } else {
             out.line(format_args!("pruned {count}; free the space with: {} gc", ctx.ui.avfs))

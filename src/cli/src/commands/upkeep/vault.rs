@@ -1,21 +1,14 @@
 //! `avfs vault list|info|copy|trust|delete`
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use avfs_engine::{LocateError, TrustOrigin, TrustedVaults, bound_dir};
-use avfs_ops::{OpError, VerbError, WorkplaceError};
+use avfs_ops::upkeep::vault::{self, Trusted};
 use avfs_terminal::Tone;
-use avfs_types::clock::{Timestamp, time_text};
-use avfs_types::diagnose::{Diagnose as _, shell_word, with_causes};
-use avfs_types::{VAULT_DIR, VAULT_FILE, show_bytes_size};
-use avfs_vault::backend::BackendError;
-use avfs_vault::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, has_vault_header, sibling};
-use avfs_vault::{Vault, VaultError, key};
-use avfs_wire::{VaultCopy, VaultDelete, VaultInfo, VaultList, VaultListed, VaultTrust};
+use avfs_types::clock::parse_time;
+use avfs_types::show_bytes_size;
 
 use crate::cli::vault_word;
 use crate::context::CommandContext;
@@ -24,9 +17,6 @@ use crate::view::local_time;
 
 /// The size from which the freed space is printed.
 const FREED_SHOWN_BYTES_MIN: u64 = 1 << 20;
-/// How long a delete waits until the vault is no longer in use.
-const DELETE_PATIENCE: Duration = Duration::from_secs(2);
-
 /// List, show, copy, trust and delete vaults
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -123,32 +113,9 @@ pub fn run(ctx: &CommandContext, args: &VaultArgs) -> Outcome {
 }
 
 fn list(ctx: &CommandContext) -> Outcome {
-    let used =
-        ctx.client.surroundings.locate(ctx.client.vault_option.as_deref()).ok().map(|located| located.path);
-    let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
-    let mut vaults: Vec<VaultListed> = Vec::new();
-    let named = match ctx.client.surroundings.named_vaults() {
-        // Without a home directory there are no named vaults, but --vault may give a path.
-        Err(LocateError::NoHome { .. }) if used.is_some() => Vec::new(),
-        other => other?,
-    };
-    for (name, path) in named {
-        vaults.push(VaultListed {
-            name: Some(name.to_string()),
-            vault: path.to_string_lossy().into_owned(),
-            nearest: used.as_ref() == Some(&path),
-            file_bytes: size(&path),
-        });
-    }
-    if let Some(path) = used.filter(|_| !vaults.iter().any(|vault| vault.nearest)) {
-        let vault = path.to_string_lossy().into_owned();
-        vaults.push(VaultListed { name: None, vault, nearest: true, file_bytes: size(&path) });
-    }
-    if vaults.is_empty() {
-        ctx.ui.note(format_args!("no vaults found; create one with: avfs init"));
-    }
-    ctx.ui.answer(&VaultList { vaults: vaults.clone() }, |out| {
-        for vault in &vaults {
+    let result = vault::list(&ctx.client)?;
+    ctx.ui.answer(&result, |out| {
+        for vault in &result.vaults {
             let mark = if vault.nearest { "*" } else { " " };
             let name = out.paint(Tone::Name, format_args!("{:<16}", vault.name.as_deref().unwrap_or("-")));
             out.line(format_args!(
@@ -162,10 +129,8 @@ fn list(ctx: &CommandContext) -> Outcome {
 }
 
 fn info(ctx: &CommandContext) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let created = created_at(&vault)?;
-    let result = describe(&vault, created)?;
-    let created = created.map(local_time);
+    let result = vault::info(&ctx.client.open()?)?;
+    let created = result.created_at.as_deref().and_then(parse_time).map(local_time);
     ctx.ui.answer(&result, |out| {
         out.line(format_args!("vault        {}", result.vault))?;
         out.line(format_args!("id           {}", result.id))?;
@@ -179,185 +144,33 @@ fn info(ctx: &CommandContext) -> Outcome {
     })
 }
 
-fn created_at(vault: &Vault) -> Result<Option<Timestamp>, OpError> {
-    let text = vault.read()?.meta(key::CREATED_AT)?;
-    Ok(text.and_then(|text| String::from_utf8(text).ok()?.parse().ok()).map(Timestamp))
-}
-
-fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, OpError> {
-    let reader = vault.read()?;
-    let usage = reader.usage()?;
-    Ok(VaultInfo {
-        vault: vault.path().unwrap_or(Path::new("")).to_string_lossy().into_owned(),
-        id: vault.id()?,
-        format: vault.backend().format().unwrap_or(FORMAT),
-        created_at: created_at.map(time_text),
-        bound: bound_dir(vault)?.map(|dir| dir.to_string_lossy().into_owned()),
-        forks: reader.forks()?.len() as u64,
-        checkpoints: reader.checkpoints()?.len() as u64,
-        versions: usage.versions,
-        file_bytes: usage.file_bytes,
-    })
-}
-
 fn copy(ctx: &CommandContext, args: &CopyArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let to = ctx.client.surroundings.cwd.join(&args.file);
-    if let Some(dir) = to.parent().filter(|dir| !dir.exists()) {
-        return Err(VerbError::NoDirectory { dir: dir.to_owned() }.into());
-    }
-    vault.copy(&to).map_err(taken)?;
-    let bytes = std::fs::metadata(&to).map_err(WorkplaceError::host("read", &to))?.len();
-    let path = vault.path().unwrap_or(Path::new(""));
-    let result = VaultCopy {
-        vault: path.to_string_lossy().into_owned(),
-        copy: to.to_string_lossy().into_owned(),
-        bytes,
-    };
+    let result = vault::copy(&ctx.client.open()?, &args.file)?;
     ctx.ui.answer(&result, |out| {
-        out.line(format_args!("copied the vault to {} ({})", result.copy, show_bytes_size(bytes)))
+        out.line(format_args!("copied the vault to {} ({})", result.copy, show_bytes_size(result.bytes)))
     })
-}
-
-/// The error for a copy whose file exists: --vault names the source.
-fn taken(error: VaultError) -> OpError {
-    let is_taken =
-        matches!(error, VaultError::Backend(BackendError::Exists { .. } | BackendError::Foreign { .. }));
-    match is_taken {
-        true => VerbError::Advised { error, hint: "name a new file".to_owned() }.into(),
-        false => error.into(),
-    }
 }
 
 fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
-    let dir = ctx.client.surroundings.cwd.join(&args.dir);
-    let dir = dir.canonicalize().map_err(WorkplaceError::host("find", &dir))?;
-    let path = if dir.is_file() {
-        dir.clone()
-    } else {
-        let path = dir.join(VAULT_DIR).join(VAULT_FILE);
-        TrustedVaults::check_place(&path)?;
-        path
-    };
-    // Open it first, to check that it is a vault.
-    let vault = ctx.client.open_vault_at(&path, OpenOptions::default())?;
-    let bound = bound_dir(&vault)?;
-    let id = vault.id()?;
-    ctx.client.surroundings.trusted_vaults()?.add(&path, &id, TrustOrigin::Chosen)?;
-    let result = VaultTrust {
-        vault: path.to_string_lossy().into_owned(),
-        id,
-        bound: bound.as_ref().map(|dir| dir.to_string_lossy().into_owned()),
-    };
-    ctx.ui.answer(&result, |out| {
-        out.line(format_args!("trusted the vault {}", result.vault))?;
-        match &result.bound {
-            // Print it if it differs: a run would see that directory.
-            Some(text) if bound.as_ref() != Some(&dir) => {
-                out.line(format_args!("it is bound to the directory {text}"))
-            }
+    let Trusted { trust, is_bound_elsewhere } = vault::trust(&ctx.client, &args.dir)?;
+    ctx.ui.answer(&trust, |out| {
+        out.line(format_args!("trusted the vault {}", trust.vault))?;
+        match &trust.bound {
+            Some(dir) if is_bound_elsewhere => out.line(format_args!("it is bound to the directory {dir}")),
             Some(_) | None => Ok(()),
         }
     })
 }
 
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
-    let named = doomed(ctx, args)?;
-    // Open it first, to check that it is a vault.
-    let options = OpenOptions { patience: DELETE_PATIENCE, ..OpenOptions::default() };
-    let vault = ctx.client.open_vault_at(&named, options).map_err(|error| not_deleted(&named, error))?;
-    // Resolve symlinks: removing only a link would leave every version in place.
-    let path = named.canonicalize().map_err(WorkplaceError::host("find", &named))?;
-    if !args.yes {
-        return Err(VerbError::NotConfirmed { vault: path }.into());
-    }
-    let id = vault.id()?;
-    vault.delete(DELETE_PATIENCE)?;
-    if named.is_symlink() {
-        std::fs::remove_file(&named).map_err(WorkplaceError::host("remove", &named))?;
-    }
-    remove_home(&named);
-    remove_home(&path);
-    let cache_freed_bytes = free_cache(ctx, &id, &path);
-    let result = VaultDelete { vault: path.to_string_lossy().into_owned(), cache_freed_bytes };
+    let result = vault::delete(&ctx.client, args.target.as_ref(), args.yes)?;
     ctx.ui.answer(&result, |out| {
-        out.line(format_args!("deleted the vault {}", path.display()))?;
-        match cache_freed_bytes {
-            FREED_SHOWN_BYTES_MIN.. => {
-                out.line(format_args!("freed {} of the cache", show_bytes_size(cache_freed_bytes)))
+        out.line(format_args!("deleted the vault {}", result.vault))?;
+        match result.cache_freed_bytes {
+            bytes @ FREED_SHOWN_BYTES_MIN.. => {
+                out.line(format_args!("freed {} of the cache", show_bytes_size(bytes)))
             }
             _ => Ok(()),
         }
     })
-}
-
-/// Removes the cached data of the vault. The vault is already deleted, so a failure is left to a later sweep.
-fn free_cache(ctx: &CommandContext, id: &str, path: &Path) -> u64 {
-    // Without a home directory there is no cache.
-    let Ok(keeper) = ctx.client.cache_keeper() else { return 0 };
-    match keeper.forget_vault(id, path) {
-        Ok(swept) => swept.freed_bytes,
-        Err(error) => {
-            let error = with_causes(&error);
-            ctx.ui.note(format_args!("note: its cached data will be removed later: {error}"));
-            0
-        }
-    }
-}
-
-/// The hint for a vault to delete that is another file.
-const LIST_VAULTS: &str = "nothing was deleted; list vaults with: avfs vault list";
-
-/// The error for a vault to delete that is not found. The hint of other verbs is to create it.
-fn not_located(error: LocateError) -> OpError {
-    match error.code() {
-        "vault.not_found" => VerbError::NoVaultToDelete(error).into(),
-        _ => error.into(),
-    }
-}
-
-/// avfs does not delete a file that it cannot read. Only for a damaged vault, the hint has the command to delete it:
-/// another file may be anything.
-fn not_deleted(path: &Path, error: VaultError) -> OpError {
-    let is_damaged = matches!(&error, VaultError::Backend(BackendError::Corrupt { .. }));
-    let is_other =
-        matches!(&error, VaultError::Backend(BackendError::Foreign { .. } | BackendError::NotFound { .. }));
-    if is_other || is_damaged && !has_vault_header(path) {
-        return VerbError::Advised { error, hint: LIST_VAULTS.to_owned() }.into();
-    }
-    if !is_damaged {
-        return error.into();
-    }
-    let files = COMPANIONS.iter().map(|suffix| sibling(path, suffix)).filter(|file| file.exists());
-    let words: Vec<String> =
-        [path.to_owned()].into_iter().chain(files).map(|file| shell_word(file.as_os_str())).collect();
-    let hint = format!("delete the damaged vault by hand with: rm {}", words.join(" "));
-    VerbError::Advised { error, hint }.into()
-}
-
-/// The vault to delete. If it is named twice, both names must lead to the same vault.
-fn doomed(ctx: &CommandContext, args: &DeleteArgs) -> Result<PathBuf, OpError> {
-    let (target, option) = (args.target.as_deref(), ctx.client.vault_option.as_deref());
-    let named = ctx.client.surroundings.locate_only(target.or(option)).map_err(not_located)?.path;
-    if let (Some(one), Some(other)) = (target, option)
-        && ctx.client.surroundings.locate_only(Some(other))?.path != named
-    {
-        let (one, other) = (PathBuf::from(one), PathBuf::from(other));
-        return Err(VerbError::TwoVaults { one, other }.into());
-    }
-    Ok(named)
-}
-
-/// Removes the `.avfs` directory that was created for the vault, if nothing else is in it.
-fn remove_home(path: &Path) {
-    let Some(home) = path.parent().filter(|home| home.ends_with(VAULT_DIR)).map(PathBuf::from) else {
-        return;
-    };
-    let ignore = home.join(".gitignore");
-    let ours = avfs_hostfs::text::read_found(&ignore).is_ok_and(|text| text == "*\n");
-    let alone = std::fs::read_dir(&home).is_ok_and(|entries| entries.count() == usize::from(ours));
-    if alone {
-        // The vault itself is deleted; an empty directory does no harm.
-        let _ = std::fs::remove_file(&ignore).and_then(|()| std::fs::remove_dir(&home));
-    }
 }

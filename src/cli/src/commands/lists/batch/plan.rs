@@ -6,7 +6,7 @@ use avfs_engine::{IMPORT_LARGE, bound_dir, check_fork};
 use avfs_hostfs::random;
 use avfs_lists::batch::{Manner, OnFailure};
 use avfs_lists::list::ListFile;
-use avfs_ops::{OpError, WorkplaceError};
+use avfs_ops::{OpError, WorkplaceError, import_for_runs};
 use avfs_types::ids::{BatchId, BatchPrefix, ForkName, VersionId};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{BatchRecord, RunRecord};
@@ -16,7 +16,6 @@ use avfs_wire::{BatchPlan, NoteObject, Recorded};
 use super::BatchArgs;
 use super::error::BatchError;
 use super::hold::Hold;
-use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
 
 /// The settings of a batch that the vault stores, or why they cannot be read.
@@ -232,8 +231,8 @@ fn base(
     let from = match (args.from()?, bound_dir(vault)?) {
         (Some(from), _) => from,
         (None, Some(dir)) => {
-            let done = import_for_runs(ctx, vault, &dir, "import before a batch")?;
-            if let Some(lines) = done.announced {
+            let (_, announced) = import_for_runs(&ctx.client, vault, &dir, "import before a batch")?;
+            if let Some(lines) = announced {
                 let text = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; ");
                 notes.push(NoteObject { code: IMPORT_LARGE.to_owned(), text });
             }

@@ -13,7 +13,7 @@ use round::Round;
 use avfs_engine::{Recovery, ScratchDir, bound_dir};
 use avfs_hostfs::random;
 use avfs_lists::race::{Aim, best};
-use avfs_ops::{OpError, VerbError};
+use avfs_ops::{OpError, VerbError, import_for_runs};
 use avfs_present::error_body;
 use avfs_terminal::{Painted, Tone};
 use avfs_types::clock::Timestamp;
@@ -25,7 +25,6 @@ use avfs_vault::{Vault, VaultError, require_version};
 use avfs_wire::{AttemptState, Race};
 
 use super::batch::hold::Hold;
-use crate::commands::import::import_for_runs;
 use crate::context::CommandContext;
 use crate::run_options::{CommandWords, RunOptions};
 use crate::signals::Asked;
@@ -150,8 +149,8 @@ fn base(ctx: &CommandContext, vault: &Vault, args: &RaceArgs) -> Result<VersionR
     }
     let main = ForkName::main();
     if let Some(dir) = bound_dir(vault)? {
-        let done = import_for_runs(ctx, vault, &dir, "import before a race")?;
-        for trouble in &done.result.troubles {
+        let (imported, _) = import_for_runs(&ctx.client, vault, &dir, "import before a race")?;
+        for trouble in &imported.troubles {
             ctx.ui.note(format_args!("note: {}: {}", trouble.path.path, trouble.message));
         }
     }
