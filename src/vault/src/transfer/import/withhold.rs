@@ -61,9 +61,8 @@ impl Shared<'_> {
         let Some(secret) = in_content.or_else(|| in_attributes(upper.secrets, &xattrs)) else {
             return Ok(false);
         };
-        let content = ingest::identify(&mut blocks()).map_err(|error| match error {
-            VaultError::Input(source) => Error::from(io(source)),
-            other => other.into(),
+        let content = ingest::identify(&mut blocks()).map_err(|error| {
+            if let VaultError::Input(source) = error { Error::from(io(source)) } else { error.into() }
         })?;
         self.withhold_unless_known(upper, path, secret, content.content, &xattrs)
     }
