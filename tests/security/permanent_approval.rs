@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::approved_network::{server, without_policy};
-use crate::env::TestEnv;
+use crate::env::{PATH, Running, TestEnv, avfs};
 
 /// A program of the workspace that reaches the server.
 fn put_program(env: &TestEnv, path: &str, url: &str) {
@@ -128,4 +128,73 @@ fn rule_gives_no_network_to_a_program_found_by_another_path() {
     }
     let ran = env.json(&["--env", &path], "curl x");
     assert!(!is_reached(&ran) && ran["enforcement"]["net"] != json!("host"), "{ran}");
+}
+
+/// The same name is another program if a directory of the workspace is first on PATH.
+#[test]
+fn no_rule_is_written_for_a_program_of_the_workspace_that_path_finds() {
+    let env = without_policy();
+    put_program(&env, "bin/curl", "x");
+    put_program(&env, "tools/wget", "x");
+    let (config, shown) = (env.at("config/avfs/policy.toml"), env.at("shown"));
+    std::fs::create_dir(&shown).unwrap();
+    std::os::unix::fs::symlink(env.project().join("bin/curl"), shown.join("curl")).unwrap();
+    let line = "curl http://0.0.0.0:9/";
+    let ask = |path: &str| {
+        let own = format!("PATH={path}");
+        let asked = env.run(&["--json", "--env", &own, "--shell", line]).expect(120).envelope();
+        asked["decision"]["approval_id"].as_str().unwrap().to_owned()
+    };
+    let project = env.project().display().to_string();
+    for first in [format!("{project}/bin"), "bin".to_owned(), shown.display().to_string()] {
+        let path = format!("{first}:{PATH}");
+        let refused = always(&env, &ask(&path), &[]);
+        assert_eq!(refused["error"]["code"], json!("approval.no_prefix"), "{first}: {refused}");
+        assert!(refused["error"].to_string().contains("bin/curl"), "{refused}");
+        // By the PATH of the caller.
+        let asked = env.shell(&["--json", "--policy", "agent", "--net", "host"], line).expect(120).envelope();
+        let id = asked["decision"]["approval_id"].as_str().unwrap();
+        let mut approve = env.clean(&avfs());
+        approve.env("PATH", &path).args(["--json", "approvals", "approve", id, "--always"]);
+        let refused = Running::start(&mut approve).answer().envelope();
+        assert_eq!(refused["error"]["code"], json!("approval.no_prefix"), "{first}: {refused}");
+    }
+    assert!(!config.exists());
+    // Control: the program of the system, although the directory has other ones.
+    let asked = env.shell(&["--json", "--policy", "agent", "--net", "host"], line);
+    let id = asked.expect(120).envelope()["decision"]["approval_id"].as_str().unwrap().to_owned();
+    let mut approve = env.clean(&avfs());
+    approve.env("PATH", format!("{project}/tools:{PATH}"));
+    approve.args(["--json", "approvals", "approve", &id, "--always"]);
+    let allowed = Running::start(&mut approve).answer().envelope();
+    assert_eq!(allowed["result"]["rules"], json!(["curl"]), "{allowed}");
+}
+
+#[test]
+fn rule_does_not_allow_the_network_that_a_replaced_program_asks_for() {
+    let url = format!("http://0.0.0.0:{}/", server());
+    let env = without_policy();
+    put_program(&env, "bin/curl", &url);
+    let path = format!("PATH={}:{PATH}", env.project().join("bin").display());
+    env.policy("[[rule]]\nprefix = ['curl']\nnet = 'host'\naction = 'allow'\n");
+    // Without the profile, a caller who asks for a network is trusted.
+    for options in [&[][..], &["--policy", "agent", "--net", "host"]] {
+        // Control: the rule allows the real program.
+        assert!(is_reached(&env.json(options, &format!("curl -s {url}"))));
+        for line in [
+            format!("{path} curl x"),
+            format!("export {path}; curl x"),
+            format!("env {path} curl x"),
+            "LD_PRELOAD=./x.so curl x".to_owned(),
+            "LD_LIBRARY_PATH=. curl x".to_owned(),
+        ] {
+            let ran = env.json(options, &line);
+            assert_eq!(ran["decision"]["action"], json!("require_approval"), "{line}: {ran}");
+        }
+        let ran = env.json(&[options, &["--env", &path]].concat(), "curl x");
+        assert_eq!(ran["decision"]["action"], json!("require_approval"), "{ran}");
+    }
+    // Control: allowed by a rule for every command, the other program reaches the server.
+    env.policy("[[rule]]\naction = 'allow'\n");
+    assert!(is_reached(&env.json(&["--net", "host"], &format!("{path} curl x"))));
 }

@@ -190,9 +190,7 @@ impl Policy {
     /// Only rules that apply to every command match one without words, and they may only tighten: no rule can be
     /// meant to allow a command that cannot be parsed.
     fn judge_doubts(&self, asked: &Asked<'_>, doubts: &[String]) -> Explained {
-        let nothing =
-            Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new(), screen: None };
-        self.hear_layers(asked, nothing, self.doubt(asked, doubts), |_, _| Authority::Tighten)
+        self.hear_layers(asked, Judged::nothing(), self.doubt(asked, doubts), |_, _| Authority::Tighten)
     }
 
     /// The verdict on doubts according to the files. The same layers may loosen it as for commands.
@@ -280,7 +278,7 @@ impl Policy {
     fn net_of_rule(&self, asked: &Asked<'_>, command: &Judged) -> Option<&NetMode> {
         let own = self.layers.iter().filter(|layer| layer.tier != Tier::Vault);
         let allowing = own.flat_map(|layer| &layer.rules).filter(|rule| {
-            rule.action <= Action::AllowWithCheckpoint && rule.when.fit(asked, command) == Fit::Sure
+            rule.action <= Action::AllowWithCheckpoint && rule.fit(asked, command) == Fit::Sure
         });
         let nets = allowing.filter_map(|rule| rule.when.net.as_ref());
         // The narrowest of several: a later rule that narrows it takes precedence.

@@ -379,6 +379,7 @@ mod tests {
             categories: Categories::of(Category::Mutating),
             findings: Vec::new(),
             screen: None,
+            is_redirected: false,
         };
         Reading { commands: vec![command], ..Reading::default() }
     }

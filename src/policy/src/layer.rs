@@ -115,7 +115,7 @@ impl Layer {
     }
 
     fn voices(&self, asked: &Asked<'_>, command: &Judged) -> Vec<Voice> {
-        let heard = self.rules.iter().filter_map(|rule| match rule.when.fit(asked, command) {
+        let heard = self.rules.iter().filter_map(|rule| match rule.fit(asked, command) {
             Fit::No => None,
             fit @ (Fit::May | Fit::Sure) => Some(Voice {
                 verdict: ruled(rule, command, fit),

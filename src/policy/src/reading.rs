@@ -107,6 +107,16 @@ pub struct Judged {
     pub findings: Vec<Finding>,
     /// Set for a program that draws on the whole terminal and waits for keys.
     pub screen: Option<Screen>,
+    /// The request sets a variable that replaces programs or libraries: `PATH`, `LD_PRELOAD`.
+    pub is_redirected: bool,
+}
+
+impl Judged {
+    /// A command without words.
+    pub(crate) fn nothing() -> Self {
+        let (words, findings) = (Vec::new(), Vec::new());
+        Self { words, categories: Categories::NONE, findings, screen: None, is_redirected: false }
+    }
 }
 
 /// Why a command is useless without a terminal.

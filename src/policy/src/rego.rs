@@ -179,6 +179,7 @@ decision := {"action": "allow"} if {
             categories: Categories::of(Category::Mutating),
             findings: Vec::new(),
             screen: None,
+            is_redirected: false,
         };
         let line = CommandLine::Shell(text.into());
         let asked = Asked {

@@ -187,6 +187,17 @@ impl ArgPattern {
 }
 
 impl Rule {
+    /// Whether the rule applies to a command of a request. One that allows a network is meant for the program of that
+    /// name, and not for another one that a variable of the request puts in its place.
+    #[must_use]
+    pub fn fit(&self, asked: &Asked<'_>, command: &Judged) -> Fit {
+        let gives_net = self.when.net.as_ref().is_some_and(|net| *net != NetMode::None);
+        match gives_net && self.action <= Action::AllowWithCheckpoint && command.is_redirected {
+            true => Fit::No,
+            false => self.when.fit(asked, command),
+        }
+    }
+
     /// The categories that the rule decides. A rule about a category says nothing about other effects of a command.
     #[must_use]
     pub fn answers_for(&self) -> Categories {

@@ -43,6 +43,8 @@ pub struct Surroundings {
     pub config_home: Option<PathBuf>,
     /// `$GIT_CONFIG_GLOBAL`, which git uses even if it is empty
     pub git_config: Option<PathBuf>,
+    /// `$PATH`
+    pub search_path: Option<OsString>,
     /// The administrator's directory; only tests override it.
     pub system_dir: Option<PathBuf>,
     /// All variables of avfs, `AVFS_…`.
@@ -187,6 +189,7 @@ impl Surroundings {
             cache_home: path("XDG_CACHE_HOME"),
             config_home: path("XDG_CONFIG_HOME"),
             git_config,
+            search_path: set("PATH"),
             system_dir: Some(PathBuf::from(SYSTEM_DIR)),
             variables: variables.clone().into_iter().filter(|(name, _)| ours(name)).collect(),
         }

@@ -3,10 +3,11 @@
 //!
 //! A rule is written only if it changes the decision: it cannot override a layer with higher precedence.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use avfs_hostfs::new_file::NewFile;
@@ -184,6 +185,13 @@ impl Remembered {
         };
         let before = before.policy()?.with_profiles(&request.policy);
         let begun = prefixes(id, &before.explain(&asked), prefix)?;
+        let own = request.env.get("PATH").map(OsString::from);
+        let search = own.or_else(|| place.around.search_path.clone()).unwrap_or_default();
+        let writable = [&[workspace, place.workspace], &rw[..]].concat();
+        let programs = begun.iter().filter_map(|begun| begun.words.first());
+        if let Some(why) = programs.filter_map(|it| replaceable(it, &search, &cwd, &writable)).next() {
+            return Err(RememberError::NoRule { id: id.clone(), why });
+        }
         let text = with_rules(&kept, &begun, granted.unwrap_or(&net), id, place.workspace);
         let after = texts.clone().with_text(&file, &text).policy()?.with_profiles(&request.policy);
         let after = after.decide(&asked);
@@ -203,8 +211,8 @@ impl Remembered {
         self.prepare()?.put()
     }
 
-    /// Writes the new text beside the file: whatever prevents the rules is found before the request is answered.
-    /// Fails if the file changed since the rules were computed, because the user may take hours to answer.
+    /// Writes the new text beside the file, so that every obstacle is found before the answer. Fails if the file changed
+    /// since the rules were computed, because the user may take hours to answer.
     pub fn prepare(&self) -> Result<NewRules, RememberError> {
         let path = self.file.clone();
         if FileText::read(FileUse::Policy, path.clone())?.text != self.old {
@@ -292,6 +300,20 @@ fn prefixes(
         }
     }
     Ok(all)
+}
+
+/// Why no rule can stand for a program: a command could replace the file that PATH finds.
+fn replaceable(program: &str, search: &OsStr, cwd: &Path, writable: &[&Path]) -> Option<NoRule> {
+    let found = |dir: PathBuf| {
+        let path = cwd.join(dir).join(program);
+        let meta = path.metadata().ok()?;
+        (meta.is_file() && meta.mode() & 0o111 != 0).then_some(path)
+    };
+    let path = std::env::split_paths(search).find_map(found)?;
+    let is_writable = |path: &Path| writable.iter().any(|top| path.starts_with(top));
+    // A directory of the system can have a symlink to a program of the workspace.
+    let path = [path.canonicalize().ok()?, path].into_iter().find(|path| is_writable(path))?;
+    Some(NoRule::Replaceable { program: program.to_owned(), path: path.display().to_string() })
 }
 
 /// The category that needs approval: an approval of network access does not extend to other effects of such a

@@ -33,6 +33,9 @@ pub fn judge(name: &str, value: &Word, found: &mut Findings, reader: &mut Reader
     if redirects(name) {
         reader.redirect_connections();
     }
+    if name == "PATH" || name.starts_with("LD_") {
+        reader.choose_program();
+    }
     if EDITOR_VARIABLES.contains(&name) {
         reader.choose_editor(value);
     }

@@ -29,6 +29,8 @@ pub struct Reader<'a> {
     arithmetic: Arithmetic,
     /// One of them can redirect a connection from the address on the command line.
     redirected: bool,
+    /// One of them replaces a program or library.
+    chooses_program: bool,
     /// Git starts an editor that may work without a terminal.
     editor: bool,
     userns: NestedUserns,
@@ -44,6 +46,7 @@ impl<'a> Reader<'a> {
             assigned: Vec::new(),
             arithmetic: Arithmetic::default(),
             redirected: false,
+            chooses_program: false,
             editor: asked.editor,
             userns: asked.confinement.userns,
         }
@@ -63,7 +66,12 @@ impl<'a> Reader<'a> {
                 categories,
                 findings,
                 screen: None,
+                is_redirected: false,
             });
+        }
+        // Also the commands before the assignment: it may be in a loop or a function.
+        for command in &mut self.reading.commands {
+            command.is_redirected = self.chooses_program;
         }
         self.reading
     }
@@ -107,6 +115,11 @@ impl<'a> Reader<'a> {
     /// From here on, a program may connect to another address than the one on its command line.
     pub fn redirect_connections(&mut self) {
         self.redirected = true;
+    }
+
+    /// A variable replaces a program or library.
+    pub fn choose_program(&mut self) {
+        self.chooses_program = true;
     }
 
     /// From here on, git starts this editor.
@@ -305,9 +318,7 @@ impl<'a> Reader<'a> {
         }
         // It is listed before the commands it runs.
         let place = self.reading.commands.len();
-        let waiting =
-            Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new(), screen: None };
-        self.reading.commands.push(waiting);
+        self.reading.commands.push(Judged::nothing());
         self.depth += 1;
         let name = self.program(&words, input, &mut found);
         self.depth -= 1;
@@ -367,7 +378,7 @@ impl<'a> Reader<'a> {
 fn judged(words: Vec<Word>, found: Findings, name: &str) -> Judged {
     let screen = found.screen();
     let (categories, findings) = found.finish(name);
-    Judged { words, categories, findings, screen }
+    Judged { words, categories, findings, screen, is_redirected: false }
 }
 
 /// Whether a text may be an array element whose index contains a command.

@@ -99,6 +99,7 @@ fn command(text: &str, categories: &[Category]) -> Judged {
         categories: categories.iter().copied().collect(),
         findings: categories.iter().map(finding).collect(),
         screen: None,
+        is_redirected: false,
     }
 }
 

@@ -203,7 +203,9 @@ fn no_rule(why: &NoRule) -> Option<String> {
             Some(prefix(words).map_or(cwd.clone(), |prefix| format!("{cwd}, {prefix}")))
         }
         NoRule::OptionFirst { directory: None, words, .. } | NoRule::Short { words } => prefix(words),
-        NoRule::Computed | NoRule::Unlisted { .. } | NoRule::Directs { .. } => None,
+        NoRule::Computed | NoRule::Replaceable { .. } | NoRule::Unlisted { .. } | NoRule::Directs { .. } => {
+            None
+        }
     }
 }
 

@@ -16,6 +16,8 @@ pub enum NoRule {
     /// It may be a program of the workspace.
     #[error("`{program}` is the path of a file, which a command could replace")]
     Path { program: String },
+    #[error("`{program}` is {path} on this PATH, which a command could replace")]
+    Replaceable { program: String, path: String },
     #[error("`{words}` is not on the list of commands that run no code of the workspace")]
     Unlisted { words: String },
     #[error("`{option}` comes before the subcommand, so a rule without it would allow other commands too")]
