@@ -1,13 +1,15 @@
 //! Tried: redirecting what the user's own avfs writes: a command that can write the directory of an export, a report or
 //! the user's configuration leaves a symlink there, or swaps a directory while avfs works in it.
 //! Stopped by: the way to a destination is resolved once, without the symlinks of others; then only descriptors are
-//! used, and a name is renamed or removed only while it is the same file.
+//! used, and a name is renamed or removed, and metadata is set, only while it is the same file.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::env::{Answer, Running, TestEnv, avfs};
+use crate::support::is_root;
 use crate::support::pause::Pauses;
 
 /// A directory that a command can write, and one that it cannot.
@@ -257,6 +259,106 @@ fn swapped_directory_does_not_redirect_an_apply() {
     let answer = run(&["--json", "apply", "f"]).expect(1);
     assert_eq!(refusal(&answer).0, "apply.symlink");
     dirs.assert_untouched();
+}
+
+/// A directory and a file that only their owner can use, next to those that are written.
+struct Private(PathBuf);
+
+impl Private {
+    fn new(dir: &Path) -> Self {
+        let made = Self(dir.to_owned());
+        std::fs::create_dir(dir.join("private")).unwrap();
+        std::fs::write(dir.join("private/key"), "precious").unwrap();
+        std::fs::write(dir.join("secret"), "precious").unwrap();
+        made.set("private", 0o500);
+        made.set("secret", 0o600);
+        made
+    }
+
+    fn set(&self, name: &str, mode: u32) {
+        std::fs::set_permissions(self.0.join(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    /// Fails unless it is unchanged under its new name; gives it its own name again.
+    #[track_caller]
+    fn assert_unchanged(&self, name: &str, mode: u32, new_name: &str) {
+        let (at, moved) = (self.0.join(name), self.0.join(new_name));
+        let found = moved.metadata().unwrap();
+        assert_eq!(found.permissions().mode() & 0o7777, mode, "{}", moved.display());
+        if found.is_dir() {
+            let names = std::fs::read_dir(&moved).unwrap().map(|entry| entry.unwrap().file_name());
+            assert_eq!(names.collect::<Vec<_>>(), ["key"]);
+        }
+        std::fs::rename(moved, at).unwrap();
+    }
+}
+
+#[test]
+fn export_does_not_change_a_directory_that_is_swapped_in() {
+    let dirs = Dirs::new();
+    std::fs::create_dir(dirs.out.join("src")).unwrap();
+    let private = Private::new(&dirs.out);
+    let line = "cd $OUT; mv src moved; mv private src";
+    dirs.control("", line, "os.chmod('src', 0o755)");
+    assert_eq!(dirs.out.join("src").metadata().unwrap().permissions().mode() & 0o777, 0o755);
+    private.set("src", 0o500);
+    private.assert_unchanged("private", 0o500, "src");
+    for (point, file) in [("rename", "src/main.rs"), ("remove-tree", "README.md")] {
+        // As the caller who exports again would.
+        dirs.hostile("cd $OUT; mv moved src");
+        let words = ["export", "main", dirs.out.to_str().unwrap(), "--overwrite"];
+        let answer = dirs.swapped(&words, point, line).expect(1);
+        assert!(answer.stderr.contains("src was moved or replaced by another process"), "{answer:?}");
+        assert_eq!(dirs.out.join(file).exists(), point == "remove-tree", "{point}");
+        private.assert_unchanged("private", 0o500, "src");
+    }
+    // Control: nothing is swapped.
+    dirs.hostile("cd $OUT; mv moved src");
+    dirs.env.avfs(&["export", "main", dirs.out.to_str().unwrap(), "--overwrite"]).expect(0);
+    assert!(dirs.out.join("src/main.rs").exists());
+}
+
+#[test]
+fn apply_does_not_change_a_file_that_is_swapped_in() {
+    for (change, point, swapped, (name, mode)) in [
+        ("chmod 755 file", "apply-step", "file", ("secret", 0o600)),
+        ("chmod 755 dir", "apply-step", "dir", ("private", 0o500)),
+        // Its owner makes it writable before it is removed.
+        ("echo x > new; chmod 700 closed; rmdir closed", "rename", "closed", ("private", 0o500)),
+    ] {
+        let dirs = Dirs::new();
+        let (work, vault) = (dirs.out.join("work"), dirs.env.at("v.db"));
+        std::fs::create_dir(&work).unwrap();
+        let private = Private::new(&work);
+        std::fs::write(work.join("file"), "").unwrap();
+        for dir in ["dir", "closed"] {
+            std::fs::create_dir(work.join(dir)).unwrap();
+        }
+        private.set("dir", 0o700);
+        private.set("closed", 0o500);
+        let vault = ["--vault", vault.to_str().unwrap()];
+        let init = [&vault[..], &["init", work.to_str().unwrap(), "--import"]].concat();
+        dirs.env.avfs(&init).expect(0);
+        let run = [&vault[..], &["--fork", "f", "--shell", change]].concat();
+        Running::start(dirs.env.command(&run).current_dir(&work)).answer().expect(0);
+        let time = || work.join(name).metadata().unwrap().modified().unwrap();
+        let before = time();
+        let line = format!("cd $OUT/work; mv {swapped} moved; mv {name} {swapped}");
+        let answer = dirs.swapped(&[&vault[..], &["apply", "f"]].concat(), point, &line);
+        private.assert_unchanged(name, mode, swapped);
+        assert_eq!(time(), before, "{change}");
+        if answer.code == Some(0) {
+            // Root needs no mode to remove a name, and leaves a directory that is not empty.
+            assert!(is_root() && swapped == "closed", "{answer:?}");
+            continue;
+        }
+        assert!(answer.stderr.contains("was moved or replaced by another process"), "{answer:?}");
+        // Control: nothing is swapped.
+        std::fs::rename(work.join("moved"), work.join(swapped)).unwrap();
+        dirs.env.avfs(&[&vault[..], &["apply", "f"]].concat()).expect(0);
+        let found = work.join(swapped).metadata().ok().map(|found| found.permissions().mode() & 0o777);
+        assert_eq!(found, (swapped != "closed").then_some(0o755));
+    }
 }
 
 /// Each command that writes a report to a path that it is given.

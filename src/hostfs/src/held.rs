@@ -50,12 +50,24 @@ impl FileId {
     pub fn require_at(self, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
         match self.is_at(dir, name)? {
             true => Ok(()),
-            false => Err(io::Error::other(format!(
-                "{} was moved or replaced by another process",
-                OsStr::from_bytes(name).display()
-            ))),
+            false => Err(replaced(OsStr::from_bytes(name))),
         }
     }
+
+    /// Fails if an open file, found again at `path`, is not this file.
+    pub fn require(self, open: BorrowedFd<'_>, path: &[u8]) -> io::Result<()> {
+        match Self::of(open)? == self {
+            true => Ok(()),
+            false => Err(replaced(OsStr::from_bytes(path))),
+        }
+    }
+}
+
+/// The error for a file whose name has another one now.
+#[must_use]
+pub fn replaced(path: &OsStr) -> io::Error {
+    let path = if path.is_empty() { OsStr::new("the directory") } else { path };
+    io::Error::other(format!("{} was moved or replaced by another process", path.display()))
 }
 
 /// A file that is kept open, without permission to read or write it (`O_PATH`).

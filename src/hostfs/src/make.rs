@@ -226,10 +226,11 @@ fn rename_in_steps(
     }
 }
 
-/// Sets the time of any file, including a symlink itself.
+/// Sets the time of any file, including a symlink itself. The empty name is the file of the descriptor, which may be
+/// `O_PATH`.
 pub fn set_time(dir: BorrowedFd<'_>, name: &[u8], mtime: FileTime) -> io::Result<()> {
-    let name = OsStr::from_bytes(name);
-    Ok(rustix::fs::utimensat(dir, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    Ok(rustix::fs::utimensat(dir, OsStr::from_bytes(name), &times(mtime), flags)?)
 }
 
 /// Sets the mode and time of an open file or directory.

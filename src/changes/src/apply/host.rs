@@ -15,6 +15,7 @@ use rustix::fs::{Access, AtFlags};
 
 use avfs_hostfs::beneath::READ;
 use avfs_hostfs::cause::Cause;
+use avfs_hostfs::held::replaced;
 use avfs_hostfs::ownership::{Caller, Inheritance, Ownership, Unkept};
 use avfs_hostfs::place::{Place, PlaceError};
 use avfs_hostfs::stat::{HostKind, HostStat};
@@ -61,6 +62,11 @@ pub enum Look {
 /// the digest of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookDigest(NonZeroU64);
+
+/// A digest of the identity of a file, with the same keys. Unlike the state, it stays the same while the file is
+/// changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileDigest(NonZeroU64);
 
 impl Look {
     /// For directories, times are left out: each name in them is compared on its own.
@@ -158,6 +164,26 @@ impl<'a> Host<'a> {
 
     pub fn digest(&self, look: &Look) -> LookDigest {
         look.digest(&self.keys)
+    }
+
+    pub fn file_digest(&self, stat: &HostStat) -> FileDigest {
+        let digest = self.keys.hash_one((stat.device, stat.inode));
+        FileDigest(NonZeroU64::new(digest).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// The metadata of an open file that was found at `path`. Fails if the plan was made for another one: the metadata
+    /// of that must not be changed.
+    pub fn same(
+        &self,
+        file: BorrowedFd<'_>,
+        path: &TreePath,
+        planned: Option<FileDigest>,
+    ) -> std::io::Result<HostStat> {
+        let stat = beneath::fstat(file)?;
+        match Some(self.file_digest(&stat)) == planned {
+            true => Ok(stat),
+            false => Err(replaced(OsStr::from_bytes(path.as_bytes()))),
+        }
     }
 
     pub fn is_still(&self, path: &TreePath, before: LookDigest) -> Result<bool> {

@@ -93,7 +93,7 @@ pub fn make<'c>(
     for change in changes {
         host.require_going()?;
         let change = &*change?;
-        maker.decided.push(Decided { act: Act::Nothing, seen: None });
+        maker.decided.push(Decided { act: Act::Nothing, seen: None, file: None });
         // Sorted by path: a directory comes before its entries.
         if maker.planted.has_above(&change.path) {
             continue;
@@ -183,6 +183,10 @@ impl Maker<'_> {
         let look = self.host.look(path)?;
         if let Some(decided) = self.decided.last_mut() {
             decided.seen = Some(self.host.digest(&look));
+            decided.file = match &look {
+                Look::There(stat) => Some(self.host.file_digest(stat)),
+                Look::NoParent | Look::Absent => None,
+            };
         }
         Ok(look)
     }

@@ -1,4 +1,4 @@
-//! The steps of a plan. One for each change is decided in advance and takes 16 bytes; its task is made from the change
+//! The steps of a plan. One for each change is decided in advance and takes 24 bytes; its task is made from the change
 //! when it is carried out.
 
 use avfs_hostfs::make::Over;
@@ -8,7 +8,7 @@ use avfs_vault::changes::Changes;
 use avfs_vault::diff::{Change, Side};
 use avfs_vault::page::{DirMeta, DirRef, Node};
 
-use super::host::{Host, LookDigest};
+use super::host::{FileDigest, Host, LookDigest};
 use super::moved::Moved;
 use super::path_digests::PathDigests;
 use super::top_dirs::TopDirs;
@@ -107,6 +107,8 @@ pub struct Decided {
     pub act: Act,
     /// The state found at the path; `None` for a path in a new directory.
     pub seen: Option<LookDigest>,
+    /// The file found there.
+    pub file: Option<FileDigest>,
 }
 
 pub struct Plan<'c> {
@@ -134,12 +136,15 @@ impl Plan<'_> {
         })
     }
 
-    /// The tasks in reverse order: the deepest paths come first.
-    pub fn tasks_backward(&self) -> impl Iterator<Item = Result<Task>> {
+    /// The same in reverse order: the deepest paths come first.
+    pub fn tasks_backward(&self) -> impl Iterator<Item = Result<(usize, Task)>> {
         let mut changes = self.changes.lookup();
         let decided = self.decided.iter().enumerate().rev();
         decided.filter_map(move |(place, decided)| match changes.get(place) {
-            Ok(change) => change.and_then(|change| decided.act.task(change)).map(Ok),
+            Ok(change) => {
+                let task = change.and_then(|change| decided.act.task(change));
+                task.map(|task| Ok((place, task)))
+            }
             Err(error) => Some(Err(error.into())),
         })
     }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Access, AtFlags};
+use rustix::fs::{Access, AtFlags, OFlags};
 
-use avfs_hostfs::beneath::{DIR, READ};
+use avfs_hostfs::beneath::DIR;
 use avfs_hostfs::cause::Cause;
+use avfs_hostfs::held::FileId;
 use avfs_hostfs::make::Over;
 use avfs_hostfs::ownership::Inheritance;
 use avfs_hostfs::remove::{remove_empty_dir, remove_file};
@@ -20,7 +21,7 @@ use avfs_vault::page::{DirMeta, DirRef, Entry, Node};
 use avfs_vault::write_out::{FreshPages, Unfinished, WriteOut};
 use avfs_vault::{export, links};
 
-use super::host::{Host, Look};
+use super::host::{FileDigest, Host};
 use super::path_digests::PathDigests;
 use super::plan::mtime;
 use super::staging_dirs::{Staged, StagingDirs};
@@ -74,33 +75,46 @@ pub fn carry_out(
     let mut kept = Vec::new();
     let closed = open_up(host, plan)?;
     for task in plan.tasks_backward() {
-        let task = task?;
+        let (_, task) = task?;
         if !remove(host, out, &task)? {
             kept.push(task.path().clone());
         }
     }
-    for (path, mode) in closed.iter().filter(|(path, _)| kept.contains(path)) {
-        let fd = host.open_dir(path).map_err(ApplyError::io("finish", path))?;
-        make::set_mode(fd.as_fd(), *mode).map_err(ApplyError::io("finish", path))?;
+    for Before { path, file, value } in closed.iter().filter(|dir| kept.contains(&dir.path)) {
+        let fd = open_same(host, path, *file).map_err(ApplyError::io("finish", path))?;
+        make::set_mode(fd.as_fd(), *value).map_err(ApplyError::io("finish", path))?;
     }
     host.forget_way();
     // Deepest first, after every name in them is in place.
-    plan.tasks_backward().try_for_each(|task| adjust(host, out, &task?))?;
-    for (path, mtime) in times {
-        let fd = host.open_dir(&path).map_err(ApplyError::io("finish", &path))?;
-        make::set_time(fd.as_fd(), b".", mtime).map_err(ApplyError::io("finish", &path))?;
+    for task in plan.tasks_backward() {
+        let (number, task) = task?;
+        adjust(host, out, &task, plan.decided[number].file)?;
+    }
+    for Before { path, file, value } in times {
+        let fd = open_same(host, &path, file).map_err(ApplyError::io("finish", &path))?;
+        make::set_time(fd.as_fd(), b".", value).map_err(ApplyError::io("finish", &path))?;
     }
     kept.reverse();
     Ok(kept)
 }
 
+/// Metadata that a directory had before, to be set again.
+struct Before<T> {
+    path: TreePath,
+    file: FileId,
+    value: T,
+}
+
+/// Opens a directory again. Fails if another one has its path.
+fn open_same(host: &Host<'_>, path: &TreePath, file: FileId) -> std::io::Result<OwnedFd> {
+    let fd = host.open_dir(path)?;
+    file.require(fd.as_fd(), path.as_bytes())?;
+    Ok(fd)
+}
+
 /// The times of directories in which names are only replaced: writing a file in place does not change the time
 /// of its directory, so the rename that replaces the file must not either.
-fn times_to_keep(
-    host: &Host<'_>,
-    plan: &Plan<'_>,
-    staged_in_root: bool,
-) -> Result<Vec<(TreePath, FileTime)>> {
+fn times_to_keep(host: &Host<'_>, plan: &Plan<'_>, staged_in_root: bool) -> Result<Vec<Before<FileTime>>> {
     let mut kept: BTreeSet<TreePath> = BTreeSet::new();
     let mut changed: BTreeSet<TreePath> = BTreeSet::new();
     if staged_in_root {
@@ -133,7 +147,8 @@ fn times_to_keep(
         }
         let fd = host.open_dir(&path).map_err(ApplyError::io("open", &path))?;
         let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("stat", &path))?;
-        timed.push((path, stat.mtime));
+        let file = FileId { device: stat.device, inode: stat.inode };
+        timed.push(Before { path, file, value: stat.mtime });
     }
     Ok(timed)
 }
@@ -376,9 +391,11 @@ impl Stage<'_> {
         let parent = self.host.open_dir(&parent).map_err(failed())?;
         let staged = self.dirs.at(number);
         let from = (staged.dir.as_fd(), &*staged.name());
+        // Opened before it gets its name, which another process can give to another directory.
+        let planted = meta.map(|meta| beneath::open(from.0, from.1, DIR).map(|fd| (meta, fd)));
+        let planted = planted.transpose().map_err(failed())?;
         make::rename(from, (parent.as_fd(), name), over).map_err(failed())?;
-        if let Some(meta) = meta {
-            let fd = beneath::open(parent.as_fd(), name, DIR).map_err(failed())?;
+        if let Some((meta, fd)) = planted {
             make::set_mode_and_time(fd.as_fd(), meta.mode, meta.mtime).map_err(failed())?;
         }
         Ok(())
@@ -387,18 +404,19 @@ impl Stage<'_> {
 
 /// Makes directories writable that will be removed and that their owner cannot write to. Returns their original
 /// modes.
-fn open_up(host: &Host<'_>, plan: &Plan<'_>) -> Result<Vec<(TreePath, u32)>> {
+fn open_up(host: &Host<'_>, plan: &Plan<'_>) -> Result<Vec<Before<u32>>> {
     let mut closed = Vec::new();
     for task in plan.tasks() {
-        let (_, Task::Rmdir { path }) = task? else { continue };
+        let (number, Task::Rmdir { path }) = task? else { continue };
         let path = &path;
         let failed = || ApplyError::io("remove", path);
         let fd = host.open_dir(path).map_err(failed())?;
         let may = Access::WRITE_OK | Access::EXEC_OK;
         if rustix::fs::accessat(&fd, ".", may, AtFlags::EACCESS).is_err() {
-            let mode = beneath::fstat(fd.as_fd()).map_err(failed())?.mode;
-            make::set_mode(fd.as_fd(), mode | 0o700).map_err(failed())?;
-            closed.push((path.clone(), mode));
+            let stat = host.same(fd.as_fd(), path, plan.decided[number].file).map_err(failed())?;
+            make::set_mode(fd.as_fd(), stat.mode | 0o700).map_err(failed())?;
+            let file = FileId { device: stat.device, inode: stat.inode };
+            closed.push(Before { path: path.clone(), file, value: stat.mode });
         }
     }
     Ok(closed)
@@ -425,30 +443,25 @@ fn remove(host: &Host<'_>, out: &WriteOut<'_>, task: &Task) -> Result<bool> {
     }
 }
 
-fn adjust(host: &Host<'_>, out: &WriteOut<'_>, task: &Task) -> Result<()> {
+fn adjust(host: &Host<'_>, out: &WriteOut<'_>, task: &Task, file: Option<FileDigest>) -> Result<()> {
     avfs_types::pause::point("apply-step");
     let path = task.path();
     let failed = || ApplyError::io("finish", path);
     match task {
         Task::Adjust { node, .. } => {
-            let mtime = mtime(node);
-            let mode = match host.look(path)? {
-                Look::There(stat) => host.other_mode(node, &stat),
-                Look::NoParent | Look::Absent => None,
-            };
             let Some((parent, name)) = path.split() else { return Ok(()) };
             let parent = host.open_dir(&parent).map_err(failed())?;
+            let fd = beneath::open(parent.as_fd(), name, OFlags::PATH).map_err(failed())?;
+            let stat = host.same(fd.as_fd(), path, file).map_err(failed())?;
             out.meter.add(1, 0);
-            match mode {
-                None => make::set_time(parent.as_fd(), name, mtime).map_err(failed()),
-                Some(mode) => {
-                    let fd = beneath::open(parent.as_fd(), name, READ).map_err(failed())?;
-                    make::set_mode_and_time(fd.as_fd(), mode, mtime).map_err(failed())
-                }
+            if let Some(mode) = host.other_mode(node, &stat) {
+                make::set_mode(fd.as_fd(), mode).map_err(failed())?;
             }
+            make::set_time(fd.as_fd(), b"", mtime(node)).map_err(failed())
         }
         Task::Finish { meta, what, .. } => {
             let fd = host.open_dir(path).map_err(failed())?;
+            host.same(fd.as_fd(), path, file).map_err(failed())?;
             match what {
                 DirPart::Time => make::set_time(fd.as_fd(), b".", meta.mtime).map_err(failed()),
                 DirPart::All => {

@@ -3,6 +3,7 @@
 //! All files are written to a staging directory first, which is moved into place when it is complete. The staging
 //! directory of a killed export is not locked; [`Unfinished`](super::unfinished::Unfinished) notes which one to remove.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -217,10 +218,15 @@ impl Vault {
                 }
                 // A directory that only receives some paths keeps its own metadata.
                 let kept = |dir: &Unfinished| whole || !dir.path.is_root();
-                let unfinished: Vec<Unfinished> = unfinished.into_iter().filter(kept).collect();
+                let mut unfinished: Vec<Unfinished> = unfinished.into_iter().filter(kept).collect();
+                let existing: BTreeMap<&TreePath, FileId> =
+                    meetings.iter().map(|met| (&met.path, met.id)).collect();
+                for dir in &mut unfinished {
+                    dir.id = existing.get(&dir.path).copied().unwrap_or(dir.id);
+                }
                 let mut met = meetings.iter().filter(|met| whole || !met.path.is_root());
                 let moved = merge.make(&meetings);
-                let moved = moved.and_then(|()| met.try_for_each(|met| merge.clear_attributes(&met.path)));
+                let moved = moved.and_then(|()| met.try_for_each(|met| merge.clear_attributes(met)));
                 drop(staging);
                 if let Err(error) = moved.and_then(|()| out.finish(target.as_fd(), &unfinished)) {
                     if options.overwrite == Overwrite::Refuse {

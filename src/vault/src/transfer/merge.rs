@@ -40,6 +40,8 @@ pub(crate) enum Top {
 /// An existing directory, and the names to move into it.
 pub(crate) struct Meeting {
     pub(crate) path: TreePath,
+    /// The existing directory: later, another one may have its path.
+    pub(crate) id: FileId,
     pub(crate) moving: Vec<Moving>,
     /// The mode of a directory that the user owns but cannot write to.
     closed: Option<u32>,
@@ -60,6 +62,14 @@ impl Merge<'_> {
         let open = |root| beneath::open(root, path.as_bytes(), DIR);
         let failed = |error| ExportError::host("open", &self.shown(path))(error);
         Ok((open(self.staged).map_err(failed)?, open(self.dest).map_err(failed)?))
+    }
+
+    /// Opens the existing directory of a meeting again.
+    fn met(&self, meeting: &Meeting) -> Result<OwnedFd> {
+        let path = meeting.path.as_bytes();
+        let opened = beneath::open(self.dest, path, DIR);
+        let same = opened.and_then(|dir| meeting.id.require(dir.as_fd(), path).map(|()| dir));
+        Ok(same.map_err(ExportError::host("open", &self.shown(&meeting.path)))?)
     }
 
     /// Plans all moves. Fails if one of them is impossible.
@@ -111,7 +121,8 @@ impl Merge<'_> {
                 return Err(ExportError::NoPermission { path: self.shown(&path) }.into());
             }
             let closed = closed.then_some(stat.st_mode & 0o7777);
-            meetings.push(Meeting { path, moving, closed });
+            let id = FileId::of(&to).map_err(|errno| self.failed("stat", &path, errno))?;
+            meetings.push(Meeting { path, id, moving, closed });
         }
         Ok(meetings)
     }
@@ -119,7 +130,9 @@ impl Merge<'_> {
     /// Makes the planned moves. Existing directories get their metadata afterwards, like all others.
     pub(crate) fn make(&self, meetings: &[Meeting]) -> Result<()> {
         for meeting in meetings {
-            let (from, to) = self.both(&meeting.path)?;
+            let from = beneath::open(self.staged, meeting.path.as_bytes(), DIR)
+                .map_err(ExportError::host("open", &self.shown(&meeting.path)))?;
+            let to = self.met(meeting)?;
             if let Some(mode) = meeting.closed {
                 let opened = rustix::fs::fchmod(&to, Mode::from_raw_mode(mode | 0o700));
                 opened.map_err(|errno| self.failed("change the mode of", &meeting.path, errno))?;
@@ -144,10 +157,10 @@ impl Merge<'_> {
     }
 
     /// Removes the attributes of an existing directory.
-    pub(crate) fn clear_attributes(&self, path: &TreePath) -> Result<()> {
-        let (_, to) = self.both(path)?;
+    pub(crate) fn clear_attributes(&self, meeting: &Meeting) -> Result<()> {
+        let to = self.met(meeting)?;
         Ok(xattr::clear(to.as_fd())
-            .map_err(ExportError::host("remove the attributes of", &self.shown(path)))?)
+            .map_err(ExportError::host("remove the attributes of", &self.shown(&meeting.path)))?)
     }
 
     fn failed(&self, operation: &'static str, path: &TreePath, errno: Errno) -> ExportError {

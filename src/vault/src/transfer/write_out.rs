@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -13,6 +14,7 @@ use rayon::Scope;
 use rustix::fs::AtFlags;
 
 use avfs_hostfs::beneath::DIR;
+use avfs_hostfs::held::FileId;
 use avfs_hostfs::make::Umask;
 use avfs_hostfs::walk::Walk;
 use avfs_hostfs::xattr::Xattrs;
@@ -132,6 +134,17 @@ pub struct Unfinished {
     /// The path of the directory.
     pub path: TreePath,
     meta: DirMeta,
+    /// The directory. When its metadata is set, another process may have given its path to another one.
+    pub(crate) id: FileId,
+}
+
+impl Unfinished {
+    /// Opens the directory again. Fails if another one has its path.
+    fn open(&self, walk: &mut Walk, into: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let fd = walk.open(into, self.path.as_bytes())?;
+        self.id.require(fd.as_fd(), self.path.as_bytes())?;
+        Ok(fd)
+    }
 }
 
 struct Shared<'a> {
@@ -219,7 +232,7 @@ impl WriteOut<'_> {
                 path: dir.path.clone(),
                 source,
             };
-            let fd = walk.open(into, dir.path.as_bytes()).map_err(fail)?;
+            let fd = dir.open(&mut walk, into).map_err(fail)?;
             let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
             let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
             xattr::write(fd.as_fd(), &xattrs).map_err(fail)?;
@@ -245,7 +258,7 @@ impl WriteOut<'_> {
     fn finish_dir(&self, walk: &mut Walk, into: BorrowedFd<'_>, dir: &Unfinished) -> Result<()> {
         let fail =
             |source| ExportError::Io { operation: "set the metadata of", path: dir.path.clone(), source };
-        let fd = walk.open(into, dir.path.as_bytes()).map_err(fail)?;
+        let fd = dir.open(walk, into).map_err(fail)?;
         let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
         let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
         Ok(make::finish_dir(fd.as_fd(), dir.meta.mode, &xattrs, dir.meta.mtime).map_err(fail)?)
@@ -254,7 +267,8 @@ impl WriteOut<'_> {
     /// Sets the metadata of a tree's root on a directory.
     pub(crate) fn finish_root(&self, dir: BorrowedFd<'_>, root: &DirRef) -> Result<()> {
         let (meta, _) = tree::top(&FreshPages::new(self.vault), &root.tree)?;
-        self.finish(dir, &[Unfinished { path: TreePath::root(), meta }])
+        let id = FileId::of(dir).map_err(|errno| VaultError::Output(errno.into()))?;
+        self.finish(dir, &[Unfinished { path: TreePath::root(), meta, id }])
     }
 
     /// Returns the value, or `None` if it is damaged and damaged paths are collected.
@@ -509,8 +523,9 @@ impl<'a> Shared<'a> {
                     }
                 }
             }
+            let id = FileId::of(&fd).map_err(|errno| fail(errno.into()))?;
             self.spawn_files(scope, &path, fd, files);
-            written.unfinished.push(Unfinished { path, meta: dir.meta });
+            written.unfinished.push(Unfinished { path, meta: dir.meta, id });
         }
         Ok(written)
     }
