@@ -163,7 +163,7 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
         steps.push(step);
     }
     steps.extend(request.repository.map(|path| ViewStep::Seal { path: path.to_owned() }));
-    // When everything is in place, so that they show nothing else; below what is hidden.
+    // When everything is in place, so that they show nothing else. The hidden paths come on top.
     steps.extend(request.pinned.iter().map(|path| ViewStep::Pin { path: path.clone() }));
     steps.extend(request.secret.iter().map(|path| ViewStep::Hide { path: path.clone() }));
     steps.push(ViewStep::Seal { path: "/".into() });

@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(refused(&dir.join("link")), (dir.join("link"), dir.join("real")));
         assert_eq!(refused(&dir.join("link/sub/new")), (dir.join("link"), dir.join("real/sub/new")));
         assert_eq!(refused(&dir.join("dangling")), (dir.join("dangling"), dir.join("nowhere")));
-        // The path in the hint is real, whatever the target is.
+        // The path in the hint is real, for any target.
         for (name, target, real) in [
             ("above", "real/sub/../../nope", "nope"),
             ("through", "link/sub/nope", "real/sub/nope"),

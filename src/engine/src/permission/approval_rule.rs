@@ -211,8 +211,8 @@ impl Remembered {
         self.prepare()?.put()
     }
 
-    /// Writes the new text beside the file, so that every obstacle is found before the answer. Fails if the file changed
-    /// since the rules were computed, because the user may take hours to answer.
+    /// Writes the new text beside the file, so that every obstacle is found before the answer. Fails if the file
+    /// changed since the rules were computed, because the user may take hours to answer.
     pub fn prepare(&self) -> Result<NewRules, RememberError> {
         let path = self.file.clone();
         if FileText::read(FileUse::Policy, path.clone())?.text != self.old {
