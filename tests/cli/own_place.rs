@@ -142,6 +142,9 @@ fn vault_is_not_imported_under_another_name() {
     let done = env.clean(Path::new("sh")).args(["-c", remedy]).status().unwrap();
     assert!(done.success(), "{hint}");
     fs::remove_file(env.project().join("linked")).unwrap();
+    // It is another file than the one that was recorded.
+    env.refused(&["--vault", "./v.db", "import"], 1, "vault.untrusted");
+    env.ok(&["vault", "trust", "./v.db"]);
     run(&["import"]);
     assert_eq!(run(&["find", "main", "--type", "f"]), "a\n");
     // Its directory, mounted elsewhere.

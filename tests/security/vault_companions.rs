@@ -302,3 +302,143 @@ fn taken_names_do_not_lock_out_other_commands() {
     again.answer().expect(0);
     assert!(!beside.join("v.db.policy.toml").exists());
 }
+
+/// The suffixes of [`NAMES`] for another vault.
+fn names_of(vault: &str) -> Vec<String> {
+    NAMES.iter().map(|name| name.replace("v.db", vault)).collect()
+}
+
+/// Vaults that the run does not use: one that the user has created, and one of which avfs does not know.
+#[test]
+fn files_and_directories_of_other_vaults_beneath_rw_are_covered() {
+    let env = TestEnv::with_project();
+    let used = vault_in(&env, "top/two");
+    let other = env.at("top/dir/sub/w.db");
+    std::fs::create_dir_all(other.parent().unwrap()).unwrap();
+    for vault in [&other, &env.at("top/two/x.db")] {
+        env.avfs(&["init", "--vault", vault.to_str().unwrap(), "."]).expect(0);
+    }
+    let unknown = env.at("top/dir/sub/u.db");
+    let mut init = env.clean(&crate::env::avfs());
+    init.env("XDG_DATA_HOME", env.at("data-of-nobody")).args([
+        "init",
+        "--vault",
+        unknown.to_str().unwrap(),
+        ".",
+    ]);
+    Running::start(&mut init).answer().expect(0);
+    let top = env.at("top");
+    let program = format!(
+        "T = '{}'
+def write(path): os.write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), b'pl' + b'anted')
+for name in {:?}: tried(name, lambda: write(T + '/dir/sub/' + name))
+for name in {:?}: tried(name, lambda: write(T + '/two/' + name))
+tried('u.db-journal', lambda: write(T + '/dir/sub/u.db-journal'))
+tried('sub', lambda: os.rename(T + '/dir/sub', T + '/dir/moved'))
+tried('dir', lambda: os.rename(T + '/dir', T + '/moved'))",
+        top.display(),
+        names_of("w.db"),
+        names_of("x.db"),
+    );
+    let rw = top.to_str().unwrap();
+    for options in [&[][..], &["--vault", used.to_str().unwrap()], &["--profile", "host"]] {
+        let answer = inside(&env, &[&["--rw", rw], options].concat(), &program);
+        // Control: the vault that is not known.
+        assert_eq!(gained(&answer), ["u.db-journal"], "{options:?}: {answer:?}");
+        std::fs::remove_file(env.at("top/dir/sub/u.db-journal")).unwrap();
+        for vault in [&other, &env.at("top/two/x.db")] {
+            env.avfs(&["--vault", vault.to_str().unwrap(), "log"]).expect(0);
+        }
+    }
+    // Control: without a sandbox.
+    let gained = ["u.db-journal", "w.db-journal", "w.db.policy.toml", "x.db-journal", "sub", "dir"];
+    assert_all_gained(&natively(&env, &program), &gained);
+}
+
+#[test]
+fn another_vault_at_the_path_of_a_listed_one_is_refused() {
+    let env = TestEnv::with_project();
+    let listed = env.at("top/sub/w.db");
+    std::fs::create_dir_all(listed.parent().unwrap()).unwrap();
+    let (name, forged) = (listed.to_str().unwrap(), env.at("forged/w.db"));
+    env.avfs(&["init", "--vault", name, "."]).expect(0);
+    std::fs::create_dir(env.at("forged")).unwrap();
+    let victim = env.at("victim");
+    std::fs::create_dir(&victim).unwrap();
+    let made = env.at("forged/made.db").to_str().unwrap().to_owned();
+    env.avfs(&["init", "--vault", &made, victim.to_str().unwrap()]).expect(0);
+    env.avfs(&["--vault", &made, "vault", "copy", forged.to_str().unwrap()]).expect(0);
+    let code = |answer: crate::env::Answer| answer.envelope()["error"]["code"].clone();
+    let refused = || {
+        for words in [&["apply"][..], &["log"], &["init", "."]] {
+            let words = [&["--json", "--vault", name], words].concat();
+            assert_eq!(code(env.avfs(&words).expect(1)), "vault.untrusted", "{words:?}");
+        }
+        assert_eq!(code(env.run(&["--json", "--vault", name, "--", "true"]).expect(125)), "vault.untrusted");
+        let mut run = env.command(&["--json", "--", "true"]);
+        assert_eq!(code(env.answer(run.env("AVFS_VAULT", name)).expect(125)), "vault.untrusted");
+    };
+    env.run(&["--vault", name, "--", "true"]).expect(0);
+    // Another file.
+    std::fs::rename(env.at("top/sub"), env.at("top/sub2")).unwrap();
+    std::fs::create_dir(env.at("top/sub")).unwrap();
+    std::fs::copy(&forged, &listed).unwrap();
+    refused();
+    // Another vault in the same file.
+    std::fs::remove_dir_all(env.at("top/sub")).unwrap();
+    std::fs::rename(env.at("top/sub2"), env.at("top/sub")).unwrap();
+    env.run(&["--vault", name, "--", "true"]).expect(0);
+    std::fs::write(&listed, std::fs::read(&forged).unwrap()).unwrap();
+    for suffix in ["-wal", "-shm", "-head"] {
+        let _ = std::fs::remove_file(format!("{name}{suffix}"));
+    }
+    refused();
+    // Control: if it is trusted, it is used.
+    env.avfs(&["vault", "trust", name]).expect(0);
+    env.avfs(&["--vault", name, "log"]).expect(0);
+    env.run(&["--vault", name, "--", "true"]).expect(0);
+}
+
+/// Vaults in the workspace of another vault.
+#[test]
+fn files_of_other_vaults_in_the_workspace_are_never_captured_or_applied() {
+    let env = TestEnv::with_project();
+    let (other, inner) = (env.project().join("w.db"), env.project().join("src/x.db"));
+    for vault in [&other, &inner] {
+        env.avfs(&["init", "--vault", vault.to_str().unwrap(), "."]).expect(0);
+    }
+    let words = |vault: &str| names_of(vault).into_iter().skip(1).collect::<Vec<_>>().join(" ");
+    let line = format!(
+        "for f in {}; do echo planted > $f; done; cd src; for f in {}; do echo planted > $f; done; cd ../
+        for f in {}; do echo planted > src/$f; done; echo planted > u.db-journal",
+        words("w.db"),
+        words("x.db"),
+        words("w.db")
+    );
+    let elsewhere = vault_in(&env, "elsewhere");
+    for vault in [&[][..], &["--vault", elsewhere.to_str().unwrap()]] {
+        let words = [vault, &["--json", "--apply", "--shell", &line]].concat();
+        let envelope = env.start(&words).answer().envelope();
+        let planted =
+            |name: &str| std::fs::read(env.project().join(name)).is_ok_and(|text| text == b"planted\n");
+        for name in names_of("w.db") {
+            assert!(!planted(&name), "{name}: {envelope}");
+            // Control: elsewhere the name is not the vault's.
+            assert!(planted(&format!("src/{name}")) || name == "w.db", "{name}: {envelope}");
+        }
+        assert!(names_of("x.db").iter().all(|name| !planted(&format!("src/{name}"))), "{envelope}");
+        // Control: the name of no vault.
+        assert!(planted("u.db-journal"), "{envelope}");
+        let left = envelope["result"]["left_out"].to_string();
+        assert!(left.contains("w.db-journal") && left.contains("src/x.db-journal"), "{envelope}");
+        for planted in std::fs::read_dir(env.project().join("src")).unwrap().map(|entry| entry.unwrap()) {
+            if planted.file_name().to_str().unwrap().starts_with("w.db") {
+                std::fs::remove_file(planted.path()).unwrap();
+            }
+        }
+        std::fs::remove_file(env.project().join("u.db-journal")).unwrap();
+        for vault in [&other, &inner] {
+            env.avfs(&["--vault", vault.to_str().unwrap(), "log"]).expect(0);
+        }
+    }
+}

@@ -83,7 +83,7 @@ impl Invocation {
         let boot_id = machine::boot_id()
             .map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
         let (vault_id, cache_dir) = (vault.id()?, around.cache_dir()?);
-        let vault = vault.noting(Unfinished::new(&cache_dir));
+        let vault = vault.noting(Unfinished::new(&cache_dir)).knowing(around.listed_vaults());
         Ok(Self {
             avfs: args.avfs(),
             around,
@@ -354,7 +354,7 @@ pub fn surroundings() -> Result<Surroundings, RunError> {
 /// The selected vault.
 pub enum VaultAt {
     There {
-        vault: Vault,
+        vault: Box<Vault>,
         named: Option<NamedVault>,
         source: VaultSource,
         /// That it was bound to the new path of its directory.
@@ -383,7 +383,7 @@ impl VaultAt {
                         "avfs-run: warning: the vault was replaced by an older copy: it lacks {rollback}"
                     )]);
                 }
-                Ok(Self::There { vault, named, source, rebound })
+                Ok(Self::There { vault: Box::new(vault), named, source, rebound })
             }
             Err(LocateError::NoneNear { .. }) if !args.explain_cache => {
                 let place = read_config(around, None)?.0.vault_place.value;
@@ -422,7 +422,7 @@ impl VaultAt {
                 if source != VaultSource::Option && path != around.cwd.join(VAULT_DIR).join(VAULT_FILE) {
                     say(format!("avfs-run: using the vault {}", path.display()));
                 }
-                Ok((vault, named))
+                Ok((*vault, named))
             }
             Self::Nowhere(NewVault { path, dir }) => {
                 let (vault, made) =

@@ -69,15 +69,18 @@ impl ProxyRuntime<'_> {
         let extras = extras(run);
         let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
         let (mut placeholders, mut pinned) = (Placeholders::default(), Vec::new());
-        if let Some(vault) = site.vault.path() {
-            let vault = vault.canonicalize().unwrap_or_else(|_| vault.to_owned());
-            let writable = writable_at(&vault, &extras)?;
+        let own = site.vault.path().map(|vault| vault.canonicalize().unwrap_or_else(|_| vault.to_owned()));
+        let others = site.vault.others().iter().filter(|listed| Some(*listed) != own.as_ref());
+        for vault in own.iter().chain(others) {
+            let writable = writable_at(vault, &extras)?;
             if !writable.is_empty() {
-                placeholders = Placeholders::take(&vault).map_err(no_access(&vault))?;
-                pinned = pins(&writable, &extras);
+                placeholders.extend(Placeholders::take(vault).map_err(no_access(vault))?);
+                pinned.extend(pins(&writable, &extras));
             }
-            secret.extend(vault_files(&vault, places));
         }
+        pinned.sort();
+        pinned.dedup();
+        secret.extend(own.iter().flat_map(|vault| vault_files(vault, places)));
         let shown = shown_dirs(request.profile, &extras);
         secret.extend(other_vaults(&site.private_paths, &shown, places));
         let aliases = aliases(&shown, &secret).map_err(no_access(Path::new(MOUNTS)))?;
@@ -287,15 +290,11 @@ fn pins(writable: &[PathBuf], extras: &[Extra]) -> Vec<PathBuf> {
         Extra::ReadWrite(shown) => Some(&shown.path),
         Extra::ReadOnly(_) | Extra::Tmpfs(_) | Extra::Hide(_) | Extra::Cache { .. } => None,
     });
-    let mut pins: Vec<PathBuf> = tops
-        .flat_map(|top| {
-            let beneath = writable.iter().filter(move |at| at.starts_with(top));
-            beneath.flat_map(move |at| at.ancestors().take_while(move |path| path != top)).map(Path::to_owned)
-        })
-        .collect();
-    pins.sort();
-    pins.dedup();
-    pins
+    let beneath = tops.flat_map(|top| {
+        let beneath = writable.iter().filter(move |at| at.starts_with(top));
+        beneath.flat_map(move |at| at.ancestors().take_while(move |path| path != top))
+    });
+    beneath.map(Path::to_owned).collect()
 }
 
 /// The other vaults, and the rest of avfs's data, that would be visible.

@@ -59,6 +59,7 @@ pub struct Vault {
     context: Context,
     in_use: Option<InUse>,
     unfinished: Option<Unfinished>,
+    others: Vec<PathBuf>,
 }
 
 /// Attempts to create a file and lock it before a concurrent sweep removes it.
@@ -176,6 +177,7 @@ impl Vault {
             context,
             in_use: None,
             unfinished: None,
+            others: Vec::new(),
         })
     }
 
@@ -193,7 +195,7 @@ impl Vault {
     /// Creates a vault on any backend.
     pub fn over(backend: Box<dyn Backend>, context: Context) -> Result<Self> {
         initialize(&*backend, None, &context)?;
-        Ok(Self { backend, path: None, context, in_use: None, unfinished: None })
+        Ok(Self { backend, path: None, context, in_use: None, unfinished: None, others: Vec::new() })
     }
 
     /// Makes gc and prune keep the versions that `in_use` returns: only the caller knows the active runs.
@@ -211,6 +213,19 @@ impl Vault {
     pub fn noting(mut self, unfinished: Unfinished) -> Self {
         self.unfinished = Some(unfinished);
         self
+    }
+
+    /// Names other vaults of the user: their files are never imported, captured, exported or applied either.
+    #[must_use]
+    pub fn knowing(mut self, others: Vec<PathBuf>) -> Self {
+        self.others = others;
+        self
+    }
+
+    /// The other vaults.
+    #[must_use]
+    pub fn others(&self) -> &[PathBuf] {
+        &self.others
     }
 
     /// Removes the noted staging directories of killed processes. Errors are not fatal: a leftover does no harm.

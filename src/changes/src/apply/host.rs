@@ -206,7 +206,7 @@ impl<'a> Host<'a> {
         }
         // A mount or a name in other letters may lead to the vault's directory.
         if self.own.is_in(&stat) {
-            return match self.own.is_called(name) {
+            return match self.own.is_called(&stat, name) {
                 true => Err(VaultError::OwnPath { path: path.clone() }.into()),
                 false => Ok(()),
             };

@@ -13,7 +13,8 @@ use crate::result::Note;
 use crate::workspace::binding::bound_dir;
 
 impl Surroundings {
-    /// Confirms a vault that was found. Returns a note if its directory was moved and it is bound to the new path now.
+    /// Confirms a vault that was found or named. Returns a note if its directory was moved and it is bound to the new
+    /// path now.
     pub fn confirm<E>(&self, located: &Located, vault: &Vault) -> Result<Option<Note>, E>
     where
         E: From<TrustError> + From<LocateError> + From<VaultError>,
@@ -23,6 +24,13 @@ impl Surroundings {
             let above = located.path.parent().and_then(Path::parent).map(real);
             let is_bound_above = above.is_some() && bound_dir(vault)?.as_deref().map(real) == above;
             self.trusted_vaults()?.confirm(&located.path, &vault.id()?, trusted, is_bound_above)?;
+        }
+        if located.trusted.is_none() && located.kept_for.is_none() {
+            match self.trusted_vaults() {
+                // Without a home directory, no vault is recorded.
+                Err(LocateError::NoHome { .. }) => {}
+                listed => listed?.check_named(&located.path, &vault.id()?)?,
+            }
         }
         match &located.kept_for {
             Some(dir) => Ok(rebind(vault, &located.path, dir)?),

@@ -221,6 +221,12 @@ impl Surroundings {
             || self.trusted_vaults()?.contains(vault, id)?)
     }
 
+    /// The vaults outside of `.avfs` directories that the user has created or trusts.
+    #[must_use]
+    pub fn listed_vaults(&self) -> Vec<PathBuf> {
+        self.trusted_vaults().ok().and_then(|list| list.own_names().ok()).unwrap_or_default()
+    }
+
     /// The directory of the user's data, and the vaults that the user has created or trusts.
     #[must_use]
     pub fn private_paths(&self) -> Vec<PathBuf> {

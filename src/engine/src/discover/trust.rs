@@ -23,6 +23,7 @@ use avfs_hostfs::new_file::NewFile;
 use avfs_hostfs::place::{FilePlace, NewOwner, Place, PlaceError};
 use avfs_hostfs::remove::remove_file;
 use avfs_hostfs::stat::HostKind;
+use avfs_types::VAULT_DIR;
 use avfs_types::diagnose::Diagnose;
 use avfs_vault::{Vault, VaultError};
 
@@ -51,6 +52,8 @@ pub enum TrustError {
     },
     #[error("the vault {} is not used: its file has the content of another vault", vault.display())]
     Replaced { vault: PathBuf },
+    #[error("the vault {} is not used: it is not the file that you created or trusted at this path", vault.display())]
+    OtherFile { vault: PathBuf },
     #[error("the vault {} is not used: {} {reason}", vault.display(), path.display())]
     Unsafe { vault: PathBuf, path: PathBuf, reason: Unsafe },
     #[error("no permission to read the vault {}", vault.display())]
@@ -90,7 +93,7 @@ impl std::fmt::Display for Unsafe {
 impl Diagnose for TrustError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } | Self::Replaced { .. } => "vault.untrusted",
+            Self::Unknown { .. } | Self::Replaced { .. } | Self::OtherFile { .. } => "vault.untrusted",
             Self::Unsafe { .. } => "vault.unsafe",
             Self::Hidden { .. } => "vault.no_permission",
             Self::Linked { .. } | Self::List { .. } => "vault.trust_list",
@@ -258,6 +261,33 @@ impl TrustedVaults {
             tracing::debug!(%error, "cannot bring the entry of the vault up to date");
         }
         Ok(())
+    }
+
+    /// Fails if the list has another vault at the real path of this open one, which is named and need not be listed.
+    pub fn check_named(&self, vault: &Path, id: &str) -> Result<(), TrustError> {
+        let Ok(path) = vault.canonicalize() else { return Ok(()) };
+        let Some(entry) = self.entries()?.into_iter().rfind(|entry| entry.path == path) else {
+            return Ok(());
+        };
+        // The number of a device can change whenever the machine starts.
+        let is_same =
+            |found: FileIdentity| (found.inode, found.birth) == (entry.file.inode, entry.file.birth);
+        if !FileIdentity::of(&path).is_ok_and(is_same) {
+            return Err(TrustError::OtherFile { vault: vault.to_owned() });
+        }
+        match entry.id.is_none_or(|recorded| recorded == id) {
+            true => Ok(()),
+            false => Err(TrustError::Replaced { vault: vault.to_owned() }),
+        }
+    }
+
+    /// The paths of the vaults in the list that still exist, except those in a directory `.avfs`.
+    pub fn own_names(&self) -> Result<Vec<PathBuf>, TrustError> {
+        let has_own_name = |entry: &Entry| !entry.path.parent().is_some_and(|home| home.ends_with(VAULT_DIR));
+        let is_there =
+            |entry: &Entry| FileIdentity::of(&entry.path).is_ok_and(|found| entry.file.is_of(&found));
+        let entries = self.entries()?.into_iter();
+        Ok(entries.filter(|entry| has_own_name(entry) && is_there(entry)).map(|entry| entry.path).collect())
     }
 
     /// The paths of all vaults in the list.

@@ -9,6 +9,7 @@ use avfs_engine::{
     SessionError, TrustError, UnreadableFile, Unsafe, WorkspaceError, WorkspaceRootError,
 };
 use avfs_policy::NoRule;
+use avfs_types::VAULT_DIR;
 use avfs_types::diagnose::{Diagnose, shell_word};
 use avfs_vault::{VaultError, transfer};
 
@@ -72,9 +73,10 @@ hint!(TrustError, |error, _| {
                 None => format!("if you know its origin, trust it with: avfs vault trust {dir}"),
             }
         }
-        Self::Replaced { vault } => {
-            let dir = word(directory_of(vault));
-            format!("if you put it there, trust it with: avfs vault trust {dir}")
+        Self::Replaced { vault } | Self::OtherFile { vault } => {
+            let has_own_name = !vault.parent().is_some_and(|home| home.ends_with(VAULT_DIR));
+            let place = word(if has_own_name { vault } else { directory_of(vault) });
+            format!("if you put it there, trust it with: avfs vault trust {place}")
         }
         Self::Unsafe { reason: Unsafe::WorldWritable, path, vault } if is_of_caller_alone(path) => {
             let named = if vault.exists() { "name the vault with --vault" } else { ELSEWHERE };

@@ -57,8 +57,8 @@ pub fn files_of(vault: &Path) -> impl Iterator<Item = PathBuf> {
     [""].iter().chain(COMPANIONS).chain(&POLICIES).map(|suffix| sibling(vault, suffix))
 }
 
-/// A vault's file and its location relative to a directory.
-pub struct OwnFile(Option<OwnPlace>);
+/// The files of the known vaults, and their locations relative to a directory.
+pub struct OwnFile(Vec<OwnPlace>);
 
 struct OwnPlace {
     /// The name of the file, in lower case: a file system may not distinguish them.
@@ -72,73 +72,83 @@ struct OwnPlace {
 
 impl OwnFile {
     pub(crate) fn nowhere() -> Self {
-        Self(None)
+        Self(Vec::new())
     }
 
-    /// The location of a vault relative to `root`.
+    /// The locations of a vault, and of the others that it knows, relative to `root`.
     #[must_use]
     pub fn of(vault: &Vault, root: &Path) -> Self {
-        let place = || {
-            let file = vault.path()?.canonicalize().ok()?;
-            let home = file.parent()?;
-            let id = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-            // By identity: `root` may be another mount of a directory above the vault.
-            let beneath = |root: (u64, u64)| {
-                let above = home.ancestors().find(|above| id(above) == Some(root))?;
-                TreePath::parse(home.strip_prefix(above).ok()?.as_os_str().as_encoded_bytes()).ok()
-            };
-            Some(OwnPlace {
-                name: file.file_name()?.as_encoded_bytes().to_ascii_lowercase(),
-                dir: id(root).and_then(beneath),
-                dir_id: id(home)?,
-                file_id: id(&file)?,
-            })
-        };
-        Self(place())
+        let root = id(root);
+        let known = vault.path().into_iter().chain(vault.others().iter().map(PathBuf::as_path));
+        Self(known.filter_map(|vault| OwnPlace::find(vault, root)).collect())
     }
 
-    /// The location of a vault relative to the directory that it is bound to.
+    /// The same relative to the directory that the vault is bound to.
     pub fn of_bound(vault: &Vault) -> Result<Self> {
-        Ok(match vault.read()?.meta(key::BOUND)? {
-            // A vault in the `.avfs` of its directory is covered by the name of that.
-            Some(bound) if bound != key::BOUND_ABOVE => Self::of(vault, Path::new(OsStr::from_bytes(&bound))),
-            Some(_) | None => Self::nowhere(),
-        })
+        let bound = match vault.read()?.meta(key::BOUND)? {
+            Some(bound) if bound != key::BOUND_ABOVE => Some(PathBuf::from(OsStr::from_bytes(&bound))),
+            Some(_) => {
+                vault.path().and_then(|path| Some(path.canonicalize().ok()?.parent()?.parent()?.to_owned()))
+            }
+            None => None,
+        };
+        Ok(bound.map_or_else(Self::nowhere, |bound| Self::of(vault, &bound)))
     }
 
-    /// True if the path is avfs's own directory, a file of the vault, or inside one.
+    /// True if the path is avfs's own directory, a file of a vault, or inside one.
     #[must_use]
     pub fn covers(&self, path: &TreePath) -> bool {
-        let is_file = || {
-            let own = self.0.as_ref()?;
+        let is_file = |own: &OwnPlace| {
             let below = path.below(own.dir.as_ref()?)?;
-            let covers = below.components().next().is_some_and(|name| own.is_called(name));
-            Some(covers)
+            below.components().next().map(|name| own.is_called(name))
         };
-        is_in_own_dir(path) || is_file().unwrap_or(false)
+        is_in_own_dir(path) || self.0.iter().any(|own| is_file(own).unwrap_or(false))
     }
 
-    /// True for the vault's file, its companions, its policy, and leftovers of an unfinished vault, in a directory for
-    /// which [`OwnFile::is_in`] is true: a vault never stores itself, and a run cannot change the policy that decides
-    /// about it.
+    /// True for a vault's file, its companions, its policy, and leftovers of an unfinished vault, in the directory
+    /// `dir`: a vault never stores itself, and a run cannot change the policy that decides about it.
     #[must_use]
-    pub fn is_called(&self, name: &[u8]) -> bool {
-        self.0.as_ref().is_some_and(|own| own.is_called(name))
+    pub fn is_called(&self, dir: &HostStat, name: &[u8]) -> bool {
+        self.0.iter().any(|own| own.is_in(dir) && own.is_called(name))
     }
 
-    /// True for the directory of the vault. Its mtime changes whenever the vault is used.
+    /// True for the directory of a vault. Its mtime changes whenever the vault is used.
     #[must_use]
     pub fn is_in(&self, dir: &HostStat) -> bool {
-        self.0.as_ref().is_some_and(|own| own.dir_id == (dir.device, dir.inode))
+        self.0.iter().any(|own| own.is_in(dir))
     }
 
-    /// True for the vault's file under any name.
+    /// True for a vault's file under any name.
     pub(crate) fn is_file(&self, file: &HostStat) -> bool {
-        self.0.as_ref().is_some_and(|own| own.file_id == (file.device, file.inode))
+        self.0.iter().any(|own| own.file_id == (file.device, file.inode))
     }
 }
 
+fn id(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
 impl OwnPlace {
+    fn find(vault: &Path, root: Option<(u64, u64)>) -> Option<Self> {
+        let file = vault.canonicalize().ok()?;
+        let home = file.parent()?;
+        // By identity: `root` may be another mount of a directory above the vault.
+        let beneath = |root: (u64, u64)| {
+            let above = home.ancestors().find(|above| id(above) == Some(root))?;
+            TreePath::parse(home.strip_prefix(above).ok()?.as_os_str().as_encoded_bytes()).ok()
+        };
+        Some(Self {
+            name: file.file_name()?.as_encoded_bytes().to_ascii_lowercase(),
+            dir: root.and_then(beneath),
+            dir_id: id(home)?,
+            file_id: id(&file)?,
+        })
+    }
+
+    fn is_in(&self, dir: &HostStat) -> bool {
+        self.dir_id == (dir.device, dir.inode)
+    }
+
     fn is_called(&self, name: &[u8]) -> bool {
         let name = name.to_ascii_lowercase();
         let behind = behind_unfinished(&self.name, &name).or_else(|| name.strip_prefix(self.name.as_slice()));

@@ -22,7 +22,7 @@ use crate::own::POLICIES;
 const TRIES_MAX: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Holds the placeholders of one vault; dropping it removes those that no other process holds.
+/// Holds placeholders; dropping it removes those that no other process holds.
 #[derive(Debug, Default)]
 pub struct Placeholders(Vec<(PathBuf, FileLock)>);
 
@@ -36,6 +36,11 @@ impl Placeholders {
             }
             taken => taken,
         }
+    }
+
+    /// Also holds those of another vault.
+    pub fn extend(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
     }
 
     fn take_all(vault: &Path) -> Result<Self> {

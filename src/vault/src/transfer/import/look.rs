@@ -427,8 +427,7 @@ impl<'a> Look<'a> {
     fn is_left_out(&self, dir: &LookDir<'_>, fd: BorrowedFd<'_>, name: &[u8], is_dir: bool) -> bool {
         let own_file = &self.shared.own_file;
         let listed = Listed { name: name.to_vec(), is_dir: Some(is_dir) };
-        own_file.is_in(&dir.stat) && own_file.is_called(name)
-            || self.shared.is_left_out(&dir.path, &dir.rules, fd, &listed)
+        own_file.is_called(&dir.stat, name) || self.shared.is_left_out(&dir.path, &dir.rules, fd, &listed)
     }
 
     /// Whether an import can keep a file.

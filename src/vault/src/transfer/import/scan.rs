@@ -308,7 +308,8 @@ impl Shared<'_> {
             move |source| ImportError::Io { operation, path, source }
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
-        let holds_vault = self.own_file.is_in(&stat);
+        let vault_dir = Some(stat).filter(|stat| self.own_file.is_in(stat));
+        let holds_vault = vault_dir.is_some();
         self.note_owner(&stat);
         let mut stat = match &self.flavour {
             Flavour::Host { touched: Some(by), .. } if job.reach == Reach::Touched => {
@@ -337,7 +338,7 @@ impl Shared<'_> {
                 if names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok() {
                     job.rules = self.with_ignore_file(&job.rules, &fd, &job.path)?;
                 }
-                self.list(&job, fd, names, holds_vault)?
+                self.list(&job, fd, names, vault_dir)?
             }
             Flavour::Upper(upper) => {
                 job.over.holds_copies = job.over.base.is_some_and(|base| base.totals.links > 0)
@@ -384,14 +385,14 @@ impl Shared<'_> {
         job: &'j Job,
         fd: OwnedFd,
         names: Vec<Listed>,
-        holds_vault: bool,
+        vault_dir: Option<HostStat>,
     ) -> Result<Listing<'j>> {
         let encoded = job.cached.and_then(|number| self.cache?.encoded(number));
         let cached = encoded.as_ref().and_then(|encoded| decode_dir(encoded).ok());
         let mut known = cached.as_ref().map_or(&[][..], |dir| &dir.entries).iter().peekable();
         let mut listing = Listing { clean: cached.is_some(), ..Listing::new(job, fd, names.len()) };
         for listed in names {
-            if holds_vault && self.own_file.is_called(&listed.name)
+            if vault_dir.is_some_and(|dir| self.own_file.is_called(&dir, &listed.name))
                 || self.is_left_out(&job.path, &job.rules, listing.fd.as_fd(), &listed)
             {
                 self.leave_unversioned(|| job.path.join(&listed.name));
