@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::env::{Running, TestEnv, runner};
+use crate::env::{Running, TestEnv, avfs, runner};
 use crate::support::as_unknown_user;
 
 /// The notes with this code of a run with these variables outside.
@@ -113,6 +113,26 @@ fn a_refused_run_uses_up_no_note_about_a_variable() {
     env.answer(denied.env("PYTHONPATH", "hush")).expect(122);
     env.policy("[[rule]]\naction = 'allow_with_checkpoint'\n");
     assert_eq!(unread(&env, &["--", "python3", "-c", "pass"]).len(), 2);
+}
+
+#[test]
+fn a_note_that_nobody_saw_is_given_again() {
+    let env = TestEnv::with_project();
+    let python = ["--", "python3", "-c", "pass"];
+    let outside = |words: &[&str]| {
+        let mut command = env.command(&[words, &python].concat());
+        env.answer(command.env("PYTHONPATH", "hush")).expect(0)
+    };
+    assert_eq!(outside(&["--quiet"]).stderr, "");
+    // The summary of a batch has no notes of items that succeeded.
+    std::fs::write(env.at("list"), "python3 -c pass\n").unwrap();
+    let mut batch = env.clean(&avfs());
+    batch.args(["batch", env.at("list").to_str().unwrap()]).env("PYTHONPATH", "hush");
+    let answer = Running::start(&mut batch).answer().expect(0);
+    assert!(!answer.stderr.contains("PYTHONPATH"), "{answer:?}");
+    let shown = outside(&[]).stderr;
+    assert!(shown.contains("pass it with --env PYTHONPATH"), "{shown}");
+    assert!(!outside(&[]).stderr.contains("PYTHONPATH"));
 }
 
 #[test]

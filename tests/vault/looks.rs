@@ -1,6 +1,6 @@
 //! The library call that only looks up a cached result: called from outside the crate, and without side effects.
 
-use avfs_engine::{GitConfigs, Look, Machine, MemoSite, Site, WarnAbove, look};
+use avfs_engine::{GitConfigs, Look, Machine, MemoSite, NoteDelivery, Site, WarnAbove, look};
 use avfs_policy::Policy;
 use avfs_request::{CacheMode, EnvChoice, Environment, ExecutionRequest, ForkChoice, NetMode, Streams};
 use avfs_types::{CommandLine, KeepCount};
@@ -43,6 +43,7 @@ fn site<'a>(vault: &'a Vault, scratch: &Scratch, meter: &'a Meter, machine: &'a 
         checkpoints_keep: KeepCount::DEFAULT,
         memo: MemoSite { machine, umask: 0o022, expires_seconds: 1 },
         meter,
+        notes: NoteDelivery::Shown,
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
     CacheKeeper, CacheOwners, ExecuteError, Executed, ForkDirs, LocateError, Located, Look, Machine,
-    MemoSite, NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, Reason, RememberFor, Site, Surroundings,
-    UNBOUND_PATH, VAULT_SKIPPED, VaultSource, WarnAbove, batch_lock, bound_dir, cache_line, check_request,
-    look, make_first_vault, stat_cache_path, why_not_remembered,
+    MemoSite, NewVault, Note, NoteDelivery, Outcome, PolicyTexts, ProxyRuntime, Reason, RememberFor, Site,
+    Surroundings, UNBOUND_PATH, VAULT_SKIPPED, VaultSource, WarnAbove, batch_lock, bound_dir, cache_line,
+    check_request, look, make_first_vault, stat_cache_path, why_not_remembered,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{lock, machine, mask, owner};
@@ -51,6 +51,7 @@ pub struct Invocation {
     machine: Machine,
     /// The audience for progress during an import.
     audience: Audience,
+    delivery: NoteDelivery,
     /// The `avfs` command in notes and questions.
     avfs: Avfs,
 }
@@ -105,6 +106,10 @@ impl Invocation {
                 (true, _) => Audience::Nobody,
                 (false, true) => Audience::Terminal,
                 (false, false) => Audience::Log,
+            },
+            delivery: match args.json.is_some() || args.json_fd.is_some() || !args.quiet {
+                true if !args.serve => NoteDelivery::Shown,
+                true | false => NoteDelivery::Dropped,
             },
         })
     }
@@ -299,6 +304,7 @@ impl Invocation {
                 expires_seconds: config.run_cache_expires.value.0,
             },
             meter,
+            notes: self.delivery,
         }
     }
 }

@@ -84,6 +84,7 @@ pub use session::batch_lock::batch_lock;
 use session::fork_dirs;
 pub use session::fork_dirs::ForkDirs;
 use session::mount_session;
+pub use session::noted::NoteDelivery;
 use session::orphans;
 use session::recover;
 use session::scratch_size;

@@ -42,6 +42,7 @@ use crate::result::{ExecutionResult, Phases};
 use crate::result_cache::MemoSite;
 use crate::run::{Run, message};
 use crate::scratch_size::Scratch;
+use crate::session::noted::NoteDelivery;
 use crate::session_record::SessionRecord;
 use crate::state::ProxyExecutionState as State;
 use crate::view::{ShownAs, hidden_nowhere};
@@ -83,6 +84,7 @@ pub struct Site<'a> {
     pub checkpoints_keep: KeepCount,
     pub memo: MemoSite<'a>,
     pub meter: &'a Meter,
+    pub notes: NoteDelivery,
 }
 
 /// Executes requests.

@@ -140,7 +140,7 @@ impl ProxyRuntime<'_> {
         }
         let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
         let dirs = ForkDirs::new(&site.cache_dir, &site.vault_id);
-        let missing = dirs.first_notes(&request.fork, GIT_SETTINGS, &missing);
+        let missing = dirs.first_notes(&request.fork, GIT_SETTINGS, &missing, site.notes);
         if let Some(settings) = listed(&missing, SETTINGS_MAX) {
             let text = format!(
                 "git in the sandbox does not have these settings of yours, which change results: {settings}; set them \

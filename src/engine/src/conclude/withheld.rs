@@ -37,7 +37,7 @@ pub(crate) fn note_of_programs(site: &Site<'_>, run: &mut Run) {
     }
     let names: Vec<&str> = unread.iter().map(|(name, _)| *name).collect();
     let dirs = ForkDirs::new(&site.cache_dir, &site.vault_id);
-    let first = dirs.first_notes(&run.request.fork, CODE, &names);
+    let first = dirs.first_notes(&run.request.fork, CODE, &names, site.notes);
     unread.retain(|(name, _)| first.contains(name));
     for (name, program) in unread {
         let option = option_for(name);

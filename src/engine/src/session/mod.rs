@@ -3,7 +3,7 @@
 pub mod batch_lock;
 pub mod fork_dirs;
 pub mod mount_session;
-mod noted;
+pub mod noted;
 pub mod orphans;
 pub mod recover;
 pub mod scratch_size;

@@ -17,9 +17,17 @@ pub(super) const NOTED: &str = "noted";
 /// Maximum bytes of that file; after that no such note is given on the fork.
 const NOTED_BYTES_MAX: u64 = 64 << 10;
 
+/// Whether the caller of a run shows its notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteDelivery {
+    Shown,
+    /// `--quiet`, and workers of lists, which show the notes of some runs.
+    Dropped,
+}
+
 impl ForkDirs {
-    /// The subjects of a note that were not noted on the fork before, and records them. Runs without a fork start from
-    /// the directory: they share the notes of main.
+    /// The subjects of a note that were not noted on the fork before; records them if the note is shown. Runs without
+    /// a fork start from the directory: they share the notes of main.
     ///
     /// A subject has no line end. If the record cannot be read or written, the note is given again.
     pub(crate) fn first_notes<'s>(
@@ -27,6 +35,7 @@ impl ForkDirs {
         fork: &ForkChoice,
         code: &str,
         subjects: &[&'s str],
+        delivery: NoteDelivery,
     ) -> Vec<&'s str> {
         let fork = match fork {
             ForkChoice::Persistent { name, .. } => name.clone(),
@@ -44,6 +53,7 @@ impl ForkDirs {
         let first: Vec<&str> = subjects.iter().filter(is_new).copied().collect();
         let lines: String = first.iter().map(|subject| line(subject) + "\n").collect();
         if !lines.is_empty()
+            && delivery == NoteDelivery::Shown
             && let Err(error) = self.append_noted(&fork, &lines)
         {
             tracing::debug!(%error, "cannot record which notes were given");
@@ -90,19 +100,25 @@ mod tests {
         let dirs = ForkDirs::new(cache.path(), "0123456789");
         let fork = |name: &str| ForkChoice::Persistent { name: ForkName::parse(name).unwrap(), from: None };
         let without = ForkChoice::Ephemeral { from: None };
-        assert_eq!(dirs.first_notes(&fork("one"), "a.b", &["X", "Y"]), ["X", "Y"]);
-        assert_eq!(dirs.first_notes(&fork("one"), "a.b", &["X", "Z"]), ["Z"]);
-        assert_eq!(dirs.first_notes(&fork("one"), "a.b", &["X"]), [""; 0]);
-        assert_eq!(dirs.first_notes(&fork("one"), "a.c", &["X"]), ["X"]);
-        assert_eq!(dirs.first_notes(&fork("other"), "a.b", &["X"]), ["X"]);
-        assert_eq!(dirs.first_notes(&without, "a.b", &["X"]), ["X"]);
-        assert_eq!(dirs.first_notes(&without, "a.b", &["X"]), [""; 0]);
+        let first = |fork: &ForkChoice, code: &str, subjects: &[&'static str]| {
+            dirs.first_notes(fork, code, subjects, NoteDelivery::Shown)
+        };
+        // A note that is not shown is given again.
+        let dropped = || dirs.first_notes(&fork("one"), "a.b", &["X"], NoteDelivery::Dropped);
+        assert_eq!((dropped(), dropped()), (vec!["X"], vec!["X"]));
+        assert_eq!(first(&fork("one"), "a.b", &["X", "Y"]), ["X", "Y"]);
+        assert_eq!(first(&fork("one"), "a.b", &["X", "Z"]), ["Z"]);
+        assert_eq!(first(&fork("one"), "a.b", &["X"]), [""; 0]);
+        assert_eq!(first(&fork("one"), "a.c", &["X"]), ["X"]);
+        assert_eq!(first(&fork("other"), "a.b", &["X"]), ["X"]);
+        assert_eq!(first(&without, "a.b", &["X"]), ["X"]);
+        assert_eq!(first(&without, "a.b", &["X"]), [""; 0]);
         dirs.forget_notes(&ForkName::parse("one").unwrap());
-        assert_eq!(dirs.first_notes(&fork("one"), "a.b", &["X"]), ["X"]);
+        assert_eq!(first(&fork("one"), "a.b", &["X"]), ["X"]);
         dirs.remove(&ForkName::parse("other").unwrap()).unwrap();
-        assert_eq!(dirs.first_notes(&fork("other"), "a.b", &["X"]), ["X"]);
+        assert_eq!(first(&fork("other"), "a.b", &["X"]), ["X"]);
         // A file that has grown beyond its limit ends the notes, not the run.
         dirs.append_noted(&ForkName::main(), &"x\n".repeat(40_000)).unwrap();
-        assert_eq!(dirs.first_notes(&without, "a.b", &["N"]), [""; 0]);
+        assert_eq!(first(&without, "a.b", &["N"]), [""; 0]);
     }
 }

@@ -33,6 +33,7 @@ use crate::permission::Approver;
 use crate::proxy::{Executed, Outcome, ProxyRuntime, Site};
 use crate::result::{Backend, ExecutionResult};
 use crate::result_cache::{Machine, MemoSite};
+use crate::session::noted::NoteDelivery;
 use crate::{Doubt, RecoverOptions, Recovery, ScratchDir, make_vault};
 
 use scripted::{ScriptedLauncher, exited};
@@ -95,6 +96,7 @@ impl Bench {
             checkpoints_keep: KeepCount::DEFAULT,
             memo: MemoSite { machine: &machine, umask: 0o022, expires_seconds: 3600 },
             meter: &meter,
+            notes: NoteDelivery::Shown,
         };
         let policy = Policy::builtin();
         ProxyRuntime { site: &site, policy: &policy, approver: &Nobody, launcher, hint: |_| None }
