@@ -105,6 +105,29 @@ fn the_remedy_for_an_older_version_is_its_runs() {
 }
 
 #[test]
+fn a_discarded_run_is_no_remedy() {
+    for words in [&["discard", "--all"][..], &["discard", "RUN"]] {
+        let env = TestEnv::with_project();
+        env.shell(&[], "echo one > README.md; echo made > made").expect(0);
+        let run = env.avfs_result(&["runs", "list"])["runs"][0]["id"].as_str().unwrap().to_owned();
+        let reference = format!("run:{run}");
+        env.shell(&["--fork", "try", "--from", &reference], "echo try > README.md").expect(0);
+        let message = |words: &[&str]| inherited(&env.avfs_result(words)).pop().unwrap().2;
+        // Control.
+        assert!(message(&["diff", "try"]).ends_with(&format!("apply run-{run} first")));
+        env.avfs(
+            &words.iter().map(|word| if *word == "RUN" { &reference } else { *word }).collect::<Vec<_>>(),
+        )
+        .expect(0);
+        env.avfs(&["apply", &reference]).expect(1);
+        let text = message(&["diff", "try"]);
+        assert!(text.contains("; they are between versions"), "{text}");
+        let refused = env.avfs(&["apply", "try"]).expect(1);
+        assert!(!refused.stderr.contains(&format!("apply {reference}")), "{refused:?}");
+    }
+}
+
+#[test]
 fn four_runs_of_an_older_version_are_written_with_a_fork_for_all_of_them() {
     let env = TestEnv::with_project();
     for n in 0..4 {

@@ -456,16 +456,20 @@ fn inherited(
     last: &VersionRecord,
 ) -> Result<Inherited, VaultError> {
     let fork = steps.first().and_then(|step| step.owner.clone());
+    let records = || steps.iter().flat_map(|step| &step.runs);
     let runs: Vec<RunId> = match steps.iter().all(|step| !step.runs.is_empty()) {
-        true => steps.iter().flat_map(|step| &step.runs).map(|run| run.id.clone()).collect(),
+        true => records().map(|run| run.id.clone()).collect(),
         false => Vec::new(),
     };
+    // The user does not want their changes, and `apply` refuses them.
+    let is_discarded = records().any(|run| run.discarded_at.is_some());
     let head = match &fork {
         Some(name) => reader.fork(name)?.map(|fork| require_version(reader, &fork.head)).transpose()?,
         None => None,
     };
     let remedy = match (&fork, head) {
         (Some(name), Some(head)) if head.content == last.content => InheritedRemedy::Fork(name.clone()),
+        (_, _) if is_discarded => InheritedRemedy::Neither,
         (_, _) if (1..=RUNS_LISTED_MAX).contains(&runs.len()) => InheritedRemedy::Runs(runs.clone()),
         (Some(name), Some(_)) if *name == subject.fork => InheritedRemedy::ForkInstead(name.clone()),
         (_, _) => InheritedRemedy::Neither,
