@@ -284,6 +284,21 @@ fn a_command_that_ended_with_too_much_on_disk_is_over_its_limit() {
     env.assert_sound();
 }
 
+/// The hidden vault and the mount points of `cache.dirs` are entries of the sandbox.
+#[test]
+fn only_the_files_of_the_command_count() {
+    let env = TestEnv::with_project();
+    std::fs::write(env.at("config/avfs/avfs.toml"), "cache.dirs = ['a/deep', 'src/deep', '~/.tool']\n")
+        .unwrap();
+    for way in [&["--scratch", "disk", "--base", "live"][..], &["--backend", "copy"]] {
+        let options = [&["--files", "1"], way].concat();
+        let within = env.json(&options, "touch x1; echo x > a/deep/x");
+        assert_eq!(within["success"], json!(true), "{within}");
+        assert_stopped_by(&env.json(&options, "touch x1 x2"), "files");
+    }
+    env.assert_sound();
+}
+
 /// These mechanisms do not count how often they refuse a process.
 #[test]
 fn a_command_that_failed_may_have_met_the_process_limit() {

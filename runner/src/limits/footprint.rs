@@ -5,10 +5,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{FileType, RawDir, StatxFlags, statx};
+use rustix::fs::{FileType, OFlags, RawDir, StatxFlags, statx};
 use rustix::io::Errno;
 
 use avfs_hostfs::beneath;
@@ -119,6 +121,11 @@ pub fn measure(root: &OwnedFd, enough: Enough, stop: &AtomicBool) -> Option<Foot
         last = at.map(|at| (at, dir));
     }
     Some(found)
+}
+
+/// Whether a path exists beneath a directory.
+pub fn is_there(root: &OwnedFd, path: &Path) -> bool {
+    beneath::open(root.as_fd(), path.as_os_str().as_bytes(), OFlags::PATH | OFlags::NOFOLLOW).is_ok()
 }
 
 /// Opens a directory relative to the previously opened one, if that is its parent: relative to the root, each level

@@ -15,7 +15,7 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use rustix::process::Rlimit;
@@ -33,7 +33,7 @@ pub use watch::Watch;
 use cgroup1::OldGroups;
 use cgroup2::UnifiedGroup;
 use choose::{Caller, Controller, Offer, Written};
-use footprint::{Enough, Footprint, measure};
+use footprint::{Enough, is_there, measure};
 use group::GroupError;
 use hierarchy::Hierarchies;
 use processes::Processes;
@@ -128,7 +128,7 @@ impl Keeper {
             }
         }
         keeper.disk = match root {
-            Some(root) => keeper.disk_look(root)?,
+            Some(root) => keeper.disk_look(root, &plan.view)?,
             None => None,
         };
         Ok(keeper)
@@ -165,22 +165,25 @@ impl Keeper {
         Ok(())
     }
 
-    fn disk_look(&self, root: Root) -> Result<Option<DiskLook>, LimitError> {
+    fn disk_look(&self, root: Root, view: &[ViewStep]) -> Result<Option<DiskLook>, LimitError> {
         let (bytes, files) =
             (self.value(LimitKind::Disk, Mechanism::Watch), self.value(LimitKind::Files, Mechanism::Watch));
         if bytes.is_none() && files.is_none() {
             return Ok(None);
         }
-        let (Root::Upper(path) | Root::Copy(path)) = &root;
+        let Root { dir, workspace } = root;
         let opened =
-            beneath::open_root(path).map_err(|source| LimitError::Root { path: path.clone(), source })?;
+            beneath::open_root(&dir).map_err(|source| LimitError::Root { path: dir.clone(), source })?;
         let everything = Enough { bytes: u64::MAX, files: u64::MAX };
-        let before = match root {
-            Root::Upper(_) => Footprint::default(),
-            Root::Copy(_) => measure(&opened, everything, &AtomicBool::new(false)).unwrap_or_default(),
-        };
+        let before = measure(&opened, everything, &AtomicBool::new(false)).unwrap_or_default();
+        let made = view.iter().filter_map(made_path).filter_map(|path| path.strip_prefix(&workspace).ok());
+        let mounted_later = made
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(Path::to_owned)
+            .filter(|path| !is_there(&opened, path))
+            .collect();
         let filled = Filled::look(opened.as_fd());
-        Ok(Some(DiskLook { root: opened, bytes, files, before, filled }))
+        Ok(Some(DiskLook { root: opened, bytes, files, before, mounted_later, filled }))
     }
 
     /// The highest pid inside, if pid_max limits the number of processes.
@@ -232,7 +235,8 @@ impl Keeper {
             return Ok(None);
         }
         let memory = self.value(LimitKind::Memory, Mechanism::Watch);
-        let looks = Looks { memory, disk: self.disk.take(), processes: proc.map(Processes::new) };
+        let disk = self.disk.take().map(DiskLook::with_mount_points);
+        let looks = Looks { memory, disk, processes: proc.map(Processes::new) };
         Watch::start(looks).map(Some)
     }
 
@@ -315,23 +319,41 @@ fn ended_by(exit: Exit, signal: i32) -> bool {
     }
 }
 
-/// The directory in which writes show up.
-enum Root {
-    /// Empty before the command starts.
-    Upper(PathBuf),
-    /// Contains the whole workspace.
-    Copy(PathBuf),
+/// The directory in which writes to the workspace show up: an upper, or a copy of the workspace.
+struct Root {
+    dir: PathBuf,
+    /// Its path in the sandbox.
+    workspace: PathBuf,
+}
+
+/// The path that a step creates if it does not exist.
+fn made_path(step: &ViewStep) -> Option<&Path> {
+    match step {
+        ViewStep::Dir { path, .. }
+        | ViewStep::Symlink { path, .. }
+        | ViewStep::File { path, .. }
+        | ViewStep::Bind { path, .. }
+        | ViewStep::Overlaid { path, .. }
+        | ViewStep::Tmpfs { path, .. }
+        | ViewStep::MountPoint { path }
+        | ViewStep::Secrets { path }
+        | ViewStep::Proc { path }
+        | ViewStep::Devices { path } => Some(path),
+        ViewStep::Workspace(_) | ViewStep::Hide { .. } | ViewStep::Seal { .. } => None,
+    }
 }
 
 fn written(view: &[ViewStep]) -> (Written, Option<Root>) {
     let workspace =
         view.iter().find_map(|step| if let ViewStep::Workspace(it) = step { Some(it) } else { None });
     match workspace {
-        Some(WorkspaceMount::Overlay { upper: UpperPlace::Disk { dir }, .. }) => {
-            (Written::Disk, Some(Root::Upper(dir.join(UPPER))))
+        Some(WorkspaceMount::Overlay { path, upper: UpperPlace::Disk { dir }, .. }) => {
+            (Written::Disk, Some(Root { dir: dir.join(UPPER), workspace: path.clone() }))
         }
         Some(WorkspaceMount::Overlay { upper: UpperPlace::Memory { .. }, .. }) => (Written::Memory, None),
-        Some(WorkspaceMount::Copy { source, .. }) => (Written::Disk, Some(Root::Copy(source.clone()))),
+        Some(WorkspaceMount::Copy { path, source }) => {
+            (Written::Disk, Some(Root { dir: source.clone(), workspace: path.clone() }))
+        }
         Some(WorkspaceMount::ReadOnly { .. }) | None => (Written::Nowhere, None),
     }
 }

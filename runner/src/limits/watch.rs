@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -17,7 +18,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair}
 use avfs_request::LimitKind;
 use avfs_types::pause;
 
-use super::footprint::{Enough, Footprint, measure};
+use super::footprint::{Enough, Footprint, is_there, measure};
 use super::processes::{Processes, device};
 
 /// The interval between checks of the memory.
@@ -54,6 +55,8 @@ pub struct DiskLook {
     pub files: Option<u64>,
     /// The usage before the command.
     pub before: Footprint,
+    /// The paths beneath the root that only the sandbox's own mounts create, if at all.
+    pub mounted_later: Vec<PathBuf>,
     /// The free disk space before the command.
     pub filled: Filled,
 }
@@ -253,6 +256,14 @@ impl DiskPace {
 }
 
 impl DiskLook {
+    /// Counts the mount points that exist now as those from before the command. It cannot remove them.
+    #[must_use]
+    pub fn with_mount_points(mut self) -> Self {
+        let made = self.mounted_later.iter().filter(|path| is_there(&self.root, path)).count();
+        self.before.files = self.before.files.saturating_add(u64::try_from(made).unwrap_or(u64::MAX));
+        self
+    }
+
     /// Walks the tree until it is clear whether it is too large.
     fn footprint(&self, stop: &AtomicBool) -> Option<Footprint> {
         let enough = |limit: Option<u64>, before: u64| limit.map_or(u64::MAX, |it| it.saturating_add(before));
@@ -318,7 +329,7 @@ mod tests {
     fn look(dir: &std::path::Path, bytes: Option<u64>, files: Option<u64>) -> DiskLook {
         let root = beneath::open_root(dir).unwrap();
         let filled = Filled::look(root.as_fd());
-        DiskLook { root, bytes, files, before: Footprint::default(), filled }
+        DiskLook { root, bytes, files, before: Footprint::default(), mounted_later: Vec::new(), filled }
     }
 
     /// Waits for the watch to report.
