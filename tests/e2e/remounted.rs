@@ -168,4 +168,12 @@ fn a_vault_in_the_data_directory_follows_its_directory() {
     assert_ne!(result("project", &["vault", "info"])["id"], id);
     assert_eq!(result("moved", &["fsck"])["findings"], json!([]));
     result("moved", &["audit", "verify"]);
+    // It is also found by a command that would create one.
+    std::fs::rename(env.at("moved"), env.at("again")).unwrap();
+    for _ in 0..2 {
+        let init = result("again", &["init"]);
+        assert_eq!((&init["id"], &init["made"]), (&id, &json!(false)), "{init}");
+    }
+    let info = result("again", &["vault", "info"]);
+    assert_eq!((&info["id"], &info["bound"]), (&id, &json!(env.at("again"))), "{info}");
 }

@@ -468,6 +468,14 @@ impl Surroundings {
         })
     }
 
+    /// The vault in the user's data directory that belongs to a directory, given by its real path; also after the
+    /// directory was moved.
+    #[must_use]
+    pub fn kept_for(&self, dir: &Path) -> Option<PathBuf> {
+        let kept = self.kept_dir().ok()?;
+        Some(kept_vault(&kept, dir)).filter(|place| is_vault_place(place)).or_else(|| adopt(&kept, dir))
+    }
+
     /// Named vaults and their files, sorted by name.
     pub fn named_vaults(&self) -> Result<Vec<(VaultName, PathBuf)>, LocateError> {
         let Ok(entries) = std::fs::read_dir(self.vaults_dir()?) else { return Ok(Vec::new()) };

@@ -70,16 +70,21 @@ fn find_or_make(client: &Client, dir: &Path) -> Result<(PathBuf, Vault, bool), O
 
 /// An existing vault for the same directory. A vault that the caller does not trust is an error.
 fn existing(client: &Client, path: &Path, dir: &Path) -> Result<Option<Vault>, OpError> {
+    // Finds the vault of a directory that was moved, too.
+    let is_kept = !is_named(client) && client.surroundings.kept_for(dir).as_deref() == Some(path);
     if !path.exists() {
         return Ok(None);
     }
-    let trusted = match is_named(client) {
+    let trusted = match is_named(client) || is_kept {
         true => None,
         false => Some(client.surroundings.trusted_vaults()?.check(path)?),
     };
     let vault = client.open_vault_at(path, OpenOptions::default())?;
     let (path, source) = (path.to_owned(), VaultSource::Nearest);
-    client.surroundings.confirm::<OpError>(&Located { path, source, trusted, kept_for: None }, &vault)?;
+    let located = Located { path, source, trusted, kept_for: is_kept.then(|| dir.to_owned()) };
+    if let Some(note) = client.surroundings.confirm::<OpError>(&located, &vault)? {
+        client.note(format_args!("{}", note.text));
+    }
     Ok(if bound_dir(&vault)?.as_deref() == Some(dir) { Some(vault) } else { None })
 }
 
