@@ -72,6 +72,7 @@ fn a_doubt_asks_if_the_request_itself_asks_for_more() {
         (&["--input", variables], "drop --input"),
         (&["--apply"], "drop --apply"),
         (&["--preset", "rust", "--net", "none"], "drop --preset rust"),
+        (&["--preset", "rust"], "drop --preset rust"),
         (&["--fork", "f", "--keep-tmp"], "drop --keep-tmp"),
     ] {
         let envelope = asked(&[options, &["--shell", DOUBT]].concat());

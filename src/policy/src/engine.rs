@@ -8,13 +8,13 @@ use avfs_request::{Confinement, ExecutionTimeout, Limits, NestedUserns, NetMode}
 use crate::caps::{Cap, shorter};
 use crate::category::{Categories, Category};
 use crate::decision::{Action, ExecutionDecision, OnViolation};
-use crate::defaults::{self, HOST_ESCAPE, WRITE_OUT};
+use crate::defaults::{self, HOST_ESCAPE, NETWORKED, WRITE_OUT};
 use crate::explanation::{Explained, Explanation};
 use crate::layer::{Authority, Layer};
 use crate::offer::{self, Offer};
 use crate::opening::Opening;
 use crate::profile::Profiles;
-use crate::reading::{Asked, Judged, Reading};
+use crate::reading::{Asked, Judged, OwnChoices, Reading};
 use crate::verdict::{Fit, Tier, Verdict};
 
 /// The built-in defaults and the layers over them.
@@ -142,6 +142,7 @@ impl Policy {
             reading.commands.into_iter().map(|command| self.judge_command(asked, command)).collect();
         if in_doubt.is_some() {
             commands.iter_mut().for_each(|explained| self.ask_without_net_of_rule(asked, explained));
+            self.hint_beside_doubt(asked, &reading.doubts, &mut commands);
         }
         let profiles = self.profiles();
         let handed_over = profiles.handed_over(asked);
@@ -184,6 +185,18 @@ impl Policy {
         }
         if let Some(asks) = defaults::baseline(asked, &explained.command, networked) {
             explained.verdict = explained.verdict.clone().stricter(asks);
+        }
+    }
+
+    /// With the option that a networked command lacks, the doubt beside it would ask: the hint is to remove the doubt.
+    fn hint_beside_doubt(&self, asked: &Asked<'_>, doubts: &[String], commands: &mut [Explained]) {
+        let with_net = Asked { own: OwnChoices { net: true, ..asked.own }, ..*asked };
+        if *asked.net != NetMode::None || self.doubt(&with_net, doubts).action <= Action::AllowWithCheckpoint
+        {
+            return;
+        }
+        for explained in commands.iter_mut().filter(|explained| explained.verdict.rule == NETWORKED) {
+            explained.verdict.hint = Some(WRITE_OUT.to_owned());
         }
     }
 

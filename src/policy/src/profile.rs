@@ -54,15 +54,12 @@ impl Profiles {
         let hint = match (networked, asked.net) {
             // Without the option, an approved command would still have no network.
             (_, NetMode::None) => Some(format!("add {NET_FLAG}, then have it approved")),
-            (false, net @ (NetMode::Allow(_) | NetMode::Host)) => {
-                let presets: Vec<Preset> = asked.openings.iter().filter_map(Opening::preset).collect();
-                Some(match presets.as_slice() {
-                    [preset, ..] if *net == with_hosts(NetMode::None, &presets) => {
-                        format!("add --net none if the network of --preset {preset} is not needed")
-                    }
-                    _ => format!("drop --net {net} if it is not needed"),
-                })
-            }
+            (false, net @ (NetMode::Allow(_) | NetMode::Host)) => Some(match preset_of_net(asked) {
+                Some(preset) => {
+                    format!("add --net none if the network of --preset {preset} is not needed")
+                }
+                None => format!("drop --net {net} if it is not needed"),
+            }),
             (true, NetMode::Allow(_) | NetMode::Host) => None,
         };
         Some(Verdict { action: Action::RequireApproval, rule: "profile.agent.net".to_owned(), reason, hint })
@@ -140,11 +137,20 @@ fn privileges(asked: &Asked<'_>) -> Vec<Verdict> {
 /// not count: their author trusts every command with them.
 pub fn option_to_drop(asked: &Asked<'_>) -> Option<String> {
     if asked.own.net {
-        return Some(format!("drop --net {}", asked.net));
+        return Some(match preset_of_net(asked) {
+            Some(preset) => format!("drop --preset {preset}"),
+            None => format!("drop --net {}", asked.net),
+        });
     }
     let own = Asked { profile: asked.own.profile, confinement: asked.own.confinement, ..*asked };
     let given = privileges(&own).into_iter().find_map(|verdict| verdict.hint);
     given.or_else(|| asked.own.variables.then(|| "drop --env NAME".to_owned()))
+}
+
+/// The first preset, if the whole network of the request is that of its presets.
+fn preset_of_net(asked: &Asked<'_>) -> Option<Preset> {
+    let presets: Vec<Preset> = asked.openings.iter().filter_map(Opening::preset).collect();
+    presets.first().copied().filter(|_| *asked.net == with_hosts(NetMode::None, &presets))
 }
 
 fn ask(rule: &str, reason: String, hint: String) -> Verdict {

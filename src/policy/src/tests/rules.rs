@@ -1,6 +1,10 @@
 //! Which rule takes precedence: defaults, layers, doubts, words, paths, categories.
 
+use avfs_request::{Preset, with_hosts};
+
 use super::*;
+use crate::defaults::{NET_FLAG, WRITE_OUT};
+use crate::opening::Opening;
 
 #[test]
 fn the_defaults_ask_only_where_needed() {
@@ -157,6 +161,29 @@ fn a_rule_gives_no_network_to_a_request_with_a_doubt() {
     // A command that needs no network runs without the rule's network.
     let local = plain.decided(&policy([allowing(None)]), in_doubt([command("git fetch", WRITE)]));
     assert_eq!((local.action, local.net), (Action::AllowWithCheckpoint, None));
+}
+
+/// `add --net` would be followed by `drop --net`.
+#[test]
+fn hints_about_a_network_beside_a_doubt_do_not_contradict_each_other() {
+    let fetch = || in_doubt([command("git fetch", NETWORK)]);
+    let hint = |policy: &Policy, request: &Request| request.decided(policy, fetch()).hint.unwrap_or_default();
+    let mut with_rule = rule(&["git"], Action::Allow);
+    with_rule.when.net = Some(NetMode::Host);
+    let (builtin, by_rule) = (Policy::builtin(), policy([layer(Tier::User, [with_rule])]));
+    for policy in [&builtin, &by_rule] {
+        assert_eq!(hint(policy, &Request::plain()), WRITE_OUT);
+    }
+    assert_eq!(hint(&builtin, &Request::with_net()), format!("drop --net host, or {WRITE_OUT}"));
+    // With the option it would run.
+    let doubt = Some(Placed { value: Action::AllowWithCheckpoint, place: place(3) });
+    let allowing = policy([Layer { doubt, ..Layer::new(Tier::User) }]);
+    assert_eq!(hint(&allowing, &Request::plain()), format!("add {NET_FLAG}"));
+    // The option that gives the network is dropped.
+    let net = with_hosts(NetMode::None, &[Preset::Node]);
+    let openings = vec![Opening::Preset(Preset::Node)];
+    let of_preset = Request { net, openings, ..Request::with_net() };
+    assert_eq!(hint(&builtin, &of_preset), format!("drop --preset node, or {WRITE_OUT}"));
 }
 
 #[test]
