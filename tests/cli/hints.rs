@@ -228,6 +228,9 @@ fn missing_fork_hint_suggests_creation_only_where_it_helps() {
     }
     let refusal = env.refused(&["write", "a", "--text", "a", "--fork", "nosuch"], 1, "fork.not_found");
     assert!(hint(&refusal).contains("avfs fork create nosuch"), "{refusal}");
+    // No fork can have this name.
+    let refusal = env.refused(&["write", "a", "--text", "a", "--fork", "HEAD"], 1, "fork.not_found");
+    assert_eq!(hint(&refusal), "list forks with: avfs fork list");
     let refusal = env.refused(&["policy", "test", "no-such-file"], 1, "host.io");
     assert!(!hint(&refusal).contains("directory"), "{refusal}");
     let refusal = env.refused(&["mkdir", "q/w/e"], 1, "path.not_found");

@@ -124,6 +124,7 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::NoFork { name } if name.as_str() == "last" => {
         format!("last is a run: list runs and their forks with: {avfs} runs list")
     }
+    Self::NoFork { name } if name.check_new().is_err() => format!("list forks with: {avfs} fork list"),
     Self::NoFork { name } => {
         format!("list forks with: {avfs} fork list, or create it with: {avfs} fork create {name}")
     }
