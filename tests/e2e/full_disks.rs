@@ -53,6 +53,7 @@ fn a_disk_that_the_vault_filled_is_freed() {
         rm .avfs/vault.db-reserve
         fill
         step control "$AVFS" --json fork delete f2 --force
+        step no-reserve run -- true
         rm "$DISK/fill"
         step again run --fork f3 --shell 'echo x > x'
         step fsck "$AVFS" --json fsck
@@ -72,7 +73,10 @@ fn a_disk_that_the_vault_filled_is_freed() {
         let gc = &steps.answer("gc")["result"];
         let bytes = |name: &str| gc[name].as_u64().unwrap();
         assert!(bytes("file_bytes_after") + 800_000 < bytes("file_bytes_before"), "{gc}");
-        steps.assert_error("control", 1, "vault.disk_full");
+        let error = steps.assert_error("control", 1, "vault.disk_full");
+        assert_eq!(error["hint"], json!("free some space, then try again; nothing was changed"));
+        let error = steps.assert_error("no-reserve", 125, "vault.disk_full");
+        assert_eq!(error["hint"], json!("free some space, then try again; nothing was changed"));
         steps.assert_code(&["again", "fsck", "audit"], 0);
         let reserve = steps.answer("reserve").as_str().unwrap().trim();
         let (size, blocks) = reserve.split_once(' ').unwrap();

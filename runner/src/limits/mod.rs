@@ -339,7 +339,7 @@ fn made_path(step: &ViewStep) -> Option<&Path> {
         | ViewStep::Secrets { path }
         | ViewStep::Proc { path }
         | ViewStep::Devices { path } => Some(path),
-        ViewStep::Workspace(_) | ViewStep::Hide { .. } | ViewStep::Seal { .. } => None,
+        ViewStep::Workspace(_) | ViewStep::Hide { .. } | ViewStep::Pin { .. } | ViewStep::Seal { .. } => None,
     }
 }
 

@@ -40,7 +40,7 @@ pub use execution::{
     approval_body, approve_command, command_to_approve, decision_before_the_request, denial_body, execution,
     execution_planned,
 };
-pub use hints::{Avfs, Hint, error_body, merge_commits, usage_lines};
+pub use hints::{Avfs, DISK_FULL, Hint, error_body, merge_commits, usage_lines};
 pub use policy::{
     policy_cap, policy_check, policy_command, policy_decision, policy_explain, policy_failure, policy_said,
     policy_verdict,

@@ -11,12 +11,14 @@ use avfs_engine::{
 };
 use avfs_hostfs::machine;
 use avfs_policy::Opening;
-use avfs_present::Avfs;
+use avfs_present::{Avfs, DISK_FULL, error_body};
 use avfs_types::clock::SystemClock;
 use avfs_vault::backend::sqlite::{Mapped, OpenOptions, with_reserve};
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::unfinished::Unfinished;
 use avfs_vault::{Context, Vault, VaultError};
+
+use avfs_wire::ErrorBody;
 
 use crate::error::{OpError, WorkplaceError};
 use crate::observer::Observer;
@@ -132,7 +134,15 @@ impl Client {
         let path = self.surroundings.locate(self.vault_option.as_deref())?.path;
         // The files next to the vault are next to the real file.
         let path = path.canonicalize().unwrap_or(path);
-        with_reserve(&path, |failure: &OpError| failure.code() == Some("vault.disk_full"), verb)
+        let is_disk_full = |failure: &OpError| failure.code() == Some("vault.disk_full");
+        with_reserve(&path, is_disk_full, verb).map_err(|failure| match failure {
+            // The hint names the verbs that work, and this is one of them.
+            OpError::Error(error) if error.code() == "vault.disk_full" => OpError::Body(ErrorBody {
+                hint: Some(DISK_FULL.to_owned()),
+                ..error_body(&*error, &self.avfs)
+            }),
+            other @ (OpError::Error(_) | OpError::Body(_) | OpError::ReceiverGone) => other,
+        })
     }
 
     pub fn base_cache(&self) -> Result<BaseCache, OpError> {

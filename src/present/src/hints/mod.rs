@@ -14,6 +14,7 @@ mod types;
 mod vault;
 
 pub use changes::merge_commits;
+pub use vault::DISK_FULL;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

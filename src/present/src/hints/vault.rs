@@ -1,6 +1,6 @@
 //! Hints for the vault: its file, its history, imports, captures and exports.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -19,6 +19,15 @@ use avfs_vault::{VaultError, transfer};
 
 use super::types::for_range;
 use crate::hint;
+
+/// The hint for a full disk, if no verb of avfs can free space.
+pub const DISK_FULL: &str = "free some space, then try again; nothing was changed";
+
+/// Whether a vault has a reserve, without which no verb works on a full disk.
+fn has_reserve(vault: &Path) -> bool {
+    let vault = vault.canonicalize().unwrap_or_else(|_| vault.to_owned());
+    Path::new(&[vault.as_os_str(), OsStr::new("-reserve")].into_iter().collect::<OsString>()).exists()
+}
 
 hint!(BackendError, |error, avfs| {
     let word = |path: &Path| shell_word(path.as_os_str());
@@ -59,10 +68,11 @@ hint!(BackendError, |error, avfs| {
         Self::Unsteady { .. } => {
             "try again: without permission to write, the vault is read without locking out writers".into()
         }
-        Self::DiskFull { .. } => format!(
-            "free some space, then try again; nothing was changed. On a full disk these still work: \
-             {avfs} discard, {avfs} fork delete, {avfs} prune, and {avfs} gc, which frees the space"
+        Self::DiskFull { path } if has_reserve(path) => format!(
+            "{DISK_FULL}. On a full disk these still work: {avfs} discard, {avfs} fork delete, {avfs} prune, and \
+             {avfs} gc, which frees the space"
         ),
+        Self::DiskFull { .. } => DISK_FULL.into(),
         Self::Linked { path } => {
             let vault = word(path);
             format!(
