@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, User};
 
@@ -62,7 +62,7 @@ fn with_home(
     home: impl Fn() -> Option<PathBuf>,
 ) -> Vec<(OsString, OsString)> {
     let is_home = |name: &OsStr| name == "HOME";
-    if !variables.iter().any(|(name, value)| is_home(name) && !value.is_empty())
+    if !variables.iter().any(|(name, value)| is_home(name) && Path::new(value).is_absolute())
         && let Some(home) = home()
     {
         variables.retain(|(name, _)| !is_home(name));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn home_of_the_user_database_replaces_an_empty_variable_only() {
+    fn home_of_the_user_database_replaces_a_variable_that_is_no_absolute_path() {
         let with = |variables: &[(&str, &str)], home: Option<&str>| -> Vec<String> {
             let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
             let found = with_home(variables, || home.map(PathBuf::from));
@@ -123,7 +123,8 @@ mod tests {
         assert_eq!(with(&[("A", "1")], Some("/h")), ["A=1", "HOME=/h"]);
         assert_eq!(with(&[("HOME", ""), ("A", "1")], Some("/h")), ["A=1", "HOME=/h"]);
         assert_eq!(with(&[("HOME", "/set")], Some("/h")), ["HOME=/set"]);
-        assert_eq!(with(&[("HOME", "relative")], Some("/h")), ["HOME=relative"]);
+        assert_eq!(with(&[("HOME", "relative")], Some("/h")), ["HOME=/h"]);
+        assert_eq!(with(&[("HOME", "relative")], None), ["HOME=relative"]);
         assert_eq!(with(&[("HOME", "")], None), ["HOME="]);
     }
 }
