@@ -108,7 +108,8 @@ impl Client {
 
     /// Opens the vault in this file, and warns if it was replaced by an older copy.
     pub fn open_vault_at(&self, path: &Path, options: OpenOptions) -> Result<Vault, VaultError> {
-        let vault = Vault::open(path, options, self.context.clone())?.knowing(self.surroundings.listed_vaults());
+        let vault =
+            Vault::open(path, options, self.context.clone())?.knowing(self.surroundings.listed_vaults());
         // Without a cache directory, nothing is noted.
         let vault = match self.surroundings.cache_dir() {
             Ok(cache_dir) => vault.noting(Unfinished::new(&cache_dir)),
