@@ -19,7 +19,7 @@ use crate::named_run::last_change;
 pub struct ApplyQuery {
     /// `None`: the newest run in effect that changed content.
     pub what: Option<ChangesOf>,
-    /// Patterns of the only paths to apply; all paths if there are none.
+    /// Patterns of the only paths to apply; if empty, all paths.
     pub include: Vec<String>,
     /// Patterns of paths not to apply.
     pub exclude: Vec<String>,

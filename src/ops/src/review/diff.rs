@@ -36,11 +36,11 @@ pub struct DiffQuery<'r> {
     pub form: DiffForm<'r>,
     /// Also report changes of modification times alone.
     pub times: bool,
-    /// Report only changes at these paths and beneath them; all changes if there are none.
+    /// Report only changes at these paths and beneath them; if empty, all changes.
     pub paths: Vec<GivenPath>,
 }
 
-/// What is reported in addition to the list of changes.
+/// The report in addition to the list of changes.
 pub enum DiffForm<'r> {
     List,
     /// The first `limit` changes as a tree.
