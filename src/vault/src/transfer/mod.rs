@@ -11,6 +11,7 @@ pub mod layers;
 pub mod materialize;
 pub mod merge;
 pub mod own;
+mod scan;
 pub mod set_ids;
 pub mod shelf;
 pub mod spill;

@@ -19,14 +19,13 @@ use avfs_types::path::TreePath;
 use avfs_types::renamed::RenamedNames;
 
 use super::Times;
+use super::over::Over;
 use crate::edit::{Edit, Edits};
-use crate::import::build;
-use crate::import::build::Groups;
-use crate::import::shared::{ScannedDir, ScannedEntry, What, lock};
 use crate::links::members;
 use crate::page::{DirRef, FileNode, Node};
 use crate::path_set::PathSet;
 use crate::transfer::Result;
+use crate::transfer::scan::{Groups, ScannedDir, ScannedEntry, What, leaf, lock};
 use crate::tree::Pages;
 use crate::{Vault, tree};
 
@@ -165,8 +164,8 @@ impl<'a> CopySearch<'a> {
         Self { base, evidence, found: Mutex::default() }
     }
 
-    pub(super) fn search(&self, vault: &Vault, dir: &ScannedDir, groups: &Groups) -> Result<()> {
-        let same = dir.over.base.filter(|base| dir.over.holds_copies && base.totals.links > 0);
+    pub(super) fn search(&self, vault: &Vault, dir: &ScannedDir<Over>, groups: &Groups) -> Result<()> {
+        let same = dir.own.base.filter(|base| dir.own.holds_copies && base.totals.links > 0);
         if same.is_none() && self.evidence.renamed.is_empty() {
             return Ok(());
         }
@@ -181,7 +180,7 @@ impl<'a> CopySearch<'a> {
                 Some(base) => tree::entry(pages, &base.tree, &entry.name)?,
                 None => None,
             };
-            let (Some(Node::File(old)), Some(Node::File(new))) = (old, build::leaf(entry, groups)) else {
+            let (Some(Node::File(old)), Some(Node::File(new))) = (old, leaf(entry, groups)) else {
                 continue;
             };
             let Some(link) = old.link.filter(|_| self.evidence.is_copy(entry, &old, &new)) else { continue };

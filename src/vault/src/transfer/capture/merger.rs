@@ -4,15 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::links::CopySearch;
+use super::over::Over;
 use crate::edit::Taken;
-use crate::import::assembly::BuiltDir;
-use crate::import::build::Groups;
-use crate::import::build::node;
-use crate::import::shared::{ScannedDir, What};
 use crate::links::has_members;
-use crate::page::{DirMeta, DirRef, Entry, Node};
+use crate::page::{DirRef, Entry, Node};
 use crate::pages::{Changes, NewPages};
 use crate::transfer::Result;
+use crate::transfer::scan::{BuiltDir, Groups, ScannedDir, What, meta, node};
 use crate::tree::CachedPages;
 use crate::{Vault, pages, tree};
 
@@ -53,7 +51,7 @@ impl<'a> Merger<'a> {
     /// The merged directory. `built` are its merged subdirectories.
     pub(crate) fn merge(
         &self,
-        dir: &ScannedDir,
+        dir: &ScannedDir<Over>,
         built: &HashMap<u32, BuiltDir>,
         groups: &Groups,
         new: &mut NewPages,
@@ -61,8 +59,8 @@ impl<'a> Merger<'a> {
         if let Some(copies) = &self.copies {
             copies.search(self.vault, dir, groups)?;
         }
-        let meta = DirMeta { mode: dir.stat.mode, mtime: dir.stat.mtime, xattrs: dir.xattrs };
-        let Some(base) = dir.over.base else {
+        let meta = meta(dir);
+        let Some(base) = dir.own.base else {
             self.note_entry();
             let entries: Vec<Entry> =
                 dir.entries.iter().filter_map(|entry| node(entry, built, groups)).collect();
@@ -73,7 +71,7 @@ impl<'a> Merger<'a> {
         let source = &&*reader;
         let pages = CachedPages::new(source);
         let (base_meta, body) = tree::top(&pages, &base.tree)?;
-        let reads_whole = dir.over.hides_base || dir.entries.len() >= NAMES_MANY;
+        let reads_whole = dir.own.hides_base || dir.entries.len() >= NAMES_MANY;
         let whole = reads_whole.then(|| tree::dir(&pages, &base.tree)).transpose()?;
         let mut changes = Changes::new();
         for entry in &dir.entries {
@@ -83,13 +81,13 @@ impl<'a> Merger<'a> {
             };
             let merged = node(entry, built, groups).map(|entry| entry.node);
             // Otherwise the base's entry is visible.
-            let hides = merged.is_some() || dir.over.hides_base || entry.what == What::Whiteout;
+            let hides = merged.is_some() || dir.own.hides_base || entry.what == What::Whiteout;
             if hides && merged != old {
                 self.note(old.as_ref(), merged.as_ref());
                 changes.insert(entry.name.clone(), merged);
             }
         }
-        if let (true, Some(whole)) = (dir.over.hides_base, &whole) {
+        if let (true, Some(whole)) = (dir.own.hides_base, &whole) {
             for hidden in whole.entries.iter().filter(|hidden| !dir.has(&hidden.name)) {
                 self.note(Some(&hidden.node), None);
                 changes.insert(hidden.name.clone(), None);

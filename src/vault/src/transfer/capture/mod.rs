@@ -5,8 +5,11 @@
 //! hashed, since size and mtime can be forged. Nothing is committed here.
 
 mod links;
-pub(crate) mod merger;
+mod merger;
 pub(crate) mod modes;
+mod over;
+mod upper;
+mod withhold;
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -15,6 +18,8 @@ pub use links::WrittenLinks;
 use links::{CopySearch, Evidence, Merged};
 use merger::Merger;
 use modes::Modes;
+use over::Over;
+use upper::Upper;
 
 use avfs_types::clock::FileTime;
 use avfs_types::diagnose::Diagnose;
@@ -24,13 +29,11 @@ use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
 
 use super::ignore::Rules;
-use super::import::assembly::Built;
-use super::import::scan::Scan;
-use super::import::shared::{Flavour, Outlet, Shared, lock};
-use super::import::upper::{Over, Upper};
-use super::import::{ImportError, Scanned, TroubleReason};
 use super::layers::Footprint;
 use super::own::OwnFile;
+use super::scan::{
+    Assembly, Built, ImportError, Outlet, Records, Scan, Scanned, Shared, TroubleReason, lock,
+};
 use super::write_out::{FreshPages, WriteOut};
 use crate::backend::Guard;
 use crate::edit::{Edit, Edits};
@@ -380,7 +383,8 @@ impl Vault {
             bad_ignore_files: Default::default(),
         };
         let held = Outlet::Held(Default::default());
-        let shared = Shared::of_upper(self, settings, root, held, options.meter);
+        let assembly = Assembly::new(None, Records::NotWanted, &self.temporary_dirs());
+        let shared = Shared::new(self, settings, root, held, options.meter, assembly);
         let hides_base = options.kind == UpperKind::Whole;
         let over = Over { base: Some(*base), hides_base, ..Over::default() };
         Scan::new(shared, None, over).store_into(self, Notes::of)
@@ -422,13 +426,11 @@ struct Notes {
 
 impl Notes {
     /// Consumes the scan, which closes the channel to the storing thread.
-    fn of(scanned: &Scanned, shared: Shared<'_>) -> Self {
-        let mut notes = match &shared.flavour {
-            Flavour::Host { .. } => Self { left_out: Vec::new(), bad_ignore_files: Vec::new() },
-            Flavour::Upper(upper) => Self {
-                left_out: std::mem::take(&mut *lock(&upper.left_out)),
-                bad_ignore_files: std::mem::take(&mut *lock(&upper.bad_ignore_files)),
-            },
+    fn of(scanned: &Scanned, shared: Shared<'_, Upper<'_>>) -> Self {
+        let upper = &shared.source;
+        let mut notes = Self {
+            left_out: std::mem::take(&mut *lock(&upper.left_out)),
+            bad_ignore_files: std::mem::take(&mut *lock(&upper.bad_ignore_files)),
         };
         for trouble in &scanned.troubles {
             let reason = match trouble.reason {

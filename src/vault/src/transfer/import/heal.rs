@@ -6,12 +6,11 @@ use std::sync::mpsc;
 
 use avfs_types::ids::{BlobId, TreeId};
 
-use super::scan::Scan;
-use super::shared::Outlet;
-use super::{CHANNEL_BATCHES, ImportOptions, Keep, scan};
+use super::{ImportOptions, host};
 use crate::audit::Event;
 use crate::backend::{BlobRecord, Durability};
 use crate::fsck::{Broken, Report, Thoroughness};
+use crate::transfer::scan::{CHANNEL_BATCHES, Keep, Outlet, Scan};
 use crate::transfer::{Error, Result};
 use crate::{Transaction, Vault, threads};
 
@@ -70,7 +69,7 @@ impl Vault {
                 }
                 Ok(stored)
             })?;
-            let scan = scan::host(self, dir, None, options, Outlet::Channel(send)).map(|mut scan| {
+            let scan = host::scan(self, dir, None, options, Outlet::Channel(send)).map(|mut scan| {
                 scan.shared.keep = Keep::Only(&broken.blobs);
                 scan
             });

@@ -9,10 +9,11 @@ use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_types::path::TreePath;
 
 use super::ImportError;
-use super::shared::Shared;
+use super::host::Host;
 use crate::ignore;
 use crate::ignore::{FILE_NAME, Rules, Text};
 use crate::transfer::Result;
+use crate::transfer::scan::Shared;
 
 /// Pause before an ignore file that is being written is read again, and the maximum number of reads. The limit counts
 /// reads, so that a stalled machine is not mistaken for a file that keeps changing.
@@ -22,7 +23,7 @@ const IGNORE_FILE_READS_MAX: usize = 250;
 /// an empty one.
 const EMPTY_HOLDS: Duration = Duration::from_millis(100);
 
-impl Shared<'_> {
+impl Shared<'_, Host<'_>> {
     /// The rules in a directory that has an ignore file. An ignore file that cannot be read, or keeps changing, fails
     /// the import even with [`OnTrouble::KeepGoing`](super::OnTrouble): without its rules, paths would be stored that
     /// they should exclude.

@@ -15,12 +15,13 @@ use avfs_hostfs::cause::Cause;
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_types::path::TreePath;
 
-use super::shared::{Outlet, Shared};
-use super::{ImportError, ImportOptions, scan};
+use super::host::Host;
+use super::{ImportError, ImportOptions, host};
 use crate::chunk::FILE_BYTES_MAX;
 use crate::ignore::{FILE_NAME, Rules};
 use crate::page::{Body, DirMeta, DirRef, Node};
 use crate::transfer::Result;
+use crate::transfer::scan::{Outlet, Shared};
 use crate::tree::{CachedPages, Entries, Pages};
 use crate::write_out::FreshPages;
 use crate::{Vault, set_ids, tree};
@@ -153,7 +154,7 @@ impl Vault {
     ) -> Result<Looked> {
         let fresh = FreshPages::new(self);
         let pages = CachedPages::new(&fresh);
-        let shared = scan::host(self, dir, None, options, Outlet::Nowhere)?.shared;
+        let shared = host::scan(self, dir, None, options, Outlet::Nowhere)?.shared;
         let mut look = Look { shared, pages: &pages, steps: 0, is_enough };
         if let Some(ended) = look.walk(known, from, None)? {
             return Ok(ended);
@@ -164,7 +165,7 @@ impl Vault {
 }
 
 struct Look<'a> {
-    shared: Shared<'a>,
+    shared: Shared<'a, Host<'a>>,
     pages: &'a dyn Pages,
     steps: usize,
     is_enough: &'a dyn Fn(usize) -> bool,

@@ -1,44 +1,35 @@
 //! Imports a host directory as a version. Only changed files are read, and symlinks out of the directory are not
 //! followed.
 //!
-//! `scan` lists all directories in parallel, and `files` reads the changed files; `assembly` builds trees from the
-//! results, bottom up; then one transaction adds the version.
+//! What comes in is a path and a fork; what leaves is a version of the fork, or only a tree ([`Vault::survey`]). The
+//! room `scan` walks the directory and builds the trees; `host` is its source for a directory that other processes use:
+//! ignore rules, the stat cache, entries that vanish. One transaction then adds the version.
+//!
+//! A version must never mix two states of a file, and never lose a path only because it could not be read. Open `host`
+//! first for the rules of versioned paths, and `Vault::import_once` for how a version is added. `touched` imports only
+//! the paths that a run touched, `look` searches for a difference without reading files, `heal` restores damaged
+//! objects.
 
-pub(crate) mod assembly;
-pub(crate) mod build;
-mod files;
-pub(crate) mod hard_links;
 pub mod heal;
+mod host;
 mod ignore_file;
 mod look;
-pub(crate) mod scan;
-pub(crate) mod shared;
-mod spilled_entries;
 mod touched;
-pub(crate) mod upper;
-mod withhold;
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 
-use assembly::Built;
-use scan::Scan;
-use shared::Outlet;
-
-use avfs_types::clock::FileTime;
-use avfs_types::diagnose::Diagnose;
-use avfs_types::ids::{BlobId, ForkName, VersionId};
-use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
+use avfs_types::ids::{ForkName, VersionId};
 
 pub use look::{LOOK_STEPS_MAX, LookPlace, Looked, looks_like};
 pub use touched::{TouchedBase, TouchedOptions};
 
+use super::scan::{Built, CHANNEL_BATCHES, Outlet, Scan};
+pub use super::scan::{ImportError, OnTrouble, Scanned, Trouble, TroubleReason, UNVERSIONED_MAX};
 pub use super::spill::SpilledPages;
 pub use super::stat_cache::Foreign;
 use super::stat_cache::{NewCache, StatCache};
 use crate::backend::{BlobRecord, Durability, VersionRecord};
-use crate::chunk::FILE_BYTES_MAX;
 use crate::edit::{Edit, Edits, Manner};
 use crate::meter::Meter;
 use crate::page::DirRef;
@@ -46,115 +37,6 @@ use crate::pages::NewPages;
 use crate::transfer::{Error, Result};
 use crate::version::root_of;
 use crate::{Advance, Batch, Committed, Vault, When, edit, links, require_version, threads, tree};
-
-/// Why a directory cannot be imported.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The path is not a directory.
-    #[error("cannot import {}: it is not a directory", path.display())]
-    NotADirectory {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The path does not exist.
-    #[error("directory {} does not exist", path.display())]
-    NoDirectory {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A file or directory cannot be read.
-    #[error("no permission to read {path}")]
-    NoPermission {
-        /// The path.
-        path: TreePath,
-    },
-    /// A file or directory was removed while the import ran.
-    #[error("{path} vanished during the import")]
-    Vanished {
-        /// The path.
-        path: TreePath,
-    },
-    /// A file is larger than a version can hold.
-    #[error("{path} is {size} bytes long; at most {FILE_BYTES_MAX} can be kept")]
-    TooLarge {
-        /// The path.
-        path: TreePath,
-        /// Size of the file in bytes.
-        size: u64,
-    },
-    /// A file changed each time it was read.
-    #[error("{path} kept changing while it was read")]
-    Torn {
-        /// The path.
-        path: TreePath,
-    },
-    /// A path has too many components or bytes.
-    #[error(
-        "{} is {} levels deep and has {} bytes; at most {DEPTH_MAX} and {PATH_BYTES_MAX} are allowed",
-        shorten(&path.to_string()), path.depth(), path.as_bytes().len()
-    )]
-    TooDeep {
-        /// The path.
-        path: TreePath,
-    },
-    /// An ignore file has an invalid pattern.
-    #[error("the ignore file {path} has an invalid pattern")]
-    BadIgnore {
-        /// The ignore file.
-        path: TreePath,
-        /// The parse error.
-        #[source]
-        source: ignore::Error,
-    },
-    /// A pattern in [`ImportOptions::exclude`] is invalid.
-    #[error("invalid exclude pattern")]
-    BadExclude {
-        /// The parse error.
-        #[source]
-        source: ignore::Error,
-    },
-    /// Any other I/O error.
-    #[error("cannot {operation} {path}")]
-    Io {
-        /// The attempted operation, such as `open`.
-        operation: &'static str,
-        /// The path inside the directory.
-        path: TreePath,
-        /// The error of the system call.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The import was stopped through its [`Meter`].
-    #[error("the import was interrupted")]
-    Interrupted,
-}
-
-impl Diagnose for ImportError {
-    fn code(&self) -> &'static str {
-        match self {
-            Self::NotADirectory { .. } => "import.not_a_directory",
-            Self::NoDirectory { .. } => "import.no_directory",
-            Self::NoPermission { .. } => "import.no_permission",
-            Self::Vanished { .. } => "import.vanished",
-            Self::Torn { .. } => "import.torn_read",
-            Self::TooLarge { .. } => "file.too_large",
-            Self::TooDeep { .. } => "import.too_deep",
-            Self::BadIgnore { .. } => "import.bad_ignore_file",
-            Self::BadExclude { .. } => "import.bad_exclude",
-            Self::Io { .. } => "import.io",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
-/// How to handle files that vanish, cannot be read, or keep changing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnTrouble {
-    /// Fail the whole import; no version is added.
-    Fail,
-    /// Continue, and list them in the report.
-    KeepGoing,
-}
 
 /// Options of an import.
 pub struct ImportOptions<'a> {
@@ -166,73 +48,6 @@ pub struct ImportOptions<'a> {
     pub exclude: &'a [String],
     /// Counts read files and bytes, and can cancel the import.
     pub meter: &'a Meter,
-}
-
-/// A path that could not be imported exactly, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// The path inside the directory.
-    pub path: TreePath,
-    /// The reason.
-    pub reason: TroubleReason,
-}
-
-/// Why a path could not be imported exactly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TroubleReason {
-    /// A socket or a device, which a vault cannot store.
-    Special(&'static str),
-    /// It was removed during the import; it is not in the version.
-    Vanished,
-    /// It kept changing; the version has the content that was read last.
-    Torn,
-    /// It cannot be read; it is not in the version.
-    NoPermission,
-    /// An I/O error of the disk or its file system.
-    Unreadable,
-    /// The file is larger than a version can hold.
-    TooLarge,
-    /// Only an attribute that an unprivileged user cannot set is left out; the text names it.
-    Attribute(&'static str),
-}
-
-impl std::fmt::Display for TroubleReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Special(kind) => write!(f, "a {kind} cannot be kept"),
-            Self::Vanished => f.write_str("it vanished during the import"),
-            Self::Torn => f.write_str("it kept changing; the content that was read last is kept"),
-            Self::NoPermission => f.write_str("no permission to read it"),
-            Self::Unreadable => f.write_str("the file system cannot read it"),
-            Self::TooLarge => write!(f, "it has more than {FILE_BYTES_MAX} bytes"),
-            Self::Attribute(what) => write!(f, "its {what} cannot be kept"),
-        }
-    }
-}
-
-/// Maximum number of unversioned paths that a scan lists; one more means that there are too many.
-pub const UNVERSIONED_MAX: usize = 4096;
-
-/// The results of scanning a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scanned {
-    /// Number of files whose content was read because the stat cache did not match.
-    pub files_read: u64,
-    /// Size of those files in bytes.
-    pub bytes_read: u64,
-    /// Number of damaged blobs in the vault that this import stored again.
-    pub mended: u64,
-    /// Paths that could not be imported exactly.
-    pub troubles: Vec<Trouble>,
-    /// Paths of the directory that are never in a version: ignored and excluded paths, the vault, sockets and devices.
-    /// Only the topmost path of each, and at most [`UNVERSIONED_MAX`] + 1 of them.
-    pub unversioned: Vec<TreePath>,
-    /// The error, if the import succeeded but its stat cache could not be saved: the next import reads every file.
-    pub cache_unsaved: Option<String>,
-    /// Owners in the directory that no sandbox of this user can map.
-    pub foreign: Foreign,
-    /// The latest `ctime` of all scanned files, except times in the future and that of the vault's directory.
-    pub changed_at: FileTime,
 }
 
 /// The result of an import.
@@ -256,20 +71,6 @@ struct Attempt {
 
 impl Attempt {
     const FIRST: Self = Self { number: 1, after_own_cache: false };
-}
-
-/// Capacity of the channel to the storing thread, in batches of a few megabytes at most.
-pub(crate) const CHANNEL_BATCHES: usize = 8;
-
-/// Which blobs of a scan are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keep<'a> {
-    /// All blobs that the vault does not have.
-    Everything,
-    /// These blobs, whether or not the vault has them.
-    Only(&'a HashSet<BlobId>),
-    /// No blobs: only digests are computed.
-    Nothing,
 }
 
 impl Vault {
@@ -346,7 +147,7 @@ impl Vault {
                 batch.store_ahead()?;
                 Ok(batch)
             })?;
-            let scan = scan::host(self, dir, cache.as_ref(), options, Outlet::Channel(send));
+            let scan = host::scan(self, dir, cache.as_ref(), options, Outlet::Channel(send));
             let built = scan.and_then(Scan::build);
             // A failure to store also ends the scan; it is the cause to report.
             let batch = threads::join(storing)?;
@@ -398,7 +199,7 @@ impl Vault {
         let _pin = self.backend().pin()?;
         let head = self.fork(fork)?.head;
         let cache = self.usable_cache(options, &self.id()?, &head, Attempt::FIRST)?;
-        let built = scan::host(self, dir, cache.as_ref(), options, Outlet::Nowhere)?.build()?;
+        let built = host::scan(self, dir, cache.as_ref(), options, Outlet::Nowhere)?.build()?;
         let built = self.with_unreadable(built, &head)?;
         Ok((built.root, built.new, built.scanned))
     }

@@ -21,15 +21,15 @@ use avfs_hostfs::{beneath, overlay, xattr};
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 
-use super::scan::Job;
-use super::shared::{Flavour, Outlet, Shared};
-use super::{ImportError, ImportOptions, OnTrouble, Scanned, scan};
+use super::host::Host;
+use super::{ImportError, ImportOptions, OnTrouble, Scanned, host};
 use crate::backend::{Durability, Extent, Guard, VersionRecord};
 use crate::capture::modes::{Modes, is_closed, open_up_root};
 use crate::ignore::{FILE_NAME, OWN_DIR};
 use crate::meter::Meter;
 use crate::page::DirRef;
 use crate::transfer::Result;
+use crate::transfer::scan::{Job, Outlet, Shared};
 use crate::version::Draft;
 use crate::{Vault, VaultError};
 
@@ -182,11 +182,15 @@ impl TouchedBy<'_> {
     }
 }
 
-impl Shared<'_> {
+impl Shared<'_, Host<'_>> {
     /// The names to import of a partly imported directory. `None` if it is imported as a whole.
-    pub(super) fn touched_names(&self, job: &Job, dir: BorrowedFd<'_>) -> Result<Option<TouchedNames>> {
-        let Flavour::Host { touched: Some(by), .. } = &self.flavour else { return Ok(None) };
-        match job.reach {
+    pub(super) fn touched_names(
+        &self,
+        job: &Job<Reach>,
+        dir: BorrowedFd<'_>,
+    ) -> Result<Option<TouchedNames>> {
+        let Some(by) = &self.source.touched else { return Ok(None) };
+        match job.own {
             Reach::Everything => return Ok(None),
             Reach::Itself => return Ok(Some(TouchedNames::default())),
             Reach::Touched => {}
@@ -237,7 +241,7 @@ impl Vault {
                 exclude: options.exclude,
                 meter: options.meter,
             };
-            let mut scan = scan::host(self, dir, None, &import, Outlet::Held(Default::default()))?;
+            let mut scan = host::scan(self, dir, None, &import, Outlet::Held(Default::default()))?;
             let mut by = TouchedBy { upper, modes, hidden, launched_at, others: BTreeSet::new() };
             let root = scan.shared.root.as_fd();
             if by.is_nothing(root).map_err(VaultError::Input)? {

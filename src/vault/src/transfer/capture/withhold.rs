@@ -11,14 +11,12 @@ use avfs_hostfs::xattr::Xattrs;
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
 
-use super::ImportError;
-use super::files::FileBlocks;
-use super::shared::{Flavour, Shared};
+use super::LeftOutReason;
 use super::upper::Upper;
-use crate::capture::LeftOutReason;
 use crate::chunk::BLOCK_BYTES;
 use crate::ingest::{Block, Blocks};
 use crate::page::FileContent;
+use crate::transfer::scan::{FileBlocks, ImportError, Shared};
 use crate::transfer::{Error, Result};
 use crate::{VaultError, content, ingest};
 
@@ -30,16 +28,13 @@ impl Upper<'_> {
     }
 }
 
-impl Shared<'_> {
-    fn searched_upper(&self) -> Option<&Upper<'_>> {
-        match &self.flavour {
-            Flavour::Upper(upper) if !upper.secrets.is_empty() => Some(upper),
-            Flavour::Upper(_) | Flavour::Host { .. } => None,
-        }
+impl<'a> Shared<'_, Upper<'a>> {
+    fn searched_upper(&self) -> Option<&Upper<'a>> {
+        Some(&self.source).filter(|upper| !upper.secrets.is_empty())
     }
 
     /// True if a file must not be stored. The file is then recorded as left out.
-    pub(crate) fn withholds_small(&self, path: &TreePath, bytes: &[u8], xattrs: &Xattrs) -> Result<bool> {
+    pub(super) fn withholds_bytes(&self, path: &TreePath, bytes: &[u8], xattrs: &Xattrs) -> Result<bool> {
         let Some(upper) = self.searched_upper() else { return Ok(false) };
         let Some(secret) = upper.secrets.held_by(bytes).or_else(|| in_attributes(upper.secrets, xattrs))
         else {
@@ -49,8 +44,8 @@ impl Shared<'_> {
         self.withhold_unless_known(upper, path, secret, content, xattrs)
     }
 
-    /// Like [`Self::withholds_small`], for a file that is read in blocks.
-    pub(crate) fn withholds_large(&self, path: &TreePath, file: &File) -> Result<bool> {
+    /// Like [`Self::withholds_bytes`], for a file that is read in blocks.
+    pub(super) fn withholds_file(&self, path: &TreePath, file: &File) -> Result<bool> {
         let Some(upper) = self.searched_upper() else { return Ok(false) };
         let io = |source| ImportError::Io { operation: "read", path: path.clone(), source };
         let size = beneath::fstat(file.as_fd()).map_err(io)?.size;
@@ -89,7 +84,7 @@ impl Shared<'_> {
     }
 
     /// Removes attributes that contain a secret from those of a directory; the directory itself is kept.
-    pub(crate) fn without_secrets(&self, path: &TreePath, mut xattrs: Xattrs) -> Xattrs {
+    pub(super) fn without_secrets(&self, path: &TreePath, mut xattrs: Xattrs) -> Xattrs {
         let Some(upper) = self.searched_upper() else { return xattrs };
         while let Some(secret) = in_attributes(upper.secrets, &xattrs) {
             upper.leave_out(path.clone(), LeftOutReason::SecretAttribute(secret.to_owned()));

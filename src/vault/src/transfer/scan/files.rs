@@ -18,8 +18,11 @@ use avfs_hostfs::xattr::Xattrs;
 use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
 
-use super::shared::{Facts, LargeFile, Shared, What, lock};
-use super::{ImportError, Keep, OnTrouble, TroubleReason};
+use super::Source;
+use super::entry::{Facts, LargeFile, What};
+use super::error::ImportError;
+use super::report::{Keep, OnTrouble, TroubleReason};
+use super::shared::{Shared, lock};
 use crate::backend::BlobRecord;
 use crate::chunk::{BLOCK_BYTES, FILE_BYTES_MAX};
 use crate::content::WHOLE_BYTES_MAX;
@@ -47,7 +50,7 @@ impl Attempt {
     /// that had begun when the file was opened ends before the file is read. If the stamp is so recent that a write may
     /// have begun since, a second read has to confirm the first, with the same stamp: the write has ended by then. A
     /// later stamp proves nothing, because two writes may have stopped at the same byte.
-    fn is_proof(&self, shared: &Shared<'_>, last: Option<&Self>) -> bool {
+    fn is_proof<S: Source>(&self, shared: &Shared<'_, S>, last: Option<&Self>) -> bool {
         let confirms =
             |last: &Self| last.quiet && last.stat.same_state(&self.stat) && last.content == self.content;
         let confirmed = || last.is_some_and(confirms);
@@ -71,7 +74,12 @@ fn open_for_reading(dir: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     }
 }
 
-fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
+fn read_once<S: Source>(
+    shared: &Shared<'_, S>,
+    path: &TreePath,
+    dir: &OwnedFd,
+    name: &[u8],
+) -> io::Result<Once> {
     avfs_types::pause::point("open-file");
     let fd = open_for_reading(dir.as_fd(), name)?;
     shared.outlast_write(fd.as_fd());
@@ -100,8 +108,8 @@ fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -
 }
 
 /// Reads the files `names` of one directory, given with their indexes among its entries.
-pub(super) fn read_small(
-    shared: &Shared<'_>,
+pub(super) fn read_small<S: Source>(
+    shared: &Shared<'_, S>,
     number: u32,
     path: &TreePath,
     dir: &OwnedFd,
@@ -149,7 +157,7 @@ pub(super) fn read_small(
             continue;
         }
         let id = content::id_of(&read.content);
-        if shared.withholds_small(&file, &read.content, &read.xattrs)? {
+        if S::withholds_small(shared, &file, &read.content, &read.xattrs)? {
             facts.push(stat_gone(read.stat));
             continue;
         }
@@ -171,13 +179,13 @@ pub(super) fn read_small(
     shared.add_facts(number, facts, left)
 }
 
-fn count(shared: &Shared<'_>, bytes: u64) {
+fn count<S: Source>(shared: &Shared<'_, S>, bytes: u64) {
     shared.files_read.fetch_add(1, Ordering::Relaxed);
     shared.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     shared.meter.add(0, bytes);
 }
 
-fn torn(shared: &Shared<'_>, path: &TreePath) -> Result<()> {
+fn torn<S: Source>(shared: &Shared<'_, S>, path: &TreePath) -> Result<()> {
     match shared.on_trouble {
         OnTrouble::Fail => Err(ImportError::Torn { path: path.clone() }.into()),
         OnTrouble::KeepGoing => {
@@ -188,7 +196,7 @@ fn torn(shared: &Shared<'_>, path: &TreePath) -> Result<()> {
 }
 
 /// Compresses content that the vault does not have, and sends it to be stored.
-fn hand_over(shared: &Shared<'_>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<()> {
+fn hand_over<S: Source>(shared: &Shared<'_, S>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<()> {
     let ids: Vec<BlobId> = held.iter().map(|(id, _)| *id).collect();
     let mut unknown = shared.unknown(&ids)?;
     let new = held.drain(..).filter(|(id, _)| unknown.remove(id));
@@ -197,7 +205,7 @@ fn hand_over(shared: &Shared<'_>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<(
 }
 
 /// The blocks of a file. Holes of a sparse file are not read.
-pub(super) struct FileBlocks<'a> {
+pub(crate) struct FileBlocks<'a> {
     file: &'a File,
     at: u64,
     size: u64,
@@ -260,9 +268,9 @@ impl Blocks for FileBlocks<'_> {
     }
 }
 
-struct ScanSink<'s, 'a>(&'s Shared<'a>);
+struct ScanSink<'s, 'a, S: Source>(&'s Shared<'a, S>);
 
-impl Sink for ScanSink<'_, '_> {
+impl<S: Source> Sink for ScanSink<'_, '_, S> {
     fn known(&mut self, ids: &[BlobId]) -> crate::Result<HashSet<BlobId>> {
         let unknown = self.0.unknown(ids)?;
         Ok(ids.iter().copied().filter(|id| !unknown.contains(id)).collect())
@@ -276,7 +284,7 @@ impl Sink for ScanSink<'_, '_> {
     }
 }
 
-pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
+pub(super) fn read_large<S: Source>(shared: &Shared<'_, S>, large: &LargeFile) -> Result<()> {
     let mut last: Option<(HostStat, FileContent)> = None;
     for attempt in 1..=ATTEMPTS {
         avfs_types::pause::point("open-file");
@@ -305,7 +313,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
             return shared.add_facts(large.dir, vec![large.gone(stat)], 0);
         }
         // Checked before any of it is stored, which needs an extra read.
-        if shared.withholds_large(&large.path, &file)? {
+        if S::withholds_large(shared, &large.path, &file)? {
             let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
             return shared.add_facts(large.dir, vec![large.gone(stat)], 0);
         }
@@ -343,7 +351,11 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
 
 /// One attempt to read a large file, and whether it stayed unchanged. The inner error is a failure to read the file,
 /// the outer one a failure of the vault.
-fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<io::Result<(Facts, bool)>> {
+fn read_large_once<S: Source>(
+    shared: &Shared<'_, S>,
+    large: &LargeFile,
+    file: &File,
+) -> Result<io::Result<(Facts, bool)>> {
     shared.outlast_write(file.as_fd());
     let looked = beneath::fstat(file.as_fd())
         .and_then(|before| Ok((before, shared.read_xattrs(file.as_fd(), || large.path.clone())?)));

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use avfs_types::path::TreePath;
 
 use super::build::Groups;
-use super::shared::{ScannedDir, ScannedEntry};
+use super::entry::{ScannedDir, ScannedEntry};
 use crate::links;
 
 /// Device and inode.
@@ -84,7 +84,7 @@ impl HardLinks {
 
     /// Gives all names of a file the state that was scanned last: they are scanned one after the other, and the file
     /// may have changed in between.
-    pub(super) fn let_names_agree(&self, dir: &mut ScannedDir) {
+    pub(super) fn let_names_agree<D>(&self, dir: &mut ScannedDir<D>) {
         for entry in dir.entries.iter_mut().filter(|entry| entry.is_shared()) {
             let Some(HardLinked { latest, .. }) = self.files.get(&key(entry)) else { continue };
             if (&entry.what, entry.stat) != (&latest.what, latest.stat) {

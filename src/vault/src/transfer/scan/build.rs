@@ -1,15 +1,28 @@
-//! Converts scanned entries to nodes of a tree.
+//! Converts scanned entries to nodes, and scanned directories to trees.
 
 use std::collections::HashMap;
 
 use avfs_types::ids::LinkId;
 
-use super::assembly::BuiltDir;
-use super::shared::{ScannedEntry, What};
-use crate::page::{Entry, FifoNode, FileNode, Node, SymlinkNode};
+use super::entry::{ScannedDir, ScannedEntry, What};
+use crate::page::{DirMeta, DirRef, Entry, FifoNode, FileNode, Node, SymlinkNode};
 
 /// Hard link groups by device and inode. Only files with more than one name in the scan.
 pub(crate) type Groups = HashMap<(u64, u64), LinkId>;
+
+/// A directory with a tree.
+#[derive(Clone, Copy)]
+pub(crate) struct BuiltDir {
+    pub(crate) dir: DirRef,
+    pub(super) complete: bool,
+    /// The number of the identical directory in the cache.
+    pub(super) same_as: Option<u32>,
+}
+
+/// The metadata of a directory.
+pub(crate) fn meta<D>(dir: &ScannedDir<D>) -> DirMeta {
+    DirMeta { mode: dir.stat.mode, mtime: dir.stat.mtime, xattrs: dir.xattrs }
+}
 
 pub(super) fn link_of(entry: &ScannedEntry, groups: &Groups) -> Option<LinkId> {
     if entry.stat.links < 2 {

@@ -1,28 +1,34 @@
-//! Scanning the upper of an overlay: whiteouts, opaque directories, ignore rules that may come from the base, and files
-//! that their owner cannot read.
+//! The source of a scan of the upper of an overlay: whiteouts, opaque directories, ignore rules that may come from the
+//! base, and files that their owner cannot read.
 
+use std::collections::HashMap;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use avfs_hostfs::beneath::Listed;
+use avfs_hostfs::overlay::Shows;
 use avfs_hostfs::stat::{HostKind, HostStat};
-use avfs_hostfs::{beneath, make};
+use avfs_hostfs::xattr::Xattrs;
+use avfs_hostfs::{beneath, make, overlay};
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
 
-use super::scan::{Job, Listing};
-use super::shared::{Flavour, ScannedEntry, Shared, What, lock};
-use super::touched::Reach;
+use super::merger::Merger;
+use super::modes::{Modes, is_closed};
+use super::over::Over;
+use super::{CaptureError, LeftOutReason, Times, UpperKind};
 use crate::backend::Reader;
-use crate::capture::merger::Merger;
-use crate::capture::modes::{Modes, is_closed};
-use crate::capture::{CaptureError, LeftOutReason, Times, UpperKind};
 use crate::ignore::{FILE_NAME, Rules, Text};
 use crate::own::OwnFile;
 use crate::page::{Body, DirRef, FileContent, Node};
+use crate::pages::NewPages;
 use crate::transfer::Result;
+use crate::transfer::scan::{
+    BuiltDir, Found, Groups, Job, Listing, ScannedDir, ScannedEntry, Shared, Source, What, lock,
+};
 use crate::{content, ignore, tree};
 
 /// Settings and results for a whole upper.
@@ -39,19 +45,6 @@ pub(crate) struct Upper<'a> {
     pub(crate) merger: &'a Merger<'a>,
     pub(crate) left_out: Mutex<Vec<(TreePath, LeftOutReason)>>,
     pub(crate) bad_ignore_files: Mutex<Vec<TreePath>>,
-}
-
-/// The base beneath a directory of an upper.
-#[derive(Clone, Default)]
-pub(crate) struct Over {
-    /// The base's directory at the same path, visible or not.
-    pub(crate) base: Option<DirRef>,
-    /// The directory, or one above it, is opaque: nothing of the base is visible.
-    pub(crate) hides_base: bool,
-    /// A file was copied up into it; only determined if the base has hard links.
-    pub(crate) holds_copies: bool,
-    /// The reason why all entries that the base does not have are left out.
-    pub(crate) ignored: Option<LeftOutReason>,
 }
 
 /// The base's directory, for lookups of single names.
@@ -95,9 +88,9 @@ impl Upper<'_> {
         self.hidden.contains(path).then_some(LeftOutReason::Hidden)
     }
 
-    fn rule_against(&self, job: &Job, path: &TreePath, is_dir: bool) -> Option<LeftOutReason> {
-        if job.over.ignored.is_some() {
-            return job.over.ignored.clone();
+    fn rule_against(&self, job: &Job<Over>, path: &TreePath, is_dir: bool) -> Option<LeftOutReason> {
+        if job.own.ignored.is_some() {
+            return job.own.ignored.clone();
         }
         if self.exclude.ignores(path, is_dir) {
             return Some(LeftOutReason::Excluded);
@@ -106,38 +99,100 @@ impl Upper<'_> {
     }
 }
 
-impl Shared<'_> {
-    /// Opens a directory; in an upper, even if its mode denies access to its owner.
-    pub(crate) fn open_dir(&self, path: &TreePath) -> io::Result<OwnedFd> {
-        let open = || beneath::open(self.root.as_fd(), path.as_bytes(), beneath::DIR);
-        let Flavour::Upper(upper) = &self.flavour else { return open() };
+impl Source for Upper<'_> {
+    type Dir = Over;
+
+    const IS_QUIET: bool = true;
+    /// The entries of an upper have more to them, and hard links in it are few.
+    const SPILLS: bool = false;
+
+    /// Also if the mode of the directory denies access to its owner.
+    fn open_dir(&self, root: BorrowedFd<'_>, path: &TreePath) -> io::Result<OwnedFd> {
+        let open = || beneath::open(root, path.as_bytes(), beneath::DIR);
         let fd = match open() {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                upper.modes.open_up(self.root.as_fd(), path)?;
+                self.modes.open_up(root, path)?;
                 open()?
             }
             other => other?,
         };
         // It may be readable but not searchable.
         if is_closed(&beneath::fstat(fd.as_fd())?) {
-            upper.modes.open_up(self.root.as_fd(), path)?;
+            self.modes.open_up(root, path)?;
         }
         Ok(fd)
     }
 
-    /// Sets the mtime of a directory of an upper if required, and returns its new stat.
-    pub(crate) fn settle_dir_time(
-        &self,
-        upper: &Upper<'_>,
-        job: &Job,
-        fd: &OwnedFd,
+    fn stat_of_dir(
+        shared: &Shared<'_, Self>,
+        job: &Job<Over>,
+        dir: &OwnedFd,
         stat: HostStat,
     ) -> Result<HostStat> {
-        let in_base = || match job.over.base {
+        shared.settle_dir_time(job, dir, stat)
+    }
+
+    fn list<'j>(
+        shared: &Shared<'_, Self>,
+        job: &'j mut Job<Over>,
+        dir: OwnedFd,
+        found: Found,
+    ) -> Result<Option<Listing<'j, Over>>> {
+        job.own.hides_base |= found.shows == Shows::Itself;
+        let Some(names) = shared.names(dir.as_fd(), &job.path)? else { return Ok(None) };
+        job.own.holds_copies =
+            job.own.base.is_some_and(|base| base.totals.links > 0) && overlay::holds_copies(dir.as_fd());
+        job.rules = shared.upper_rules(job, &dir, &names)?;
+        shared.list_upper(job, dir, names).map(Some)
+    }
+
+    fn tree(
+        &self,
+        dir: &ScannedDir<Over>,
+        built: &HashMap<u32, BuiltDir>,
+        groups: &Groups,
+        new: &mut NewPages,
+    ) -> Result<DirRef> {
+        self.merger.merge(dir, built, groups, new)
+    }
+
+    fn visible(&self, xattrs: Xattrs) -> (Xattrs, Shows) {
+        match self.kind {
+            UpperKind::Layer => overlay::unescape(xattrs),
+            UpperKind::Whole => (xattrs, Shows::Beneath),
+        }
+    }
+
+    fn true_mode(&self, stat: &HostStat) -> u32 {
+        self.modes.true_mode(stat)
+    }
+
+    fn kept_xattrs(shared: &Shared<'_, Self>, path: &TreePath, xattrs: Xattrs) -> Xattrs {
+        shared.without_secrets(path, xattrs)
+    }
+
+    fn withholds_small(
+        shared: &Shared<'_, Self>,
+        path: &TreePath,
+        bytes: &[u8],
+        xattrs: &Xattrs,
+    ) -> Result<bool> {
+        shared.withholds_bytes(path, bytes, xattrs)
+    }
+
+    fn withholds_large(shared: &Shared<'_, Self>, path: &TreePath, file: &File) -> Result<bool> {
+        shared.withholds_file(path, file)
+    }
+}
+
+impl Shared<'_, Upper<'_>> {
+    /// Sets the mtime of a directory of an upper if required, and returns its new stat.
+    fn settle_dir_time(&self, job: &Job<Over>, fd: &OwnedFd, stat: HostStat) -> Result<HostStat> {
+        let in_base = || match job.own.base {
             Some(base) => Ok(Some(tree::top(&&*self.vault.read()?, &base.tree)?.0.mtime)),
             None => Ok(None),
         };
-        let Some(time) = upper.other_time(&stat, in_base)? else { return Ok(stat) };
+        let Some(time) = self.source.other_time(&stat, in_base)? else { return Ok(stat) };
         let set = make::set_mtime(fd.as_fd(), time).and_then(|()| beneath::fstat(fd.as_fd()));
         let io = |source| CaptureError::Io { operation: "set the time of", path: job.path.clone(), source };
         Ok(set.map_err(io)?)
@@ -145,22 +200,16 @@ impl Shared<'_> {
 
     /// The rules in a directory of an upper: those of the ignore file that is visible in the overlay, which may be the
     /// base's.
-    pub(crate) fn upper_rules(
-        &self,
-        upper: &Upper<'_>,
-        job: &Job,
-        fd: &OwnedFd,
-        names: &[Listed],
-    ) -> Result<Rules> {
+    fn upper_rules(&self, job: &Job<Over>, fd: &OwnedFd, names: &[Listed]) -> Result<Rules> {
         let path = job.path.join(FILE_NAME);
         let in_upper = names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok();
         let text = if in_upper {
-            self.ignore_file_in_upper(upper, fd, &path)?
-        } else if job.over.hides_base {
+            self.ignore_file_in_upper(fd, &path)?
+        } else if job.own.hides_base {
             return Ok(job.rules.clone());
         } else {
             let reader = self.vault.read()?;
-            match job.over.base.map(|base| tree::entry(&&*reader, &base.tree, FILE_NAME)).transpose()? {
+            match job.own.base.map(|base| tree::entry(&&*reader, &base.tree, FILE_NAME)).transpose()? {
                 Some(Some(Node::File(file))) => match file.content {
                     FileContent::Whole(id) => Text::Read(content::decode(content::fetch(&*reader, &id)?)?),
                     FileContent::Chunked(_) => Text::TooLong,
@@ -175,28 +224,28 @@ impl Shared<'_> {
             Text::Read(text) => job.rules.with_readable(&job.path, &text),
         };
         if !good {
-            lock(&upper.bad_ignore_files).push(path);
+            lock(&self.source.bad_ignore_files).push(path);
         }
         Ok(rules)
     }
 
-    fn ignore_file_in_upper(&self, upper: &Upper<'_>, dir: &OwnedFd, path: &TreePath) -> Result<Text> {
+    fn ignore_file_in_upper(&self, dir: &OwnedFd, path: &TreePath) -> Result<Text> {
         let read = || -> io::Result<Text> {
             let stat = beneath::stat(dir.as_fd(), FILE_NAME)?;
             if stat.kind != HostKind::File {
                 return Ok(Text::None);
             }
-            self.open_up_if_closed(upper, path, &stat)?;
+            self.open_up_if_closed(path, &stat)?;
             ignore::read(dir.as_fd())
         };
         Ok(self.tolerate(read(), "read", || path.clone())?.unwrap_or(Text::None))
     }
 
-    fn open_up_if_closed(&self, upper: &Upper<'_>, path: &TreePath, stat: &HostStat) -> io::Result<()> {
+    fn open_up_if_closed(&self, path: &TreePath, stat: &HostStat) -> io::Result<()> {
         if !is_closed(stat) {
             return Ok(());
         }
-        match upper.modes.open_up(self.root.as_fd(), path) {
+        match self.source.modes.open_up(self.root.as_fd(), path) {
             // Owned by another user: opening it shows whether it is readable anyway.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             other => other,
@@ -204,30 +253,24 @@ impl Shared<'_> {
     }
 
     /// Scans the entries of a directory of an upper.
-    pub(crate) fn list_upper<'j>(
+    fn list_upper<'j>(
         &self,
-        upper: &Upper<'_>,
-        job: &'j Job,
+        job: &'j Job<Over>,
         fd: OwnedFd,
         names: Vec<Listed>,
-    ) -> Result<Listing<'j>> {
+    ) -> Result<Listing<'j, Over>> {
         let mut listing = Listing::new(job, fd, names.len());
         let reader = self.vault.read()?;
-        let body = job.over.base.map(|base| tree::top(&&*reader, &base.tree)).transpose()?;
+        let body = job.own.base.map(|base| tree::top(&&*reader, &base.tree)).transpose()?;
         let below = Below { reader: &*reader, body: body.map(|(_, body)| body) };
         for listed in names {
-            self.add_upper(upper, &mut listing, &below, listed)?;
+            self.add_upper(&mut listing, &below, listed)?;
         }
         Ok(listing)
     }
 
-    fn add_upper(
-        &self,
-        upper: &Upper<'_>,
-        listing: &mut Listing<'_>,
-        below: &Below<'_>,
-        listed: Listed,
-    ) -> Result<()> {
+    fn add_upper(&self, listing: &mut Listing<'_, Over>, below: &Below<'_>, listed: Listed) -> Result<()> {
+        let upper = &self.source;
         let job = listing.job;
         let path = job.path.join(&listed.name);
         let name = listed.name;
@@ -287,20 +330,13 @@ impl Shared<'_> {
             HostKind::Dir => {
                 let over = Over {
                     base: base_dir,
-                    hides_base: job.over.hides_base,
+                    hides_base: job.own.hides_base,
                     holds_copies: false,
                     ignored: rule,
                 };
-                let (number, _) = self.assembly.number(None, || self.next_number());
-                listing.subdirs.push(Job {
-                    number,
-                    parent: Some(job.number),
-                    path,
-                    cached: None,
-                    rules: job.rules.clone(),
-                    over,
-                    reach: Reach::Everything,
-                });
+                let subdir = self.subdir(job, path, None, over);
+                let number = subdir.number;
+                listing.subdirs.push(subdir);
                 What::Dir(number)
             }
             HostKind::File if stat.size > upper.file_bytes_max => {
@@ -309,7 +345,7 @@ impl Shared<'_> {
                 What::Gone
             }
             HostKind::File => {
-                let opened = self.open_up_if_closed(upper, &path, &stat);
+                let opened = self.open_up_if_closed(&path, &stat);
                 self.tolerate(opened, "change the mode of", || path.clone())?;
                 listing.pending.push((listing.entries.len(), name.clone()));
                 What::Pending

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,22 +10,20 @@ use avfs_hostfs::cause::Cause;
 use avfs_hostfs::foreign::Writable;
 use avfs_hostfs::overlay::Shows;
 use avfs_hostfs::stat::{HostStat, wall_clock};
-use avfs_hostfs::{beneath, overlay, xattr};
+use avfs_hostfs::{beneath, xattr};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
 
-use super::assembly::{Assembly, Built, Records};
-use super::touched::TouchedBy;
-use super::upper::{Over, Upper};
-use super::{ImportError, ImportOptions, Keep, OnTrouble, Scanned, Trouble, TroubleReason, UNVERSIONED_MAX};
+use super::Source;
+use super::assembly::{Assembly, Built};
+use super::entry::{Facts, LargeFile, What};
+use super::error::ImportError;
+use super::report::{Keep, OnTrouble, Scanned, Trouble, TroubleReason, UNVERSIONED_MAX};
 use crate::backend::{BlobRecord, ObjectKind};
-use crate::capture::UpperKind;
-use crate::ignore::Rules;
 use crate::ingest::Known;
 use crate::meter::Meter;
 use crate::own::OwnFile;
-use crate::page::FileContent;
 use crate::stat_cache::{Foreign, StatCache};
 use crate::transfer::{Error, Result};
 use crate::{Vault, VaultError, content};
@@ -39,99 +36,6 @@ const SEEN_MAX: usize = 1 << 17;
 /// The rounding error of timestamps on a file system without subsecond resolution.
 const COARSE_NANOS: i64 = 2_000_000_000;
 
-pub(crate) struct ScannedDir {
-    pub(crate) path: TreePath,
-    /// The number of its parent directory; `None` for the root.
-    pub(crate) parent: Option<u32>,
-    pub(crate) stat: HostStat,
-    pub(crate) xattrs: Option<BlobId>,
-    pub(crate) entries: Vec<ScannedEntry>,
-    /// Its number in the stat cache.
-    pub(crate) cached: Option<u32>,
-    /// All entries match the cache, apart from the content of subdirectories.
-    pub(crate) clean: bool,
-    /// No entry of it is missing; after the scan, also none beneath it.
-    pub(crate) complete: bool,
-    /// In an upper: the base beneath it.
-    pub(crate) over: Over,
-}
-
-#[derive(Clone)]
-pub(crate) struct ScannedEntry {
-    pub(crate) name: Vec<u8>,
-    pub(crate) stat: HostStat,
-    pub(crate) what: What,
-    pub(crate) settled: bool,
-}
-
-impl ScannedDir {
-    /// True if it has an entry with this name.
-    pub(crate) fn has(&self, name: &[u8]) -> bool {
-        self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)).is_ok()
-    }
-}
-
-impl ScannedEntry {
-    /// True for a file, symlink or fifo that may have other hard links in the scan.
-    pub(crate) fn is_shared(&self) -> bool {
-        match self.what {
-            What::File { .. } | What::Symlink { .. } | What::Fifo => self.stat.links > 1,
-            What::Dir(_) | What::Pending | What::Gone | What::Whiteout => false,
-        }
-    }
-}
-
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) enum What {
-    File {
-        content: FileContent,
-        xattrs: Option<BlobId>,
-    },
-    Symlink {
-        target: Vec<u8>,
-    },
-    Fifo,
-    /// The number of the directory.
-    Dir(u32),
-    /// A file that is not read yet.
-    Pending,
-    /// No entry: it is deleted or unreadable. In an upper, the base's entry is used.
-    Gone,
-    /// No entry; the base's entry is deleted too.
-    Whiteout,
-}
-
-/// The result of reading a file.
-pub(super) struct Facts {
-    pub(crate) entry: usize,
-    pub(crate) stat: HostStat,
-    pub(crate) what: What,
-}
-
-impl Facts {
-    /// Stores the result in an entry.
-    pub(super) fn apply(self, entry: &mut ScannedEntry, settled: bool) {
-        entry.settled = settled;
-        // Reading a file may have updated its atime.
-        entry.stat = HostStat { atime: entry.stat.atime, ..self.stat };
-        entry.what = self.what;
-    }
-}
-
-/// A file that is too large or too sparse to be read at once.
-pub(super) struct LargeFile {
-    pub(crate) dir: u32,
-    pub(crate) entry: usize,
-    pub(crate) path: TreePath,
-}
-
-impl LargeFile {
-    /// The result if the file is not kept.
-    pub(super) fn gone(&self, stat: HostStat) -> Facts {
-        Facts { entry: self.entry, stat, what: What::Gone }
-    }
-}
-
 /// The destination of blobs.
 pub(crate) enum Outlet {
     Nowhere,
@@ -141,40 +45,29 @@ pub(crate) enum Outlet {
     Channel(SyncSender<Vec<BlobRecord>>),
 }
 
-/// The kind of directory that is scanned.
-pub(crate) enum Flavour<'a> {
-    Host {
-        /// Takes precedence over ignore files.
-        exclude: Rules,
-        /// If set, only the paths that this run touched are scanned.
-        touched: Option<TouchedBy<'a>>,
-    },
-    Upper(Upper<'a>),
-}
-
 /// The shared state of all jobs of a scan.
-pub(crate) struct Shared<'a> {
+pub(crate) struct Shared<'a, S: Source> {
     pub(crate) vault: &'a Vault,
-    pub(crate) flavour: Flavour<'a>,
+    pub(crate) source: S,
     pub(crate) root: OwnedFd,
-    pub(super) keep: Keep<'a>,
+    pub(crate) keep: Keep<'a>,
     pub(crate) on_trouble: OnTrouble,
     pub(crate) meter: &'a Meter,
     pub(crate) files_read: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     mended: AtomicU64,
     /// For a host directory: the users and groups that a sandbox can map.
-    writable: Writable,
+    pub(crate) writable: Writable,
     foreign_owners: AtomicBool,
     foreign_lists: AtomicBool,
     /// The latest ctime, in nanoseconds since 1970.
     changed_at: AtomicI64,
     pub(super) large: Mutex<Vec<LargeFile>>,
     /// Builds the trees.
-    pub(super) assembly: Assembly<'a>,
+    pub(super) assembly: Assembly<'a, S>,
     pub(crate) cache: Option<&'a StatCache>,
     /// Location of the vault's own file.
-    pub(super) own_file: OwnFile,
+    pub(crate) own_file: OwnFile,
     began: Timestamp,
     /// An empty vault need not be queried for known blobs. Determined on first use.
     vault_is_empty: OnceLock<bool>,
@@ -191,14 +84,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<'a> Shared<'a> {
-    fn new(
+impl<'a, S: Source> Shared<'a, S> {
+    /// The state before a scan: nothing may be missing, and nothing is cached.
+    pub(crate) fn new(
         vault: &'a Vault,
-        flavour: Flavour<'a>,
+        source: S,
         root: OwnedFd,
         outlet: Outlet,
         meter: &'a Meter,
-        assembly: Assembly<'a>,
+        assembly: Assembly<'a, S>,
     ) -> Self {
         let keep = match outlet {
             Outlet::Nowhere => Keep::Nothing,
@@ -206,7 +100,7 @@ impl<'a> Shared<'a> {
         };
         Self {
             vault,
-            flavour,
+            source,
             root,
             keep,
             on_trouble: OnTrouble::Fail,
@@ -231,45 +125,6 @@ impl<'a> Shared<'a> {
             unversioned: Mutex::default(),
             failure: Mutex::default(),
         }
-    }
-
-    /// The scan of an upper.
-    pub(crate) fn of_upper(
-        vault: &'a Vault,
-        upper: Upper<'a>,
-        root: OwnedFd,
-        outlet: Outlet,
-        meter: &'a Meter,
-    ) -> Self {
-        let assembly = Assembly::of_upper(upper.merger, &vault.temporary_dirs());
-        Self::new(vault, Flavour::Upper(upper), root, outlet, meter, assembly)
-    }
-
-    /// The scan of a host directory.
-    pub(crate) fn of_host(
-        vault: &'a Vault,
-        dir: &Path,
-        root: OwnedFd,
-        cache: Option<&'a StatCache>,
-        options: &ImportOptions<'a>,
-        outlet: Outlet,
-    ) -> Result<Self> {
-        let exclude =
-            Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
-        let own_file = OwnFile::of(vault, dir);
-        let writable = Writable::here();
-        let records = match (&outlet, options.stat_cache) {
-            (Outlet::Held(_) | Outlet::Channel(_), Some(_)) => Records::Kept,
-            (Outlet::Nowhere, _) | (_, None) => Records::NotWanted,
-        };
-        let beside = |path: &Path| path.parent().map(Path::to_owned);
-        let places = [vault.path(), options.stat_cache].into_iter().flatten().filter_map(beside);
-        let assembly = Assembly::new(cache, records, &places.collect::<Vec<_>>());
-        let next_dir = AtomicU32::new(cache.map_or(1, StatCache::numbers));
-        let on_trouble = options.on_trouble;
-        let flavour = Flavour::Host { exclude, touched: None };
-        let shared = Self::new(vault, flavour, root, outlet, options.meter, assembly);
-        Ok(Self { on_trouble, cache, own_file, writable, next_dir, ..shared })
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -312,7 +167,7 @@ impl<'a> Shared<'a> {
         };
         // In an upper, a file whose mode cannot be changed belongs to another user, and is reported. A file that
         // vanishes means that the upper is still being written to, so no capture of it can be correct.
-        let named = matches!((&self.flavour, reason), (Flavour::Upper(_), TroubleReason::NoPermission));
+        let named = S::IS_QUIET && reason == TroubleReason::NoPermission;
         match self.on_trouble {
             // Without its root there is nothing to keep.
             _ if path.is_root() => Err(strict.into()),
@@ -329,7 +184,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Adds a path to the unversioned paths.
-    pub(super) fn leave_unversioned(&self, path: impl FnOnce() -> TreePath) {
+    pub(crate) fn leave_unversioned(&self, path: impl FnOnce() -> TreePath) {
         let mut unversioned = lock(&self.unversioned);
         if unversioned.len() <= UNVERSIONED_MAX {
             unversioned.push(path());
@@ -351,10 +206,7 @@ impl<'a> Shared<'a> {
             }
             lock(&self.troubles).push(Trouble { path: path(), reason: TroubleReason::Attribute(what) });
         }
-        Ok(match &self.flavour {
-            Flavour::Upper(upper) if upper.kind == UpperKind::Layer => overlay::unescape(xattrs),
-            Flavour::Host { .. } | Flavour::Upper(_) => (xattrs, Shows::Beneath),
-        })
+        Ok(self.source.visible(xattrs))
     }
 
     /// Records whether a file has an owner or group whose files a command of this user cannot write.
@@ -371,17 +223,9 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The original mode of a file.
-    pub(super) fn true_mode(&self, stat: &HostStat) -> u32 {
-        match &self.flavour {
-            Flavour::Host { .. } => stat.mode,
-            Flavour::Upper(upper) => upper.modes.true_mode(stat),
-        }
-    }
-
     /// See [`beneath::outlast_write`]. Not needed for an upper, which no process writes to during a capture.
     pub(crate) fn outlast_write(&self, file: BorrowedFd<'_>) {
-        if let Flavour::Host { .. } = self.flavour {
+        if !S::IS_QUIET {
             beneath::outlast_write(file);
         }
     }
@@ -389,7 +233,7 @@ impl<'a> Shared<'a> {
     /// True if any later change of the file would alter its stamp.
     pub(crate) fn is_settled(&self, stat: &HostStat) -> bool {
         // All processes that could write to an upper have ended before it is captured.
-        if let Flavour::Upper(_) = self.flavour {
+        if S::IS_QUIET {
             return true;
         }
         let coarse = stat.ctime.nanos == 0 && stat.mtime.nanos == 0;
@@ -413,10 +257,10 @@ impl<'a> Shared<'a> {
             self.note_change(fact.stat.ctime);
         }
         let true_fact = |fact: Facts| {
-            let stat = HostStat { mode: self.true_mode(&fact.stat), ..fact.stat };
+            let stat = HostStat { mode: self.source.true_mode(&fact.stat), ..fact.stat };
             (Facts { stat, ..fact }, self.is_settled(&stat))
         };
-        self.assembly.add_facts(number, facts.into_iter().map(true_fact).collect(), left)
+        self.assembly.add_facts(&self.source, number, facts.into_iter().map(true_fact).collect(), left)
     }
 
     /// The ids that the caller has to store. Each id is returned to one caller only, unless [`SEEN_MAX`] was exceeded
@@ -480,7 +324,7 @@ impl<'a> Shared<'a> {
     pub(super) fn built(&self) -> Result<Built<'a>> {
         self.check_end()?;
         let vanished = || ImportError::Vanished { path: TreePath::root() }.into();
-        self.assembly.finish(self.scanned())?.ok_or_else(vanished)
+        self.assembly.finish(&self.source, self.scanned())?.ok_or_else(vanished)
     }
 
     fn scanned(&self) -> Scanned {

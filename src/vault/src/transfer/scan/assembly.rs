@@ -1,5 +1,4 @@
-//! Builds the trees of directories during the scan, bottom up: each as soon as all its entries are known. A directory
-//! of an upper is merged with the base's.
+//! Builds the trees of directories during the scan, bottom up: each as soon as all its entries are known.
 //!
 //! Only waiting directories are held: those that wait for files being read, for subdirectories, or, if a file has
 //! several hard links, for the end of the scan. The entries of the latter are spilled. A directory that matches the
@@ -10,14 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use super::Scanned;
-use super::build::{Groups, link_of, node};
+use super::Source;
+use super::build::{BuiltDir, Groups, link_of};
+use super::entry::{Facts, ScannedDir, ScannedEntry, What};
 use super::hard_links::{HardLinks, SharedNames};
-use super::shared::{Facts, ScannedDir, ScannedEntry, What, lock};
+use super::report::Scanned;
+use super::shared::lock;
 use super::spilled_entries::{EntriesAt, SpilledEntries, cached_entry};
-use crate::capture::merger::Merger;
-use crate::page::{DirMeta, DirRef};
-use crate::pages;
+use crate::page::DirRef;
 use crate::pages::NewPages;
 use crate::spill::SpilledPages;
 use crate::stat_cache::{CachedDir, CachedEntry, CachedKind, NewCache, NewDirs, StatCache, decode_dir};
@@ -36,19 +35,17 @@ pub(crate) struct Built<'c> {
 
 /// Whether to build a new stat cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Records {
+pub(crate) enum Records {
     Kept,
     NotWanted,
 }
 
 /// The directories of a scan that are being assembled.
-pub(crate) struct Assembly<'a> {
+pub(crate) struct Assembly<'a, S: Source> {
     cache: Option<&'a StatCache>,
-    /// Merges the directories of an upper; `None` for a host directory.
-    merger: Option<&'a Merger<'a>>,
     records: Records,
     /// Waiting directories, by number.
-    open: Mutex<HashMap<u32, OpenDir>>,
+    open: Mutex<HashMap<u32, OpenDir<S::Dir>>>,
     /// The entries of those that wait for the end of the scan.
     spilled: Mutex<SpilledEntries>,
     pages: Mutex<SpilledPages>,
@@ -56,16 +53,16 @@ pub(crate) struct Assembly<'a> {
     root: Mutex<Option<DirRef>>,
 }
 
-struct OpenDir {
+struct OpenDir<D> {
     /// Without entries if they are spilled.
-    dir: ScannedDir,
+    dir: ScannedDir<D>,
     spilled: Option<EntriesAt>,
     /// Number of unfinished jobs, large files and subdirectories.
     waiting: usize,
     built: HashMap<u32, BuiltDir>,
 }
 
-impl OpenDir {
+impl<D> OpenDir<D> {
     fn is_ready(&self) -> bool {
         self.waiting == 0 && self.spilled.is_none() && !self.waits_for_end()
     }
@@ -83,24 +80,15 @@ impl OpenDir {
     }
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct BuiltDir {
-    pub(crate) dir: DirRef,
-    complete: bool,
-    /// The number of the identical directory in the cache.
-    same_as: Option<u32>,
-}
-
-impl<'a> Assembly<'a> {
+impl<'a, S: Source> Assembly<'a, S> {
     /// `places` are directories for temporary files of data that does not fit in memory.
-    pub(super) fn new(cache: Option<&'a StatCache>, records: Records, places: &[PathBuf]) -> Self {
+    pub(crate) fn new(cache: Option<&'a StatCache>, records: Records, places: &[PathBuf]) -> Self {
         let mut dirs = NewDirs::new(places);
         // The root always has number 0.
         dirs.claim(0);
         let (open, root) = (Mutex::default(), Mutex::default());
         Self {
             cache,
-            merger: None,
             records,
             open,
             spilled: Mutex::new(SpilledEntries::new(places)),
@@ -108,11 +96,6 @@ impl<'a> Assembly<'a> {
             dirs: Mutex::new(dirs),
             root,
         }
-    }
-
-    /// Builds the merged trees of an upper.
-    pub(super) fn of_upper(merger: &'a Merger<'a>, places: &[PathBuf]) -> Self {
-        Self { merger: Some(merger), ..Self::new(None, Records::NotWanted, places) }
     }
 
     /// Assigns the number of a directory: its number in the cache if it has one, so that it stays the same.
@@ -128,22 +111,28 @@ impl<'a> Assembly<'a> {
     }
 
     /// Adds a listed directory, with the number of its unfinished jobs and subdirectories.
-    pub(super) fn add(&self, number: u32, dir: ScannedDir, waiting: usize) -> Result<()> {
+    pub(super) fn add(&self, source: &S, number: u32, dir: ScannedDir<S::Dir>, waiting: usize) -> Result<()> {
         let mut open = OpenDir { dir, spilled: None, waiting, built: HashMap::new() };
         self.spill(&mut open);
         lock(&self.open).insert(number, open);
-        self.update(number, |_| {})
+        self.update(source, number, |_| {})
     }
 
     /// Records that a directory no longer exists.
-    pub(super) fn add_gone(&self, number: u32, parent: Option<u32>) -> Result<()> {
+    pub(super) fn add_gone(&self, source: &S, number: u32, parent: Option<u32>) -> Result<()> {
         lock(&self.dirs).disclaim(number);
-        parent.map_or(Ok(()), |parent| self.update(parent, |open| open.waiting -= 1))
+        parent.map_or(Ok(()), |parent| self.update(source, parent, |open| open.waiting -= 1))
     }
 
     /// Adds the results of a job for files of a directory. `left` files are read later.
-    pub(super) fn add_facts(&self, number: u32, facts: Vec<(Facts, bool)>, left: usize) -> Result<()> {
-        self.update(number, |open| {
+    pub(super) fn add_facts(
+        &self,
+        source: &S,
+        number: u32,
+        facts: Vec<(Facts, bool)>,
+        left: usize,
+    ) -> Result<()> {
+        self.update(source, number, |open| {
             for (fact, settled) in facts {
                 if let Some(entry) = open.dir.entries.get_mut(fact.entry) {
                     fact.apply(entry, settled);
@@ -155,18 +144,16 @@ impl<'a> Assembly<'a> {
     }
 
     /// Spills the entries of a directory that only waits for subdirectories and the end of the scan.
-    fn spill(&self, open: &mut OpenDir) {
-        // The entries of an upper have more to them, and hard links in it are few.
-        let is_host = self.merger.is_none();
+    fn spill(&self, open: &mut OpenDir<S::Dir>) {
         let is_read = || !open.dir.entries.iter().any(|entry| entry.what == What::Pending);
-        if is_host && open.waits_for_end() && is_read() {
+        if S::SPILLS && open.waits_for_end() && is_read() {
             open.spilled = Some(lock(&self.spilled).push(&mut open.dir));
         }
     }
 
     /// Updates a waiting directory, and builds it if it is complete; then likewise the directories above it.
-    fn update(&self, number: u32, change: impl FnOnce(&mut OpenDir)) -> Result<()> {
-        let take_ready = |open: &mut HashMap<u32, OpenDir>, number| {
+    fn update(&self, source: &S, number: u32, change: impl FnOnce(&mut OpenDir<S::Dir>)) -> Result<()> {
+        let take_ready = |open: &mut HashMap<u32, OpenDir<S::Dir>>, number| {
             let ready = open.get(&number).is_some_and(OpenDir::is_ready);
             ready.then(|| open.remove(&number)).flatten().map(|dir| (number, dir))
         };
@@ -177,7 +164,7 @@ impl<'a> Assembly<'a> {
         };
         while let Some((number, dir)) = ready {
             let parent = dir.dir.parent;
-            let built = self.build(number, dir, &Groups::default())?;
+            let built = self.build(source, number, dir, &Groups::default())?;
             ready = parent.and_then(|parent| {
                 let mut open = lock(&self.open);
                 if let Some(above) = open.get_mut(&parent) {
@@ -190,7 +177,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    fn build(&self, number: u32, open: OpenDir, groups: &Groups) -> Result<BuiltDir> {
+    fn build(&self, source: &S, number: u32, open: OpenDir<S::Dir>, groups: &Groups) -> Result<BuiltDir> {
         let OpenDir { mut dir, built, .. } = open;
         for entry in &mut dir.entries {
             if let What::Dir(beneath) = entry.what
@@ -210,14 +197,7 @@ impl<'a> Assembly<'a> {
             Some(same) => BuiltDir { dir: same, complete: true, same_as: dir.cached },
             None => {
                 let mut new = NewPages::default();
-                let made = match self.merger {
-                    Some(merger) => merger.merge(&dir, &built, groups, &mut new)?,
-                    None => {
-                        let entries = dir.entries.iter().filter_map(|entry| node(entry, &built, groups));
-                        let meta = DirMeta { mode: dir.stat.mode, mtime: dir.stat.mtime, xattrs: dir.xattrs };
-                        pages::build(&meta, entries.collect(), &mut new)
-                    }
-                };
+                let made = source.tree(&dir, &built, groups, &mut new)?;
                 lock(&self.pages).push(new);
                 if self.records == Records::Kept {
                     let cached = to_cache(&dir, made, groups);
@@ -233,7 +213,12 @@ impl<'a> Assembly<'a> {
     }
 
     /// The cached tree of a directory whose content, at all levels, equals that in the cache.
-    fn unchanged(&self, dir: &ScannedDir, built: &HashMap<u32, BuiltDir>, groups: &Groups) -> Option<DirRef> {
+    fn unchanged(
+        &self,
+        dir: &ScannedDir<S::Dir>,
+        built: &HashMap<u32, BuiltDir>,
+        groups: &Groups,
+    ) -> Option<DirRef> {
         let cache = self.cache.filter(|_| dir.clean && dir.complete)?;
         let encoded = cache.encoded(dir.cached?)?;
         let known = decode_dir(&encoded).ok().filter(|known| known.complete)?;
@@ -251,9 +236,9 @@ impl<'a> Assembly<'a> {
     }
 
     /// Builds the directories that waited for the end of the scan. `None` if there is no root.
-    pub(super) fn finish(&self, scanned: Scanned) -> Result<Option<Built<'a>>> {
+    pub(super) fn finish(&self, source: &S, scanned: Scanned) -> Result<Option<Built<'a>>> {
         let taken = std::mem::take(&mut *lock(&self.open));
-        let mut open: BTreeMap<u32, OpenDir> = taken.into_iter().collect();
+        let mut open: BTreeMap<u32, OpenDir<S::Dir>> = taken.into_iter().collect();
         let spilled = lock(&self.spilled);
         let mut shared_names = SharedNames::default();
         for dir in open.values() {
@@ -274,7 +259,7 @@ impl<'a> Assembly<'a> {
             }
             links.let_names_agree(&mut dir.dir);
             let parent = dir.dir.parent;
-            let built = self.build(number, dir, &groups)?;
+            let built = self.build(source, number, dir, &groups)?;
             if let Some(above) = parent.and_then(|parent| open.get_mut(&parent)) {
                 above.built.insert(number, built);
             }
@@ -288,7 +273,7 @@ impl<'a> Assembly<'a> {
     }
 }
 
-fn to_cache<'d>(dir: &'d ScannedDir, built: DirRef, groups: &Groups) -> CachedDir<'d> {
+fn to_cache<'d, D>(dir: &'d ScannedDir<D>, built: DirRef, groups: &Groups) -> CachedDir<'d> {
     let entries = dir.entries.iter().filter_map(|entry| cached_entry(entry, link_of(entry, groups)));
     CachedDir {
         mode: dir.stat.mode,

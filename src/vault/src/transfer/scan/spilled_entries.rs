@@ -7,7 +7,7 @@ use avfs_types::clock::FileTime;
 use avfs_types::encode::put_number;
 use avfs_types::ids::LinkId;
 
-use super::shared::{ScannedDir, ScannedEntry, What};
+use super::entry::{ScannedDir, ScannedEntry, What};
 use crate::codec::{DecodeError, Decoder};
 use crate::spill::Spill;
 use crate::stat_cache::{CachedEntry, CachedKind, Stamp, decode_entry, encode_entry};
@@ -28,7 +28,7 @@ impl SpilledEntries {
     }
 
     /// Takes the entries of a host directory in which every file was read.
-    pub(super) fn push(&mut self, dir: &mut ScannedDir) -> EntriesAt {
+    pub(super) fn push<D>(&mut self, dir: &mut ScannedDir<D>) -> EntriesAt {
         let mut encoded = Vec::new();
         for entry in std::mem::take(&mut dir.entries) {
             match cached_entry(&entry, None) {
