@@ -10,17 +10,19 @@ mod control;
 mod egress;
 mod idmap;
 mod init;
-mod launch;
 mod limits;
 mod outside_writes;
 mod prepare;
 mod probe;
 mod remedy;
 mod renames;
+mod sandbox;
+mod signals;
 mod stage;
 mod stdio;
-mod supervisor;
 #[expect(unsafe_code, reason = "system calls without a safe wrapper in any crate")]
 mod sys;
+
+pub use sandbox::{HostSandboxes, sandboxes};
 
 pub use command::{as_helper, command_line, main, manual_page, option_meant};

@@ -7,22 +7,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs_engine::{
-    Completion, Exit, Input, LaunchError, LaunchPlan, Launcher, SecretFiles, ShownAs, UpperPlace, UpperRoot,
-    ViewRequest, WorkspaceMount, view,
+    CommandPlan, Commands, Completion, Exit, LaunchError, SandboxPlan, Sandboxes, SecretFiles, ShownAs,
+    Stdio, Upper, UpperPlace, UpperRoot, ViewRequest, WorkspaceMount, view,
 };
 use avfs_hostfs::remove::remove_tree;
 use avfs_hostfs::{beneath, make, xattr};
 use avfs_request::{
-    Confinement, ExecutionRequest, ExecutionTimeout, LandlockMode, NestedUserns, NetMode, ProcMode, Profile,
+    Confinement, ExecutionTimeout, LandlockMode, Limits, NestedUserns, NetMode, ProcMode, Profile,
     SeccompProfile, Streams,
 };
-use avfs_types::CommandLine;
 use avfs_types::diagnose::{Diagnose, with_causes};
 use avfs_vault::backend::sqlite::Placeholders;
 use avfs_wire::DoctorCheck;
 
-use crate::launch::SandboxLauncher;
 use crate::remedy::Piece;
+use crate::sandbox::HostSandboxes;
 
 const OPAQUE: &[u8] = b"user.overlay.opaque";
 const MEMORY_BYTES: u64 = 1 << 20;
@@ -73,7 +72,7 @@ pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
             return vec![DoctorCheck::failed("scratch directory", true, "scratch.io", detail, Some(hint))];
         }
     };
-    let prober = Prober { bench: &bench, launcher: SandboxLauncher::new(umask) };
+    let prober = Prober { bench: &bench, sandboxes: HostSandboxes::of_this_program(), umask };
     let plain = WorkspaceMount::ReadOnly { path: "/workspace".into(), lowers: vec![bench.dir.join("lower")] };
     let mut checks = vec![
         prober.check(
@@ -108,7 +107,14 @@ pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
 
 struct Prober<'b> {
     bench: &'b Bench,
-    launcher: SandboxLauncher,
+    sandboxes: HostSandboxes,
+    umask: u32,
+}
+
+/// A sandbox and the command in it.
+struct Plans {
+    sandbox: SandboxPlan,
+    command: CommandPlan,
 }
 
 /// Why a check failed.
@@ -122,7 +128,7 @@ enum Failure {
 }
 
 impl Prober<'_> {
-    fn plan(&self, workspace: WorkspaceMount, net: NetMode, proc: ProcMode, script: &str) -> LaunchPlan {
+    fn plan(&self, workspace: WorkspaceMount, net: NetMode, proc: ProcMode, script: &str) -> Plans {
         let steps = view(ViewRequest {
             profile: Profile::Strict,
             workspace,
@@ -138,47 +144,56 @@ impl Prober<'_> {
             secret: &[],
             secret_files: SecretFiles::None,
         });
-        LaunchPlan {
+        let sandbox = SandboxPlan {
             mountpoint: self.bench.dir.join("mnt"),
             view: steps,
-            request: ExecutionRequest {
-                net,
-                timeout: ExecutionTimeout::Millis(10_000),
-                grace: Duration::from_secs(1),
-                ..ExecutionRequest::of(CommandLine::Shell(script.into()))
-            },
-            command: ["/bin/sh", "-c", script].map(OsString::from).to_vec(),
+            secret_files: Vec::new(),
+            hostname: None,
+            profile: Profile::Strict,
+            net,
+            confinement: Confinement::DEFAULT,
+            limits: Limits::default(),
+            commands: Commands::One,
+            placeholders: Placeholders::default(),
+        };
+        let command = CommandPlan {
+            argv: ["/bin/sh", "-c", script].map(OsString::from).to_vec(),
             environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
             cwd: "/workspace".into(),
-            input: Input::Empty,
-            hostname: None,
-            umask: None,
+            umask: self.umask,
+            stdio: Stdio::default(),
             streams: Streams::Captured { bytes_max: 4096 },
-            placeholders: Placeholders::default(),
-        }
+            timeout: ExecutionTimeout::Millis(10_000),
+            grace: Duration::from_secs(1),
+            limits: Limits::default(),
+            spool_dir: Some(self.bench.dir.clone()),
+        };
+        Plans { sandbox, command }
     }
 
-    fn run(&self, plan: &LaunchPlan) -> Result<Completion, Failure> {
-        let completion = self.launcher.launch(plan, &mut || {}, &mut || {}).map_err(Failure::Launch)?;
+    fn run(&self, plans: &Plans) -> Result<(Completion, Upper), Failure> {
+        let sandbox = self.sandboxes.open(&plans.sandbox).map_err(Failure::Launch)?;
+        let mut exec = sandbox.exec(&plans.command).map_err(Failure::Launch)?;
+        let completion = exec.wait().with(sandbox.stop());
         if completion.exit != Exit::Code(0) {
             let said =
                 String::from_utf8_lossy(&completion.stderr.unwrap_or_default().bytes()).trim().to_owned();
             return Err(Failure::Wrong { piece: Piece::Process, what: said });
         }
-        Ok(completion)
+        Ok((completion, sandbox.upper()))
     }
 
-    fn check(&self, name: &str, required: bool, plan: LaunchPlan) -> DoctorCheck {
-        check_result(name, required, self.run(&plan).map(drop))
+    fn check(&self, name: &str, required: bool, plans: Plans) -> DoctorCheck {
+        check_result(name, required, self.run(&plans).map(drop))
     }
 
     /// Runs a command with this confinement. The workspace does not matter.
     fn confined(&self, confinement: Confinement, script: &str) -> Result<Completion, Failure> {
         let lowers = vec![self.bench.dir.join("lower")];
         let plain = WorkspaceMount::ReadOnly { path: "/workspace".into(), lowers };
-        let plan = self.plan(plain, NetMode::Host, ProcMode::Private, script);
-        let request = ExecutionRequest { confinement, ..plan.request };
-        self.run(&LaunchPlan { request, ..plan })
+        let mut plans = self.plan(plain, NetMode::Host, ProcMode::Private, script);
+        plans.sandbox.confinement = confinement;
+        Ok(self.run(&plans)?.0)
     }
 
     /// Checks in `/proc/self/status` that a filter is installed.
@@ -215,9 +230,9 @@ impl Prober<'_> {
 
     /// Writes to an overlay, and checks the resulting upper.
     fn overlay(&self, upper: UpperPlace) -> Result<(), Failure> {
-        let plan = self.plan(self.bench.overlay(upper), NetMode::Host, ProcMode::Private, REPLACE);
-        let completion = self.run(&plan)?;
-        let top = match &completion.memory {
+        let plans = self.plan(self.bench.overlay(upper), NetMode::Host, ProcMode::Private, REPLACE);
+        let (_, upper) = self.run(&plans)?;
+        let top = match upper.memory() {
             Some(memory) => beneath::open(memory.as_fd(), b"upper/d", beneath::DIR),
             None => beneath::open_root(&self.bench.dir.join("disk/upper/d")),
         };

@@ -61,6 +61,7 @@ mod replay;
 mod reproducible;
 mod resources;
 mod review;
+mod sandboxes;
 mod secrets;
 mod shared;
 mod signals;

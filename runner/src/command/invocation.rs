@@ -32,7 +32,7 @@ use crate::command::error::RunError;
 use crate::command::run::Asked;
 use crate::command::waiting::{Audience, Waiting};
 use crate::command::{render, settings};
-use crate::launch::SandboxLauncher;
+use crate::sandbox::HostSandboxes;
 
 pub struct Invocation {
     pub around: Surroundings,
@@ -204,7 +204,7 @@ impl Invocation {
             site: &site,
             policy: &policy,
             approver: &AtTerminal { place, avfs: &self.avfs, reports: self.audience != Audience::Nobody },
-            launcher: &SandboxLauncher::new(self.umask),
+            launcher: &HostSandboxes::of_this_program(),
             hint: |error| error.hint(&Avfs::default()),
         };
         let mut executed = runtime.execute(request);

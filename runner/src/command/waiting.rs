@@ -11,7 +11,7 @@ use avfs_terminal::{Bar, LINE_AFTER, LINE_EVERY, error_line, progress_line};
 use avfs_vault::meter::{Meter, Onlooker};
 
 use crate::command::render;
-use crate::supervisor;
+use crate::signals;
 use crate::sys::{self, SignalFd, SignalSet};
 
 /// The interval at which signals and progress are checked.
@@ -121,7 +121,7 @@ impl Onlooker for Waiting {
         {
             take_signal(wait, meter);
         }
-        if let Some(signal) = supervisor::asked_to_end() {
+        if let Some(signal) = signals::asked_to_end() {
             meter.stop_for(signal);
         }
         self.looks(meter);

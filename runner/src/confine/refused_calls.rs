@@ -5,43 +5,46 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use avfs_request::RefusedCall;
 use avfs_seccomp::{Answer, REFUSALS, STRICT_REFUSAL, WATCHED_CALLS};
 
 use super::numbers::{name_on_aarch64, name_on_x86_64};
-use crate::renames::{Renamed, Renames};
+use crate::renames::Renames;
 use crate::sys::{Errno, receive_notification, refuse_notification};
 
 #[derive(Debug, Default)]
 pub struct RefusedCalls {
     /// `None` if the kernel does not support a listener, and once no process is left under the filter.
-    listener: Option<OwnedFd>,
+    listener: Option<Arc<OwnedFd>>,
     counts: BTreeMap<&'static str, u64>,
-    renames: Renames,
+    /// Those of the sandbox.
+    renames: Arc<Renames>,
 }
 
 impl RefusedCalls {
     #[must_use]
-    pub fn new(listener: Option<OwnedFd>, renames: Renames) -> Self {
-        Self { listener, counts: BTreeMap::new(), renames }
+    pub fn new(listener: Option<OwnedFd>, renames: Arc<Renames>) -> Self {
+        Self { listener: listener.map(Arc::new), counts: BTreeMap::new(), renames }
     }
 
     /// The descriptor to poll.
     #[must_use]
     pub fn listener(&self) -> Option<BorrowedFd<'_>> {
-        self.listener.as_ref().map(OwnedFd::as_fd)
+        self.listener.as_ref().map(|listener| listener.as_fd())
     }
 
     /// Answers one call only: a process that calls in a loop takes turns with the supervisor's other work.
     pub fn answer_one(&mut self) {
-        let Some(listener) = self.listener.as_ref().map(OwnedFd::as_fd) else { return };
-        let outcome = receive_notification(listener).and_then(|notification| {
+        let Some(listener) = self.listener.clone() else { return };
+        let outcome = receive_notification(listener.as_fd()).and_then(|notification| {
             let name = name_of(notification.number);
             if WATCHED_CALLS.contains(&name) {
-                return self.renames.answer(listener, &notification).map(|()| None);
+                return self.renames.answer(&listener, &notification).map(|()| None);
             }
-            refuse_notification(listener, notification.id, answer_to(name).number()).map(|()| Some(name))
+            refuse_notification(listener.as_fd(), notification.id, answer_to(name).number())
+                .map(|()| Some(name))
         });
         match outcome {
             Ok(None) => {}
@@ -56,23 +59,14 @@ impl RefusedCalls {
     /// Closes the listener: no process is left under the filter.
     pub fn nobody_left(&mut self) {
         self.listener = None;
-        self.renames.close();
-    }
-
-    /// Waits for pending renames.
-    #[must_use]
-    pub fn finish_renames(&mut self) -> Renamed {
-        std::mem::take(&mut self.renames).finish()
     }
 
     /// The refused calls, most frequent first.
     #[must_use]
-    pub fn into_calls(self) -> Vec<RefusedCall> {
-        let mut calls: Vec<RefusedCall> = self
-            .counts
-            .into_iter()
-            .map(|(call, count)| RefusedCall { call: call.to_owned(), count })
-            .collect();
+    pub fn take_calls(&mut self) -> Vec<RefusedCall> {
+        let counts = std::mem::take(&mut self.counts).into_iter();
+        let mut calls: Vec<RefusedCall> =
+            counts.map(|(call, count)| RefusedCall { call: call.to_owned(), count }).collect();
         calls.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.call.cmp(&other.call)));
         calls
     }
@@ -115,7 +109,7 @@ mod tests {
     fn the_most_frequent_refusal_comes_first() {
         let mut calls = RefusedCalls::default();
         calls.counts.extend([("ptrace", 1), ("mount", 5), ("bpf", 1)]);
-        let counts: Vec<_> = calls.into_calls().into_iter().map(|it| (it.call, it.count)).collect();
+        let counts: Vec<_> = calls.take_calls().into_iter().map(|it| (it.call, it.count)).collect();
         assert_eq!(counts, [("mount".to_owned(), 5), ("bpf".to_owned(), 1), ("ptrace".to_owned(), 1)]);
     }
 }

@@ -1,65 +1,58 @@
 //! The command's process, from its clone to its exec: drops all privileges, then executes the command.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::process::Rlimit;
 use rustix::termios::tcsetpgrp;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::{Inherited, Stream};
+use avfs_engine::Commands;
+
+use super::Command;
 use crate::confine::Filter;
+use crate::control::{Channel, Role, StreamKind};
+use crate::prepare::{self, Prepared};
 use crate::stage::{At, Failed, Stage};
 use crate::{confine, control, limits, sys};
 
-/// The descriptors that init has opened for the command's streams.
-pub struct Opened<'a> {
-    pub terminal: Option<BorrowedFd<'a>>,
-    pub null: Option<BorrowedFd<'a>>,
-    pub input: Option<BorrowedFd<'a>>,
-}
-
-pub fn run(inherited: &Inherited<'_>, opened: &Opened<'_>) -> u8 {
-    let failed = match prepare(inherited, opened) {
-        Ok(()) => Failed { stage: Stage::Exec, errno: inherited.prepared.exec.run() },
+pub fn run(prepared: &Prepared, command: &Command) -> u8 {
+    let failed = match confine_self(prepared, command) {
+        Ok(()) => Failed { stage: Stage::Exec, errno: command.image.run() },
         Err(failed) => failed,
     };
-    // If the report has no reader, the error cannot be reported at all.
-    let _ = rustix::io::write(inherited.report, &failed.to_bytes());
+    command.report(failed);
     1
 }
 
-fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed> {
-    let prepared = inherited.prepared;
-    // A separate process group, in the foreground of the terminal.
-    rustix::process::setpgid(None, None).at(Stage::Session)?;
-    if let Some(terminal) = opened.terminal {
-        // tcsetpgrp(3) stops a background process with SIGTTOU unless it is blocked.
-        sys::block(&sys::SignalSet::of(&[libc::SIGTTOU])).at(Stage::Session)?;
-        tcsetpgrp(terminal, rustix::process::getpid()).at(Stage::Session)?;
+/// If the report has no reader, the error cannot be reported at all.
+pub fn report(report: Option<BorrowedFd<'_>>, failed: Failed) {
+    if let Some(report) = report {
+        let _ = rustix::io::write(report, &failed.to_bytes());
     }
-    for (number, stream) in (0..).zip(inherited.stdio.streams) {
-        let root;
-        let fd = match stream {
-            Stream::Fd(fd) => Ok(fd),
-            Stream::File(_, pipe) => Ok(opened.input.unwrap_or(pipe)),
-            Stream::Terminal => opened.terminal.ok_or(sys::Errno::NOTTY),
-            Stream::Null => opened.null.ok_or(sys::Errno::BADF),
-            Stream::Dir => {
-                root = open(c"/", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).at(Stage::Session)?;
-                Ok(root.as_fd())
-            }
-        };
-        sys::dup_to(fd.at(Stage::Session)?, number).at(Stage::Session)?;
+}
+
+impl Command {
+    pub fn report(&self, failed: Failed) {
+        report(self.received.descriptor(Role::Report), failed);
     }
-    rustix::process::umask(Mode::from_raw_mode(prepared.umask));
+}
+
+fn confine_self(prepared: &Prepared, command: &Command) -> Result<(), Failed> {
+    begin_session(prepared, command)?;
+    connect_streams(command)?;
+    let umask = u32::try_from(command.image.number(prepare::UMASK)).unwrap_or(0);
+    rustix::process::umask(Mode::from_raw_mode(umask));
     sys::keep_only_low_fds().at(Stage::Confine)?;
     sys::join_new_session_keyring().at(Stage::Confine)?;
-    rustix::process::chdir(prepared.cwd.as_c_str()).at(Stage::Cwd)?;
+    rustix::process::chdir(command.image.cwd()).at(Stage::Cwd)?;
     drop_capabilities(prepared.kept_capability).at(Stage::Confine)?;
     rustix::thread::set_no_new_privs(true).at(Stage::Confine)?;
     sys::restore_callers().at(Stage::Confine)?;
-    if let Some(file_size) = prepared.file_size {
-        limits::bound_file_size(file_size).at(Stage::Confine)?;
+    let file_size = Some(command.image.number(prepare::FILE_SIZE)).filter(|bytes| *bytes != u64::MAX);
+    if file_size.is_some() {
+        let limit = Rlimit { current: file_size, maximum: file_size };
+        limits::bound_file_size(limit).at(Stage::Confine)?;
     }
     if let Some(landlock) = &prepared.landlock {
         landlock.enforce().at(Stage::Landlock)?;
@@ -69,16 +62,61 @@ fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed>
     }
     // Last: the steps before may need calls that the filter refuses.
     match &prepared.filter {
-        Some(filter) => install(filter, inherited).at(Stage::Seccomp),
+        Some(filter) => install(filter, &command.channel()?).at(Stage::Seccomp),
         None => Ok(()),
     }
 }
 
+/// The only command is a process group in init's session, in the foreground of the terminal. Others have a session
+/// each, because a session has only one terminal.
+fn begin_session(prepared: &Prepared, command: &Command) -> Result<(), Failed> {
+    let terminal = &command.opened.terminal;
+    match prepared.commands {
+        Commands::One => {
+            rustix::process::setpgid(None, None).at(Stage::Session)?;
+            if let Some(terminal) = terminal {
+                // tcsetpgrp(3) stops a background process with SIGTTOU unless that is blocked, as all signals are.
+                tcsetpgrp(terminal, rustix::process::getpid()).at(Stage::Session)?;
+            }
+        }
+        Commands::Many => {
+            rustix::process::setsid().at(Stage::Session)?;
+            if let Some(terminal) = terminal {
+                rustix::process::ioctl_tiocsctty(terminal).at(Stage::Session)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn connect_streams(command: &Command) -> Result<(), Failed> {
+    let opened = &command.opened;
+    for ((number, role), kind) in
+        (0..).zip([Role::Stdin, Role::Stdout, Role::Stderr]).zip(command.received.streams)
+    {
+        let root;
+        let given = command.received.descriptor(role);
+        let fd = match kind {
+            StreamKind::Fd => given,
+            StreamKind::File => opened.input.as_ref().map(OwnedFd::as_fd).or(given),
+            StreamKind::Terminal => opened.terminal.as_ref().map(OwnedFd::as_fd),
+            StreamKind::Null => opened.null.as_ref().map(OwnedFd::as_fd),
+            StreamKind::Dir => {
+                root = open(c"/", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).at(Stage::Session)?;
+                Some(root.as_fd())
+            }
+        };
+        let fd = fd.ok_or(sys::Errno::BADF).at(Stage::Session)?;
+        sys::dup_to(fd, number).at(Stage::Session)?;
+    }
+    Ok(())
+}
+
 /// Sends the listener to the supervisor before the command's first call.
-fn install(filter: &Filter, inherited: &Inherited<'_>) -> sys::Result<()> {
+fn install(filter: &Filter, channel: &Channel<'_>) -> sys::Result<()> {
     match filter.install()? {
-        Some(listener) => inherited.control.send_fd(control::NOTIFIER, listener.as_fd()),
-        None => inherited.control.send_no_notifier(),
+        Some(listener) => channel.send_fd(control::NOTIFIER, listener.as_fd()),
+        None => channel.send_no_notifier(),
     }
 }
 

@@ -22,7 +22,6 @@ use avfs_hostfs::held::FileId;
 
 use crate::prepare::{Execution, IfThere, Layers, Op, Otherwise, Prepared, Upper, UpperFace};
 use crate::stage::{At, Failed, REPLACED, Stage};
-use crate::stdio::InputFile;
 use crate::sys::{MountAttr, Result, set_mount_attr};
 
 /// The size of the overlay's mount options: descriptors, not paths.
@@ -247,11 +246,13 @@ pub fn open_null() -> Result<OwnedFd> {
 
 /// The same device through the read-only mount of the view, where it has a path: `readlink /proc/self/fd/0` prints it.
 /// `None` if the view has no such device.
-pub fn null_of_view(null: &OwnedFd) -> Option<OwnedFd> {
+pub fn null_of_view() -> Option<OwnedFd> {
     // Opening another device could have effects.
-    let (found, null) = (lstat(c"/dev/null").ok()?, fstat(null).ok()?);
+    let found = lstat(c"/dev/null").ok()?;
+    let is_null = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice
+        && found.st_rdev == rustix::fs::makedev(1, 3);
     let is_read_only = statvfs(c"/dev/null").ok()?.f_flag.contains(StatVfsMountFlags::RDONLY);
-    if (found.st_dev, found.st_ino) != (null.st_dev, null.st_ino) || !is_read_only {
+    if !is_null || !is_read_only {
         return None;
     }
     open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
@@ -260,12 +261,12 @@ pub fn null_of_view(null: &OwnedFd) -> Option<OwnedFd> {
 /// Opens a regular file of the host through a detached read-only mount: reopening it for writing through /proc, or
 /// changing its mode, fails on that mount. Only mounts of this namespace can be cloned, so the file is looked up by
 /// its path.
-pub fn open_again(file: &InputFile) -> Result<OwnedFd> {
-    let tree = open_tree(same(&file.path, file.id)?, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?;
+pub fn open_again(path: &CStr, file: FileId, offset: u64) -> Result<OwnedFd> {
+    let tree = open_tree(same(path, file)?, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?;
     set_mount_attr(tree.as_fd(), MountAttr::READ_ONLY.and(MountAttr::NO_SUID).and(MountAttr::NO_DEV))?;
     let name = Options::name_of(&tree)?;
     let again = open(name.as_c_str()?, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    seek(&again, SeekFrom::Start(file.offset))?;
+    seek(&again, SeekFrom::Start(offset))?;
     Ok(again)
 }
 

@@ -57,8 +57,8 @@ fn lowered(resource: Resource, value: u64) -> Rlimit {
 }
 
 /// The file size limit, for [`bound_file_size`].
-pub fn file_size(bytes: u64) -> Rlimit {
-    lowered(Resource::Fsize, bytes)
+pub fn file_size(bytes: u64) -> u64 {
+    lowered(Resource::Fsize, bytes).maximum.unwrap_or(bytes)
 }
 
 /// Sets it on the calling process, which is about to execute the command.

@@ -18,11 +18,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use rustix::process::Rlimit;
-
-use avfs_engine::{Exit, LaunchPlan, UpperPlace, ViewStep, WorkspaceMount};
+use avfs_engine::{Exit, SandboxPlan, UpperPlace, ViewStep, WorkspaceMount};
 use avfs_hostfs::beneath;
-use avfs_request::{EnforcedLimit, LimitKind, Mechanism};
+use avfs_request::{EnforcedLimit, LimitKind, Limits, Mechanism};
 
 use crate::sys::Pid;
 
@@ -48,7 +46,7 @@ const PIDS_RESERVED: u64 = 300;
 /// The upper in a scratch on disk.
 const UPPER: &str = "upper";
 
-/// Everything that enforces the limits of one run; removed on drop.
+/// Everything that enforces the limits of one sandbox; removed on drop.
 pub struct Keeper {
     enforced: Vec<EnforcedLimit>,
     unified: Option<UnifiedGroup>,
@@ -93,11 +91,11 @@ impl Ended {
 
 impl Keeper {
     /// Chooses the mechanisms and sets up what does not need a process yet.
-    pub fn prepare(plan: &LaunchPlan) -> Result<Self, LimitError> {
+    pub fn prepare(plan: &SandboxPlan) -> Result<Self, LimitError> {
         let mut keeper = Self { enforced: Vec::new(), unified: None, old: OldGroups::default(), disk: None };
         let wanted: BTreeSet<Controller> =
-            plan.request.limits.set().filter_map(|(kind, _)| Controller::of(kind)).collect();
-        if plan.request.limits.set().next().is_none() {
+            plan.limits.set().filter_map(|(kind, _)| Controller::of(kind)).collect();
+        if plan.limits.set().next().is_none() {
             return Ok(keeper);
         }
         let (hierarchies, place) = match wanted.is_empty() {
@@ -118,7 +116,7 @@ impl Keeper {
             written,
         };
         loop {
-            keeper.enforced = choose::choose(&plan.request.limits, &offer)?;
+            keeper.enforced = choose::choose(&plan.limits, &offer)?;
             let Err((refused, error)) = keeper.make_groups(place.as_ref(), &hierarchies) else { break };
             // The directory looked writable but is not: use the next mechanism, which the result reports.
             tracing::debug!(%error, "cannot create a control group");
@@ -199,10 +197,14 @@ impl Keeper {
         self.by(Mechanism::Affinity).next().is_some()
     }
 
-    /// The file size limit, which the command sets on itself after all larger files have been created.
-    #[must_use]
-    pub fn file_size(&self) -> Option<Rlimit> {
-        self.value(LimitKind::FileSize, Mechanism::Rlimit).map(inside::file_size)
+    /// The file size limit in bytes, which a command sets on itself after all larger files have been created.
+    /// `narrower` are the limits of that command, which can have no other one.
+    pub fn file_size(&self, narrower: &Limits) -> Result<Option<u64>, LimitError> {
+        if let Some((kind, value)) = narrower.set().find(|(kind, _)| *kind != LimitKind::FileSize) {
+            return Err(LimitError::Unenforceable { kind, value });
+        }
+        let of_all = self.value(LimitKind::FileSize, Mechanism::Rlimit);
+        Ok(of_all.into_iter().chain(narrower.file_size).min().map(inside::file_size))
     }
 
     /// True if init must send its /proc to the supervisor.
@@ -229,21 +231,25 @@ impl Keeper {
         Ok(())
     }
 
-    /// Starts the watch, for limits that no kernel mechanism enforces.
-    pub fn watch(&mut self, proc: Option<OwnedFd>) -> std::io::Result<Option<Watch>> {
+    /// Starts the watch, for limits that no kernel mechanism enforces. `beyond` is called when one is exceeded.
+    pub fn watch(
+        &mut self,
+        proc: Option<OwnedFd>,
+        beyond: impl FnOnce(LimitKind) + Send + 'static,
+    ) -> std::io::Result<Option<Watch>> {
         if !self.wants_processes() {
             return Ok(None);
         }
         let memory = self.value(LimitKind::Memory, Mechanism::Watch);
         let disk = self.disk.take().map(DiskLook::with_mount_points);
         let looks = Looks { memory, disk, processes: proc.map(Processes::new) };
-        Watch::start(looks).map(Some)
+        Watch::start(looks, beyond).map(Some)
     }
 
-    /// Reports how the limits were enforced, after all processes inside have ended.
+    /// Reports how the limits were enforced, after the command has ended. `looks` are those of the watch after all
+    /// processes have ended.
     #[must_use]
-    pub fn settle(self, ended: Ended, watch: Option<Watch>) -> LimitsReport {
-        let looks = watch.and_then(Watch::finish);
+    pub fn settle(&self, ended: Ended, looks: Option<Looks>) -> LimitsReport {
         let mut stopped_by = ended.stopped_by_watch();
         let mut reached = Vec::new();
         for limit in &self.enforced {
@@ -275,7 +281,7 @@ impl Keeper {
                 exit = Exit::Signal(libc::SIGKILL);
             }
         }
-        LimitsReport { limits: self.enforced, exit, stopped_by, reached }
+        LimitsReport { limits: self.enforced.clone(), exit, stopped_by, reached }
     }
 }
 

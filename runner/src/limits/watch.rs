@@ -69,7 +69,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn start(looks: Looks) -> io::Result<Self> {
+    /// `beyond` is called when a limit is exceeded.
+    pub fn start(looks: Looks, beyond: impl FnOnce(LimitKind) + Send + 'static) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -77,6 +78,7 @@ impl Watch {
         let watching = move || {
             let mut watcher = Watcher::new(looks, &stopping);
             if let Some(kind) = watcher.until_beyond(theirs.as_fd()) {
+                beyond(kind);
                 // If the supervisor no longer listens, the command is gone.
                 let _ = rustix::net::send(&theirs, &[place(kind)], SendFlags::NOSIGNAL);
             }
@@ -351,7 +353,7 @@ mod tests {
             None,
             "a small file is too much"
         );
-        let watch = Watch::start(looks()).unwrap();
+        let watch = Watch::start(looks(), drop).unwrap();
         std::fs::write(dir.path().join("large"), vec![1; 3 << 20]).unwrap();
         assert_eq!(exceeded(&watch), Some(LimitKind::Disk));
         let looks = watch.finish().unwrap();
@@ -371,7 +373,7 @@ mod tests {
             Looks { memory: Some(4096), disk: None, processes: Some(Processes::new(proc)) }
         };
         assert!(!Watcher::new(looks(), &AtomicBool::new(false)).is_beyond_memory(1 << 50));
-        let watch = Watch::start(looks()).unwrap();
+        let watch = Watch::start(looks(), drop).unwrap();
         assert_eq!(exceeded(&watch), Some(LimitKind::Memory));
     }
 

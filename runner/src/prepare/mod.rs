@@ -1,8 +1,10 @@
-//! Converts a launch plan to the form that init executes: C strings and numbers, so that nothing is allocated after
-//! the clone.
+//! Converts plans to the forms that init executes: C strings and numbers, because nothing is allocated after the clone.
+//!
+//! A [`SandboxPlan`] becomes [`Prepared`], which init inherits by the clone; a `CommandPlan` becomes an image, which
+//! init maps (`command.rs`). What must hold: everything about the sandbox is decided here, before the clone.
 
+mod command;
 mod ops;
-mod program;
 mod tmpfs;
 mod view;
 
@@ -10,19 +12,19 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::process::Rlimit;
 use rustix::thread::CapabilitySet;
 
-use avfs_engine::LaunchPlan;
+use avfs_engine::{Commands, SandboxPlan};
 use avfs_request::{Confined, Confinement, NestedUserns, NetMode, Profile};
 
 use crate::confine::{Filter, Landlock, Notified, UnixSockets};
-use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::outside_writes::private_dirs;
 use crate::renames;
-use crate::sys::{ArgumentArea, CloneFlags, Exec};
+use crate::sandbox::SandboxError;
+use crate::sys::{ArgumentArea, CloneFlags};
 
+pub use command::{FILE_SIZE, INPUT_DEVICE, INPUT_INODE, INPUT_OFFSET, UMASK, image};
 pub use ops::{Execution, IfThere, Layers, Op, Otherwise, Upper, UpperFace};
 
 pub struct Prepared {
@@ -37,11 +39,9 @@ pub struct Prepared {
     pub wants_listener: bool,
     /// The supervisor gets a descriptor of /proc.
     pub shows_proc: bool,
-    pub exec: Exec,
+    pub commands: Commands,
     /// Inherited by init, which the command can see.
     pub arguments: ArgumentArea,
-    pub cwd: CString,
-    pub umask: u32,
     pub hostname: Option<&'static str>,
     pub landlock: Option<Landlock>,
     pub filter: Option<Filter>,
@@ -49,8 +49,6 @@ pub struct Prepared {
     pub pinned: bool,
     /// Private directories in memory that the command may write to.
     pub private_dirs: Vec<CString>,
-    /// The file size limit of the command.
-    pub file_size: Option<Rlimit>,
     /// The capability that the command keeps.
     pub kept_capability: CapabilitySet,
     /// The confinement in effect once everything is set up.
@@ -80,12 +78,13 @@ fn inner(path: &Path) -> Result<CString, SandboxError> {
     if relative.as_os_str().is_empty() { c_string(b".") } else { c_path(relative) }
 }
 
-pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepared, SandboxError> {
-    let Confinement { seccomp, landlock, userns } = plan.request.confinement;
-    let view = view::compile(plan, keeper.pid_max())?;
+/// `own` is this program's file, which no command may replace.
+pub fn prepare(plan: &SandboxPlan, keeper: &Keeper, own: &Path) -> Result<Prepared, SandboxError> {
+    let Confinement { seccomp, landlock, userns } = plan.confinement;
+    let view = view::compile(plan, keeper.pid_max(), own)?;
     let isolated = [CloneFlags::MOUNT, CloneFlags::PID, CloneFlags::IPC, CloneFlags::UTS, CloneFlags::CGROUP];
     let mut namespaces = isolated.into_iter().fold(CloneFlags::USER, CloneFlags::and);
-    if plan.request.net.is_apart() {
+    if plan.net.is_apart() {
         namespaces = namespaces.and(CloneFlags::NET);
     }
     let landlock = Landlock::choose(landlock, userns, &plan.view);
@@ -97,13 +96,11 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         step_of: view.step_of,
         layers: view.layers,
         namespaces,
-        loopback: plan.request.net.is_apart(),
-        wants_listener: matches!(plan.request.net, NetMode::Allow(_)),
+        loopback: plan.net.is_apart(),
+        wants_listener: matches!(plan.net, NetMode::Allow(_)),
         shows_proc: keeper.wants_processes(),
-        exec: program::exec_of(&plan.command, &plan.environment)?,
+        commands: plan.commands,
         arguments: ArgumentArea::find().map_err(SandboxError::host("find the arguments of this process"))?,
-        cwd: c_path(&plan.cwd)?,
-        umask,
         hostname: plan.hostname,
         kept_capability: kept_capability(userns),
         confined: Confined { seccomp, landlock_abi: landlock.as_ref().map(Landlock::abi), userns },
@@ -111,14 +108,13 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         filter: Filter::choose(seccomp, unix_sockets(plan), userns, renames),
         pinned: keeper.pins_processors(),
         private_dirs: private_dirs(&plan.view).into_iter().map(c_path).collect::<Result<_, _>>()?,
-        file_size: keeper.file_size(),
     })
 }
 
 /// Refused if sockets of the host's services are visible and the host's network should not be reachable.
-fn unix_sockets(plan: &LaunchPlan) -> UnixSockets {
-    match plan.request.profile {
-        Profile::Host if plan.request.net.is_apart() => UnixSockets::Refused,
+fn unix_sockets(plan: &SandboxPlan) -> UnixSockets {
+    match plan.profile {
+        Profile::Host if plan.net.is_apart() => UnixSockets::Refused,
         Profile::Host | Profile::Strict => UnixSockets::Allowed,
     }
 }

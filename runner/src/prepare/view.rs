@@ -3,14 +3,14 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use avfs_engine::{Access, LaunchPlan, Lookup, TmpfsSize, UpperPlace, UpperRoot, ViewStep, WorkspaceMount};
+use avfs_engine::{Access, Lookup, SandboxPlan, TmpfsSize, UpperPlace, UpperRoot, ViewStep, WorkspaceMount};
 use avfs_request::{Confinement, NestedUserns, SeccompProfile, SecretFile};
 
 use super::ops::{Execution, IfThere, Layers, Op, Otherwise, Upper, UpperFace};
 use super::tmpfs::TmpfsBounds;
 use super::{c_path, c_string, inner};
 use crate::confine::{Seal, seals};
-use crate::launch::SandboxError;
+use crate::sandbox::SandboxError;
 use crate::sys::MountAttr;
 
 /// Parts of /proc made read-only for a user whom the kernel treats as the host's root because of the uid.
@@ -39,19 +39,16 @@ pub struct Compiled {
 }
 
 /// Compiles the steps of a plan; `pid_max` is the highest pid, if limited.
-pub fn compile(plan: &LaunchPlan, pid_max: Option<u64>) -> Result<Compiled, SandboxError> {
-    let Confinement { seccomp, userns, .. } = plan.request.confinement;
+pub fn compile(plan: &SandboxPlan, pid_max: Option<u64>, own: &Path) -> Result<Compiled, SandboxError> {
+    let Confinement { seccomp, userns, .. } = plan.confinement;
     let mut compiler = Compiler {
         ops: Vec::new(),
         step_of: Vec::new(),
         layers: None,
         step: 0,
-        secret_files: &plan.request.secret_files,
-        tmpfs: TmpfsBounds {
-            bytes: plan.request.limits.tmpfs_bytes(),
-            files: plan.request.limits.files,
-            view: &plan.view,
-        },
+        own,
+        secret_files: &plan.secret_files,
+        tmpfs: TmpfsBounds { bytes: plan.limits.tmpfs_bytes(), files: plan.limits.files, view: &plan.view },
         pid_max,
         userns,
         otherwise: match seccomp {
@@ -74,6 +71,7 @@ struct Compiler<'p> {
     step_of: Vec<u16>,
     layers: Option<Layers>,
     step: u16,
+    own: &'p Path,
     secret_files: &'p [SecretFile],
     userns: NestedUserns,
     otherwise: Otherwise,
@@ -168,7 +166,9 @@ impl Compiler<'_> {
     /// Both binaries are usually in one directory, and either may be executed next.
     fn seal_own_binaries(&mut self, source: &Path, path: &Path) -> Result<(), SandboxError> {
         // If the path is unknown (no /proc, or a deleted file), the file cannot be found from inside either.
-        let Ok(own) = std::env::current_exe() else { return Ok(()) };
+        let Ok(own) = self.own.canonicalize().or_else(|_| std::fs::read_link(self.own)) else {
+            return Ok(());
+        };
         let beside = ["avfs", "avfs-run"].map(|name| own.with_file_name(name));
         let beside = beside.iter().filter(|it| it.symlink_metadata().is_ok_and(|found| found.is_file()));
         let mut sealed: Vec<Seal> = Vec::new();

@@ -12,14 +12,14 @@ mod mover;
 mod names;
 mod place;
 
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use avfs_engine::{LaunchPlan, ViewStep, WorkspaceMount};
+use avfs_engine::{SandboxPlan, ViewStep, WorkspaceMount};
 use avfs_hostfs::beneath;
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_request::NestedUserns;
@@ -43,16 +43,21 @@ struct Workspace {
     device: OnceLock<u64>,
 }
 
-/// The renames of one run.
+/// The renames in one sandbox, by all its commands: only one helper runs at a time.
 #[derive(Debug, Default)]
-pub struct Renames {
+pub struct Renames(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
     /// Taken by the threads, which the first rename starts.
     workspace: Option<Workspace>,
+    /// The program that starts as the helper.
+    helper: PathBuf,
     threads: Option<Threads>,
     failed: u64,
 }
 
-/// The result of the renames of a run.
+/// The result of the renames in a sandbox.
 #[derive(Debug, Default)]
 pub struct Renamed {
     /// Number of directories that could not be moved, and of renames whose paths could not be resolved.
@@ -63,13 +68,13 @@ pub struct Renamed {
 
 /// Whether the filter reports renames: only with a writable overlay. A nested namespace could have another view at
 /// the same paths.
-pub fn are_watched(plan: &LaunchPlan) -> bool {
+pub fn are_watched(plan: &SandboxPlan) -> bool {
     overlay_of(plan).is_some()
 }
 
 /// The path of the workspace inside, and the paths of its lower layers outside.
-fn overlay_of(plan: &LaunchPlan) -> Option<(&PathBuf, &Vec<PathBuf>)> {
-    if plan.request.confinement.userns == NestedUserns::Allowed {
+fn overlay_of(plan: &SandboxPlan) -> Option<(&PathBuf, &Vec<PathBuf>)> {
+    if plan.confinement.userns == NestedUserns::Allowed {
         return None;
     }
     plan.view.iter().find_map(|step| match step {
@@ -92,35 +97,31 @@ fn overlay_of(plan: &LaunchPlan) -> Option<(&PathBuf, &Vec<PathBuf>)> {
 }
 
 impl Renames {
-    pub fn new(plan: &LaunchPlan) -> Self {
-        Self { workspace: overlay_of(plan).and_then(Workspace::open), ..Self::default() }
+    pub fn new(plan: &SandboxPlan, helper: &Path) -> Self {
+        let workspace = overlay_of(plan).and_then(Workspace::open);
+        Self(Mutex::new(State { workspace, helper: helper.to_owned(), ..State::default() }))
     }
 
     /// Passes a rename to the threads, which let the kernel execute it.
-    pub fn answer(&mut self, listener: BorrowedFd<'_>, call: &Notification) -> Result<()> {
-        if let Some(workspace) = self.workspace.take() {
-            self.threads = Threads::start(workspace, listener);
+    pub fn answer(&self, listener: &Arc<OwnedFd>, call: &Notification) -> Result<()> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(workspace) = state.workspace.take() {
+            state.threads = Threads::start(workspace, state.helper.clone());
         }
-        if self.threads.as_ref().is_some_and(|threads| threads.take(*call)) {
+        if state.threads.as_ref().is_some_and(|threads| threads.take(*call, listener)) {
             return Ok(());
         }
-        self.failed += 1;
-        continue_notification(listener, call.id)
+        state.failed += 1;
+        continue_notification(listener.as_fd(), call.id)
     }
 
-    /// Accepts no more calls: the last copy of the listener is closed after those that wait.
-    pub fn close(&mut self) {
-        if let Some(threads) = &mut self.threads {
-            threads.close();
-        }
-    }
-
-    /// Waits until no helper writes any more. A helper is never interrupted, which would leave a directory in two
-    /// parts. A thread that still resolves a path is left alone.
+    /// Accepts no more calls, and waits until no helper writes any more. A helper is never interrupted, which would
+    /// leave a directory in two parts. A thread that still resolves a path is left alone.
     #[must_use]
-    pub fn finish(self) -> Renamed {
-        let (failed, names) = self.threads.map(Threads::finish).unwrap_or_default();
-        Renamed { dirs_failed: self.failed + failed, names }
+    pub fn finish(&self) -> Renamed {
+        let state = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let (failed, names) = state.threads.map(Threads::finish).unwrap_or_default();
+        Renamed { dirs_failed: state.failed + failed, names }
     }
 }
 
@@ -172,7 +173,6 @@ impl Workspace {
     /// Whether a lower layer has such a file at a path, through no symlink: the command can have replaced a symlink of
     /// the layer with a directory.
     fn has(&self, path: &TreePath, is_wanted: impl Fn(&HostStat) -> bool) -> bool {
-        use std::os::fd::AsFd;
         let Some((above, name)) = path.split() else { return false };
         self.lowers.iter().any(|lower| {
             let parent = beneath::open(lower.as_fd(), above.as_bytes(), OFlags::PATH | OFlags::DIRECTORY);

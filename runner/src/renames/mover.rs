@@ -5,7 +5,8 @@
 //! other's entries. Both resolve paths, which can take for ever, so nothing waits for them; only a running helper is
 //! waited for.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -26,16 +27,24 @@ use crate::sys::{Notification, continue_notification, is_waiting};
 /// queue.
 const CALLS_MAX: usize = 65_536;
 
+/// A call that waits for its answer, and the listener that has received it. The last copy of a listener is closed when
+/// the calls that it has received are answered.
+struct Waiting {
+    call: Notification,
+    listener: Arc<OwnedFd>,
+}
+
 /// The threads, and their queue.
 #[derive(Debug)]
 pub struct Threads {
-    calls: Option<Sender<Notification>>,
+    calls: Option<Sender<Waiting>>,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
     workspace: Workspace,
+    helper: PathBuf,
     /// The number of calls that were not answered yet.
     waiting: AtomicUsize,
     failed: AtomicU64,
@@ -57,9 +66,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Threads {
-    pub fn start(workspace: Workspace, listener: BorrowedFd<'_>) -> Option<Self> {
+    pub fn start(workspace: Workspace, helper: PathBuf) -> Option<Self> {
         let shared = Arc::new(Shared {
             workspace,
+            helper,
             waiting: AtomicUsize::new(0),
             failed: AtomicU64::new(0),
             names: Mutex::default(),
@@ -67,28 +77,23 @@ impl Threads {
             helped: Condvar::new(),
         });
         let (calls, waiting) = channel();
-        let resolver =
-            Answering { shared: Arc::clone(&shared), listener: listener.try_clone_to_owned().ok()? };
+        let resolver = Answering { shared: Arc::clone(&shared) };
         std::thread::Builder::new().spawn(move || resolver.resolve_all(&waiting)).ok()?;
         Some(Self { calls: Some(calls), shared })
     }
 
     /// False if the call cannot be taken.
-    pub fn take(&self, call: Notification) -> bool {
+    pub fn take(&self, call: Notification, listener: &Arc<OwnedFd>) -> bool {
         let Some(calls) = &self.calls else { return false };
         self.shared.waiting.load(Ordering::Relaxed) < CALLS_MAX && {
             self.shared.waiting.fetch_add(1, Ordering::Relaxed);
-            calls.send(call).is_ok()
+            calls.send(Waiting { call, listener: Arc::clone(listener) }).is_ok()
         }
-    }
-
-    pub fn close(&mut self) {
-        self.calls = None;
     }
 
     /// Waits for a running helper, and prevents others. Returns the number of failures, and the names.
     pub fn finish(mut self) -> (u64, RenamedNames) {
-        self.close();
+        self.calls = None;
         let mut helping = lock(&self.shared.helping);
         while *helping == Helping::Now {
             pause::point("rename-awaited");
@@ -104,64 +109,71 @@ impl Threads {
 /// The state of one of the threads.
 struct Answering {
     shared: Arc<Shared>,
-    listener: OwnedFd,
 }
 
 impl Answering {
-    fn resolve_all(self, calls: &Receiver<Notification>) {
-        let mut moves = None;
-        for call in calls {
+    fn resolve_all(self, calls: &Receiver<Waiting>) {
+        let mut moves: Option<Sender<Waiting>> = None;
+        for waiting in calls {
             pause::point("rename");
-            match Called::of(&call, self.listener.as_fd(), &self.shared.workspace) {
+            match self.called(&waiting) {
                 Called::Within(rename) if self.needs_helper(&rename) => {
                     // Resolved again when it is its turn: until then a rename holds no descriptors.
                     drop(rename);
                     if moves.is_none() {
                         moves = self.start_mover();
                     }
-                    if moves.as_ref().is_none_or(|moves| moves.send(call).is_err()) {
-                        self.fail(&call);
+                    let unsent = match &moves {
+                        Some(moves) => moves.send(waiting).err().map(|error| error.0),
+                        None => Some(waiting),
+                    };
+                    if let Some(waiting) = unsent {
+                        self.fail(&waiting);
                     }
                 }
                 Called::Within(rename) => {
                     self.note(&rename);
-                    self.answer(&call);
+                    self.answer(&waiting);
                 }
-                Called::Elsewhere => self.answer(&call),
-                Called::Unknown => self.fail(&call),
+                Called::Elsewhere => self.answer(&waiting),
+                Called::Unknown => self.fail(&waiting),
             }
         }
     }
 
-    fn start_mover(&self) -> Option<Sender<Notification>> {
+    fn called(&self, waiting: &Waiting) -> Called {
+        Called::of(&waiting.call, waiting.listener.as_fd(), &self.shared.workspace)
+    }
+
+    fn start_mover(&self) -> Option<Sender<Waiting>> {
         let (moves, calls) = channel();
-        let mover = Self { shared: Arc::clone(&self.shared), listener: self.listener.try_clone().ok()? };
+        let mover = Self { shared: Arc::clone(&self.shared) };
         std::thread::Builder::new().spawn(move || mover.move_all(&calls)).ok()?;
         Some(moves)
     }
 
-    fn move_all(self, calls: &Receiver<Notification>) {
-        for call in calls {
-            match Called::of(&call, self.listener.as_fd(), &self.shared.workspace) {
+    fn move_all(self, calls: &Receiver<Waiting>) {
+        for waiting in calls {
+            match self.called(&waiting) {
                 Called::Within(rename) => {
-                    self.help(&call, &rename);
-                    self.answer(&call);
+                    self.help(&waiting, &rename);
+                    self.answer(&waiting);
                 }
-                Called::Elsewhere => self.answer(&call),
-                Called::Unknown => self.fail(&call),
+                Called::Elsewhere => self.answer(&waiting),
+                Called::Unknown => self.fail(&waiting),
             }
         }
     }
 
     /// Lets the kernel execute the call. A caller that was killed needs no answer.
-    fn answer(&self, call: &Notification) {
+    fn answer(&self, waiting: &Waiting) {
         self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
-        let _ = continue_notification(self.listener.as_fd(), call.id);
+        let _ = continue_notification(waiting.listener.as_fd(), waiting.call.id);
     }
 
-    fn fail(&self, call: &Notification) {
+    fn fail(&self, waiting: &Waiting) {
         self.shared.failed.fetch_add(1, Ordering::Relaxed);
-        self.answer(call);
+        self.answer(waiting);
     }
 
     fn needs_helper(&self, rename: &Rename) -> bool {
@@ -176,7 +188,7 @@ impl Answering {
     }
 
     /// Makes the directories of a rename movable, and notes it. The end of the run waits for this.
-    fn help(&self, call: &Notification, rename: &Rename) {
+    fn help(&self, Waiting { call, listener }: &Waiting, rename: &Rename) {
         let workspace = &self.shared.workspace;
         let Some(looks) = rename.looks() else { return };
         let dirs = rename.unmovable(&looks, workspace);
@@ -184,12 +196,13 @@ impl Answering {
             |kind| open(format!("/proc/{}/ns/{kind}", call.thread), OFlags::CLOEXEC, Mode::empty());
         let namespaces = namespace("user").and_then(|user| Ok((user, namespace("mnt")?)));
         // The caller may be dead, and its id may be that of another thread, in other namespaces.
-        if !is_waiting(self.listener.as_fd(), call.id) || !self.begin() {
+        if !is_waiting(listener.as_fd(), call.id) || !self.begin() {
             return;
         }
         pause::point("rename-helper");
         let mut dirs = dirs.into_iter();
-        let is_movable = namespaces.is_ok_and(|inside| dirs.all(|dir| make_movable(dir, &inside)));
+        let is_movable =
+            namespaces.is_ok_and(|inside| dirs.all(|dir| make_movable(dir, &inside, &self.shared.helper)));
         self.shared.failed.fetch_add(u64::from(!is_movable), Ordering::Relaxed);
         {
             let mut names = lock(&self.shared.names);
@@ -218,10 +231,10 @@ impl Answering {
 }
 
 /// True if the directory is in the upper afterwards.
-fn make_movable(dir: &Place, (user, mount): &(OwnedFd, OwnedFd)) -> bool {
+fn make_movable(dir: &Place, (user, mount): &(OwnedFd, OwnedFd), helper: &Path) -> bool {
     let [user, mount, parent] = [user, mount, &dir.parent].map(|fd| fd.try_clone().map(Stdio::from));
-    let helper = user.and_then(|user| {
-        Command::new("/proc/self/exe")
+    let status = user.and_then(|user| {
+        Command::new(helper)
             .arg(WORD)
             .arg(&dir.name)
             .env_clear()
@@ -231,7 +244,7 @@ fn make_movable(dir: &Place, (user, mount): &(OwnedFd, OwnedFd)) -> bool {
             .stderr(parent?)
             .status()
     });
-    match helper {
+    match status {
         Ok(status) => status.success(),
         Err(error) => {
             tracing::warn!(%error, "cannot start a helper to move a directory");

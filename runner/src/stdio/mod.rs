@@ -11,24 +11,23 @@ mod pump;
 mod screen;
 mod typing;
 
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use rustix::fs::FileType;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::termios::{LocalModes, Termios, tcgetattr, tcgetwinsize};
+use rustix::termios::{LocalModes, Termios, tcgetattr};
 
-use avfs_engine::{Input, Output, OutputBuffer};
+use avfs_engine::{CommandPlan, Commands, Output, OutputBuffer};
 use avfs_request::MergedOutput;
 
 pub use self::input_file::InputFile;
 use self::input_file::InputPipe;
-use self::pump::{KeptOutput, drain, feed, keep};
+use self::pump::{KeptOutput, Source, drain, feed, keep};
 use self::screen::Screen;
 use self::typing::is_foreground;
-use crate::init::{Stdio, Stream};
+use crate::control::{Role, Sent, StreamKind};
 use crate::sys::Result;
 
 /// The file system magic of anonymous pipes in statfs(2).
@@ -36,7 +35,7 @@ const PIPEFS_MAGIC: i64 = 0x5049_5045;
 
 /// The command's side of a stream.
 enum Inner {
-    /// Our own stream, unchanged.
+    /// The caller's stream, unchanged.
     Ours(OwnedFd),
     /// The end of a pipe that a thread serves.
     Piped(OwnedFd),
@@ -60,7 +59,7 @@ enum KeptAs {
 /// The work on our side of a stream.
 enum Outer {
     Nothing,
-    /// Copy our stdin into a pipe.
+    /// Copy the caller's stdin into a pipe.
     Feed {
         from: OwnedFd,
         into: OwnedFd,
@@ -71,12 +70,12 @@ enum Outer {
         offset: u64,
         pipe: InputPipe,
     },
-    /// Copy a pipe to one of our streams.
+    /// Copy a pipe to one of the caller's streams.
     Drain {
         from: OwnedFd,
         into: OwnedFd,
     },
-    /// Capture a pipe in memory, and copy it to one of our streams, if given.
+    /// Capture a pipe in memory, and copy it to one of the caller's streams, if given.
     Keep {
         from: OwnedFd,
         into: Option<OwnedFd>,
@@ -98,8 +97,10 @@ pub struct Streams {
 }
 
 impl Streams {
-    pub fn prepare(input_from: Input, mode: avfs_request::Streams, spool_dir: Option<&Path>) -> Result<Self> {
-        let host = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    pub fn prepare(plan: &CommandPlan) -> Result<Self> {
+        let given = [&plan.stdio.stdin, &plan.stdio.stdout, &plan.stdio.stderr];
+        let host = given.map(|stream| stream.as_ref().map(OwnedFd::as_fd));
+        let mode = plan.streams;
         let screen_bytes_max = match mode {
             avfs_request::Streams::Teed { bytes_max, merged: MergedOutput::Kept } => Some(bytes_max),
             avfs_request::Streams::Teed { merged: MergedOutput::Passed, .. }
@@ -107,15 +108,11 @@ impl Streams {
             | avfs_request::Streams::Captured { .. } => None,
         };
         let (inner, outer) = (Vec::with_capacity(3), Vec::with_capacity(3));
-        let spool_dir = spool_dir.map(Path::to_owned);
-        let mut streams = Self { inner, outer, screen_bytes_max, spool_dir };
-        let (inner, outer) = match input_from {
-            Input::Passed => input(host[0], mode)?,
-            Input::Empty => (Inner::Null, Outer::Nothing),
-        };
+        let mut streams = Self { inner, outer, screen_bytes_max, spool_dir: plan.spool_dir.clone() };
+        let (inner, outer) = input(host[0], mode)?;
         streams.inner.push(inner);
         streams.outer.push(outer);
-        let is_passed = matches!(input_from, Input::Passed);
+        let is_passed = host[0].is_some();
         for number in [1, 2] {
             let (inner, outer) = match mode {
                 avfs_request::Streams::Captured { bytes_max } => kept(None, bytes_max, KeptAs::OneStream)?,
@@ -130,7 +127,7 @@ impl Streams {
                 {
                     match number {
                         2 => (Inner::SameAs(1), Outer::Nothing),
-                        _ => kept(Some(own(host[number])?), bytes_max, KeptAs::Merged)?,
+                        _ => kept(host[number], bytes_max, KeptAs::Merged)?,
                     }
                 }
                 // The same for one shared file or pipe, which is passed through: streams in order cannot be
@@ -146,10 +143,10 @@ impl Streams {
                     output(host[number])?
                 }
                 avfs_request::Streams::Teed { bytes_max, .. } => match kind(host[number]) {
-                    Kind::Terminal if is_passed => output(host[number])?,
+                    Kind::Terminal(_) if is_passed => output(host[number])?,
                     Kind::Closed => kept(None, bytes_max, KeptAs::OneStream)?,
-                    Kind::Terminal | Kind::Null | Kind::Pipe | Kind::Other => {
-                        kept(Some(own(host[number])?), bytes_max, KeptAs::OneStream)?
+                    Kind::Terminal(fd) | Kind::Null(fd) | Kind::Pipe(fd) | Kind::Other(fd) => {
+                        kept(Some(fd), bytes_max, KeptAs::OneStream)?
                     }
                 },
             };
@@ -168,14 +165,30 @@ impl Streams {
         self.outer.iter().any(|outer| matches!(outer, Outer::FeedFile { .. }))
     }
 
-    /// The command's side of the streams, for init.
-    pub fn inner(&self) -> Stdio<'_> {
+    /// The regular file that init reopens as stdin.
+    pub fn input_file(&self) -> Option<&InputFile> {
+        match self.inner.first() {
+            Some(Inner::File(file, _)) => Some(file),
+            Some(
+                Inner::Ours(_)
+                | Inner::Piped(_)
+                | Inner::SameAs(_)
+                | Inner::Terminal
+                | Inner::Null
+                | Inner::Dir,
+            )
+            | None => None,
+        }
+    }
+
+    /// The command with its side of the streams, for init.
+    pub fn sent<'a>(&'a self, mut descriptors: Vec<(Role, BorrowedFd<'a>)>) -> Sent<'a> {
         let stream = |number: usize| match &self.inner[number] {
-            Inner::Ours(fd) | Inner::Piped(fd) => Stream::Fd(fd.as_fd()),
-            Inner::File(file, pipe) => Stream::File(file, pipe.as_fd()),
-            Inner::Terminal | Inner::SameAs(_) => Stream::Terminal,
-            Inner::Null => Stream::Null,
-            Inner::Dir => Stream::Dir,
+            Inner::Ours(fd) | Inner::Piped(fd) => (StreamKind::Fd, Some(fd.as_fd())),
+            Inner::File(_, pipe) => (StreamKind::File, Some(pipe.as_fd())),
+            Inner::Terminal | Inner::SameAs(_) => (StreamKind::Terminal, None),
+            Inner::Null => (StreamKind::Null, None),
+            Inner::Dir => (StreamKind::Dir, None),
         };
         let resolve = |number: usize| match &self.inner[number] {
             Inner::SameAs(other) => stream(*other),
@@ -186,6 +199,10 @@ impl Streams {
             | Inner::Null
             | Inner::Dir => stream(number),
         };
+        let streams = [resolve(0), resolve(1), resolve(2)];
+        for (role, (_, fd)) in [Role::Stdin, Role::Stdout, Role::Stderr].into_iter().zip(streams) {
+            descriptors.extend(fd.map(|fd| (role, fd)));
+        }
         let terminal = |number: usize| match &self.outer[number] {
             Outer::Terminal { host } => Some(host),
             Outer::Nothing
@@ -194,15 +211,15 @@ impl Streams {
             | Outer::Drain { .. }
             | Outer::Keep { .. } => None,
         };
+        let size = [1, 2, 0].into_iter().find_map(terminal);
+        descriptors.extend(size.map(|host| (Role::Size, host.as_fd())));
         // A pager that reads stdout may have changed the modes already.
         let is_of_others =
             |modes: &Termios| terminal(1).is_none() && !modes.local_modes.contains(LocalModes::ICANON);
-        let modes = terminal(0).filter(|host| is_foreground(host)).and_then(|host| tcgetattr(host).ok());
-        Stdio {
-            streams: [resolve(0), resolve(1), resolve(2)],
-            size: [1, 2, 0].into_iter().find_map(terminal).and_then(|host| tcgetwinsize(host).ok()),
-            modes: modes.filter(|modes| !is_of_others(modes)),
-        }
+        let is_ours =
+            |host: &&OwnedFd| is_foreground(host) && tcgetattr(host).is_ok_and(|modes| !is_of_others(&modes));
+        descriptors.extend(terminal(0).filter(is_ours).map(|host| (Role::Modes, host.as_fd())));
+        Sent { streams: streams.map(|(kind, _)| kind), descriptors }
     }
 
     /// Closes the command's ends, so that end of file can be seen.
@@ -213,9 +230,20 @@ impl Streams {
     }
 
     /// Starts the threads. `input` is the stdin that init has reopened.
-    pub fn start(self, terminal: Option<OwnedFd>, input: Option<OwnedFd>) -> Result<Flow> {
+    pub fn start(
+        self,
+        terminal: Option<OwnedFd>,
+        input: Option<OwnedFd>,
+        commands: Commands,
+    ) -> Result<Flow> {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
+        // The streams of the only command end by themselves: no process that holds them is left.
+        let cut = || match commands {
+            Commands::One => Ok(None),
+            Commands::Many => stopped.try_clone().map(Some).map_err(|_| rustix::io::Errno::MFILE),
+        };
         let mut flow = Flow {
+            ends: commands,
             stop: Some(stop),
             feeders: Vec::new(),
             drains: Vec::new(),
@@ -240,11 +268,13 @@ impl Streams {
                     }
                 },
                 Outer::Drain { from, into } => {
-                    flow.drains.push(thread(move || drain(File::from(from), into))?);
+                    let from = Source::new(from, cut()?);
+                    flow.drains.push(thread(move || drain(from, into))?);
                 }
                 Outer::Keep { from, into, bytes_max, kept_as } => {
                     let output = OutputBuffer::new(bytes_max, self.spool_dir.clone());
-                    let keeping = Some(thread(move || keep(File::from(from), into, output))?);
+                    let from = Source::new(from, cut()?);
+                    let keeping = Some(thread(move || keep(from, into, output))?);
                     match kept_as {
                         KeptAs::OneStream => flow.kept[number - 1] = keeping,
                         KeptAs::Merged => flow.merged = keeping,
@@ -256,7 +286,7 @@ impl Streams {
         if let Some(terminal) = terminal {
             let spool_dir = self.spool_dir;
             let output = self.screen_bytes_max.map(|bytes_max| OutputBuffer::new(bytes_max, spool_dir));
-            flow.screen = Some(Screen::start(terminal, hosts, output, &mut flow)?);
+            flow.screen = Some(Screen::start(terminal, hosts, output, cut()?, &mut flow)?);
         }
         Ok(flow)
     }
@@ -269,48 +299,51 @@ fn thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resul
 }
 
 /// Whether two streams are the same file, named pipe or socket, to which a thread copies the data.
-fn is_one_pumped(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
-    matches!(kind(one), Kind::Other) && is_one(one, other)
+fn is_one_pumped(one: Option<BorrowedFd<'_>>, other: Option<BorrowedFd<'_>>) -> bool {
+    matches!(kind(one), Kind::Other(_)) && is_one(one, other)
 }
 
-fn is_one_pipe(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
-    matches!(kind(one), Kind::Pipe) && is_one(one, other)
+fn is_one_pipe(one: Option<BorrowedFd<'_>>, other: Option<BorrowedFd<'_>>) -> bool {
+    matches!(kind(one), Kind::Pipe(_)) && is_one(one, other)
 }
 
-fn is_one(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+fn is_one(one: Option<BorrowedFd<'_>>, other: Option<BorrowedFd<'_>>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
     let (Ok(one), Ok(other)) = (rustix::fs::fstat(one), rustix::fs::fstat(other)) else { return false };
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// A pipe whose other end is captured, and copied to one of our streams, if given.
-fn kept(ours: Option<OwnedFd>, bytes_max: usize, kept_as: KeptAs) -> Result<(Inner, Outer)> {
+/// A pipe whose other end is captured, and copied to one of the caller's streams, if given.
+fn kept(copied_to: Option<BorrowedFd<'_>>, bytes_max: usize, kept_as: KeptAs) -> Result<(Inner, Outer)> {
     let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
-    Ok((Inner::Piped(into), Outer::Keep { from, into: ours, bytes_max, kept_as }))
+    let copied_to = copied_to.map(own).transpose()?;
+    Ok((Inner::Piped(into), Outer::Keep { from, into: copied_to, bytes_max, kept_as }))
 }
 
-/// The relevant types of our own streams.
-enum Kind {
-    Terminal,
-    Null,
+/// The relevant types of the caller's streams.
+enum Kind<'a> {
+    Terminal(BorrowedFd<'a>),
+    Null(BorrowedFd<'a>),
     /// Anonymous.
-    Pipe,
-    Other,
+    Pipe(BorrowedFd<'a>),
+    Other(BorrowedFd<'a>),
     Closed,
 }
 
-fn kind(fd: BorrowedFd<'_>) -> Kind {
+fn kind(fd: Option<BorrowedFd<'_>>) -> Kind<'_> {
+    let Some(fd) = fd else { return Kind::Closed };
     let Ok(stat) = rustix::fs::fstat(fd) else { return Kind::Closed };
     if rustix::termios::isatty(fd) {
-        return Kind::Terminal;
+        return Kind::Terminal(fd);
     }
     let is_unnamed = || rustix::fs::fstatfs(fd).is_ok_and(|system| system.f_type == PIPEFS_MAGIC);
     let file_type = FileType::from_raw_mode(stat.st_mode);
     if file_type == FileType::CharacterDevice && stat.st_rdev == rustix::fs::makedev(1, 3) {
-        Kind::Null
+        Kind::Null(fd)
     } else if file_type == FileType::Fifo && is_unnamed() {
-        Kind::Pipe
+        Kind::Pipe(fd)
     } else {
-        Kind::Other
+        Kind::Other(fd)
     }
 }
 
@@ -322,17 +355,17 @@ fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
 
-fn input(fd: BorrowedFd<'_>, mode: avfs_request::Streams) -> Result<(Inner, Outer)> {
+fn input(fd: Option<BorrowedFd<'_>>, mode: avfs_request::Streams) -> Result<(Inner, Outer)> {
     Ok(match (kind(fd), mode) {
         // With captured output, a terminal would have no display.
-        (Kind::Terminal, avfs_request::Streams::Captured { .. }) | (Kind::Closed | Kind::Null, _) => {
+        (Kind::Terminal(_), avfs_request::Streams::Captured { .. }) | (Kind::Closed | Kind::Null(_), _) => {
             (Inner::Null, Outer::Nothing)
         }
-        (Kind::Terminal, avfs_request::Streams::Passed | avfs_request::Streams::Teed { .. }) => {
+        (Kind::Terminal(fd), avfs_request::Streams::Passed | avfs_request::Streams::Teed { .. }) => {
             (Inner::Terminal, Outer::Terminal { host: own(fd)? })
         }
-        (Kind::Pipe, _) => (Inner::Ours(own(fd)?), Outer::Nothing),
-        (Kind::Other, _) => match InputFile::of(fd) {
+        (Kind::Pipe(fd), _) => (Inner::Ours(own(fd)?), Outer::Nothing),
+        (Kind::Other(fd), _) => match InputFile::of(fd) {
             Some(file) => {
                 let (offset, file_fd) = (file.offset, own(fd)?);
                 let (pipe, inner) = InputPipe::new()?;
@@ -347,12 +380,12 @@ fn input(fd: BorrowedFd<'_>, mode: avfs_request::Streams) -> Result<(Inner, Oute
     })
 }
 
-fn output(fd: BorrowedFd<'_>) -> Result<(Inner, Outer)> {
+fn output(fd: Option<BorrowedFd<'_>>) -> Result<(Inner, Outer)> {
     Ok(match kind(fd) {
-        Kind::Closed | Kind::Null => (Inner::Null, Outer::Nothing),
-        Kind::Terminal => (Inner::Terminal, Outer::Terminal { host: own(fd)? }),
-        Kind::Pipe => (Inner::Ours(own(fd)?), Outer::Nothing),
-        Kind::Other => {
+        Kind::Closed | Kind::Null(_) => (Inner::Null, Outer::Nothing),
+        Kind::Terminal(fd) => (Inner::Terminal, Outer::Terminal { host: own(fd)? }),
+        Kind::Pipe(fd) => (Inner::Ours(own(fd)?), Outer::Nothing),
+        Kind::Other(fd) => {
             let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
             (Inner::Piped(into), Outer::Drain { from, into: own(fd)? })
         }
@@ -361,7 +394,9 @@ fn output(fd: BorrowedFd<'_>) -> Result<(Inner, Outer)> {
 
 /// The running threads of a command's streams.
 pub struct Flow {
-    /// Closed to stop threads that wait for input that is no longer needed.
+    ends: Commands,
+    /// Closed to stop threads that wait for input that is no longer needed, or for output of processes that a command
+    /// has left running.
     stop: Option<OwnedFd>,
     feeders: Vec<JoinHandle<()>>,
     drains: Vec<JoinHandle<std::io::Result<()>>>,
@@ -383,6 +418,7 @@ struct Reopened {
 }
 
 /// The captured output.
+#[derive(Default)]
 pub struct Flowed {
     /// `None` if it was not captured.
     pub stdout: Option<Output>,
@@ -425,8 +461,12 @@ impl Flow {
         }
     }
 
-    /// Waits for data in transit; every process that could write more is dead.
+    /// Waits for data in transit. If the command was the only one, every process that could write more is dead; else
+    /// only the output that is already in the pipes counts.
     pub fn finish(mut self) -> Flowed {
+        if self.ends == Commands::Many {
+            self.stop = None;
+        }
         let mut undelivered = None;
         for drain in self.drains.drain(..) {
             let drained = drain.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

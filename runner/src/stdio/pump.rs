@@ -8,6 +8,47 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use avfs_engine::{Output, OutputBuffer};
 
+/// The output of a command, from a pipe or a pseudo terminal.
+#[derive(Debug)]
+pub struct Source {
+    pub from: File,
+    /// Closed when the command has ended, if other processes can still write.
+    cut: Option<OwnedFd>,
+    /// The number of bytes to read after that.
+    left: Option<usize>,
+}
+
+impl Source {
+    pub fn new(from: OwnedFd, cut: Option<OwnedFd>) -> Self {
+        Self { from: from.into(), cut, left: None }
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let Self { from, cut: Some(cut), left } = self else { return self.from.read(buffer) };
+        let left = match left {
+            Some(left) => left,
+            None => {
+                let mut fds = [PollFd::new(&*from, PollFlags::IN), PollFd::new(&*cut, PollFlags::IN)];
+                poll(&mut fds, None)?;
+                if fds[1].revents().is_empty() {
+                    return from.read(buffer);
+                }
+                let unread = rustix::io::ioctl_fionread(&*from).unwrap_or(0);
+                left.insert(usize::try_from(unread).unwrap_or(usize::MAX))
+            }
+        };
+        let room = buffer.len().min(*left);
+        if room == 0 {
+            return Ok(0);
+        }
+        let length = from.read(&mut buffer[..room])?;
+        *left -= length;
+        Ok(length)
+    }
+}
+
 pub const PUMP_BYTES: usize = 64 * 1024;
 
 /// The captured output of a stream, if known, and why some of it was not passed on.

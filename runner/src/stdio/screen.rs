@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use avfs_engine::OutputBuffer;
 
-use super::pump::{drain, keep};
+use super::pump::{Source, drain, keep};
 use super::typing::{Echo, Screened, Seat, Typing, resize};
 use super::{Flow, thread};
 use crate::sys::{self, Result};
@@ -41,6 +41,7 @@ impl Screen {
         main: OwnedFd,
         hosts: [Option<OwnedFd>; 3],
         output: Option<OutputBuffer>,
+        cut: Option<OwnedFd>,
         flow: &mut Flow,
     ) -> Result<Self> {
         let [stdin, stdout, stderr] = hosts;
@@ -50,7 +51,7 @@ impl Screen {
         let (into, host) = (clone(shown_on)?, clone(shown_on)?);
         let (echo, seat) = (Echo::default(), Seat::default());
         let (shown, taken) = (Arc::clone(&echo), Arc::clone(&seat));
-        let from = Screened { main: clone(&main)?.into(), echo: shown, seat: taken };
+        let from = Screened { main: Source::new(clone(&main)?, cut), echo: shown, seat: taken };
         let echo = stdout.is_none().then_some(echo);
         let mut screen = Self { main, host, stdin, echo, seat, typing: None };
         screen.resize();

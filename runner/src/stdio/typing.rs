@@ -25,7 +25,7 @@ use rustix::termios::{
     tcsetattr, tcsetwinsize,
 };
 
-use super::pump::PUMP_BYTES;
+use super::pump::{PUMP_BYTES, Source};
 use super::thread;
 use crate::sys::{self, Result};
 
@@ -54,7 +54,7 @@ pub type Seat = Arc<Mutex<Option<Arc<Keyboard>>>>;
 
 /// The output of the pseudo terminal, without this echo.
 pub struct Screened {
-    pub main: File,
+    pub main: Source,
     pub echo: Echo,
     pub seat: Seat,
 }

@@ -26,21 +26,20 @@ pub fn keep_only_low_fds() -> Result<()> {
     close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
 }
 
-/// Closes every descriptor except one.
+/// Closes every descriptor except one, which also takes the numbers of the standard streams: descriptors that are
+/// opened later get higher numbers.
 ///
 /// Only for a process that was cloned and will not touch the values that own the others.
-pub fn close_all_but(fd: BorrowedFd<'_>) -> Result<()> {
+pub fn keep_only_one(fd: BorrowedFd<'_>) -> Result<()> {
     let kept = fd.as_raw_fd().unsigned_abs();
     if let Some(below) = kept.checked_sub(1) {
         close_range(0, below, 0)?;
     }
-    close_range(kept + 1, u32::MAX, 0)
-}
-
-/// Closes a descriptor that belongs to the process this one was cloned from.
-pub fn close_in_child(fd: BorrowedFd<'_>) {
-    // SAFETY: the owner of the descriptor is not used in the clone.
-    unsafe { libc::close(fd.as_raw_fd()) };
+    close_range(kept + 1, u32::MAX, 0)?;
+    for number in 0..3 {
+        dup_to(fd, number)?;
+    }
+    Ok(())
 }
 
 /// Duplicates a descriptor that the caller named by number, as a file that no command inherits.

@@ -15,8 +15,8 @@ mod seccomp;
 mod signals;
 
 pub use arguments::ArgumentArea;
-pub use exec::{Exec, StringTable};
-pub use fds::{adopt_fd, close_all_but, close_in_child, dup_to, keep_only_low_fds};
+pub use exec::{CommandImage, MappedCommand};
+pub use fds::{adopt_fd, dup_to, keep_only_low_fds, keep_only_one};
 pub use landlock::{Ruleset, RulesetAttr, landlock_abi};
 pub use memory::read_memory;
 pub use mounts::{MountAttr, set_mount_attr};
@@ -30,8 +30,8 @@ pub use seccomp::{
     is_waiting, receive_notification, refuse_notification,
 };
 pub use signals::{
-    Sender, SignalFd, SignalSet, Suspend, block, block_also, end_as_interrupted, end_by,
-    interrupt_was_handled, interrupt_was_typed, is_ignored_by_caller, is_pending, restore_callers,
+    Sender, SignalFd, SignalSet, Suspend, block, block_also, default_child_signal, end_as_interrupted,
+    end_by, interrupt_was_handled, interrupt_was_typed, is_ignored_by_caller, is_pending, restore_callers,
     set_blocked, signal_foreground, suspend, unblock_all,
 };
 

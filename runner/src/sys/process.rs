@@ -50,6 +50,8 @@ pub struct Reaped {
     pub pid: Pid,
     /// The wait(2) status.
     pub status: i32,
+    /// Its own, and that of the children it has waited for; only if it has ended.
+    pub usage: TreeUsage,
 }
 
 /// Whether to wait for a child that has not ended yet.
@@ -83,11 +85,13 @@ fn wait4(pid: Pid, wait: Wait) -> Result<Option<Reaped>> {
         Wait::UntilItEnds => 0,
     };
     loop {
-        // SAFETY: `status` lives through the call.
-        let pid = unsafe { libc::waitpid(pid, &raw mut status, options) };
+        // SAFETY: an all-zero rusage is a valid value of a plain struct.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `status` and `usage` live through the call.
+        let pid = unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) };
         match check(libc::c_long::from(pid)) {
             Ok(0) => return Ok(None),
-            Ok(_) => return Ok(Some(Reaped { pid, status })),
+            Ok(_) => return Ok(Some(Reaped { pid, status, usage: TreeUsage::of(&usage) })),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
@@ -144,13 +148,19 @@ pub fn children_usage() -> TreeUsage {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is valid for writing; the call fails for a bad selector only.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    let micros = |time: libc::timeval| {
-        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
-    };
-    TreeUsage {
-        user_micros: micros(usage.ru_utime),
-        system_micros: micros(usage.ru_stime),
-        max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+    TreeUsage::of(&usage)
+}
+
+impl TreeUsage {
+    fn of(usage: &libc::rusage) -> Self {
+        let micros = |time: libc::timeval| {
+            u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+        };
+        Self {
+            user_micros: micros(usage.ru_utime),
+            system_micros: micros(usage.ru_stime),
+            max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+        }
     }
 }
 

@@ -16,12 +16,25 @@ impl SignalSet {
         // SAFETY: sigemptyset initializes its argument.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
         // SAFETY: initialized by the call above.
-        let mut set = unsafe { set.assume_init() };
+        let mut set = Self(unsafe { set.assume_init() });
         for signal in signals {
-            // SAFETY: `set` is valid; an invalid signal number is rejected, not written.
-            unsafe { libc::sigaddset(&raw mut set, *signal) };
+            set.add(*signal);
         }
-        Self(set)
+        set
+    }
+
+    /// Every signal.
+    #[must_use]
+    pub fn all() -> Self {
+        let mut set = Self::of(&[]);
+        // SAFETY: the set is valid for writing.
+        unsafe { libc::sigfillset(&raw mut set.0) };
+        set
+    }
+
+    fn add(&mut self, signal: i32) {
+        // SAFETY: the set is valid; an invalid signal number is rejected, not written.
+        unsafe { libc::sigaddset(&raw mut self.0, signal) };
     }
 
     fn has(&self, signal: i32) -> bool {
@@ -206,8 +219,16 @@ pub fn restore_callers() -> Result<()> {
         set(signal, if is_ignored_by_caller(signal) { libc::SIG_IGN } else { libc::SIG_DFL });
     }
     let blocked = BLOCKED.load(Ordering::Relaxed);
-    let signals = (1..=SIGNAL_MAX).filter(|signal| blocked & bit(*signal) != 0).collect::<Vec<_>>();
-    set_blocked(&SignalSet::of(&signals))
+    let mut set = SignalSet::of(&[]);
+    for signal in (1..=SIGNAL_MAX).filter(|signal| blocked & bit(*signal) != 0) {
+        set.add(signal);
+    }
+    set_blocked(&set)
+}
+
+/// Lets this process wait for its children, even if the program that it was cloned from ignores SIGCHLD.
+pub fn default_child_signal() {
+    set(libc::SIGCHLD, libc::SIG_DFL);
 }
 
 /// A descriptor for polling and reading signals.

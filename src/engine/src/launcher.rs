@@ -1,7 +1,15 @@
-//! The interface between the engine and the code that starts processes, in plain values: the sandbox to create,
-//! the command to run in it, and how it ended.
+//! The interface between the engine and the code that starts processes: a sandbox has a life.
 //!
-//! Nothing here talks to the kernel; the launcher in `avfs-run` does.
+//! [`Sandboxes::open`] creates a sandbox from a [`SandboxPlan`]: its namespaces, network, view and policy.
+//! [`Sandbox::exec`] executes a [`CommandPlan`] in it: argv, environment, working directory, streams, timeout and
+//! narrower limits. Several commands can be alive at once, and each [`Exec`] ends with its first process.
+//! [`Sandbox::stop`] ends all processes, [`Sandbox::upper`] then has the changes, and [`Sandbox::close`] waits until
+//! nothing is left. A run is open, exec, wait, stop, upper and close.
+//!
+//! What must hold: after `stop` nothing inside can write. A command that fails is a [`Completion`], not an error.
+//!
+//! Plain values and traits only: the kernel is the business of `avfs-run`, which implements the traits. Read the traits
+//! at the end first.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -12,7 +20,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use avfs_hostfs::held::FileId;
-use avfs_request::{Confined, EnforcedLimit, ExecutionRequest, LimitKind, RefusedCall, Streams};
+use avfs_request::{
+    Confined, Confinement, EnforcedLimit, ExecutionTimeout, LimitKind, Limits, NetMode, Profile, RefusedCall,
+    SecretFile, Streams,
+};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::renamed::RenamedNames;
 use avfs_vault::backend::sqlite::Placeholders;
@@ -22,25 +33,71 @@ use crate::output::Output;
 /// Maximum layers of an overlay: the cost of a lookup grows with each layer.
 pub const LOWERS_MAX: usize = 16;
 
-/// All parameters of a launch, decided before the first process is created.
-pub struct LaunchPlan {
+/// A sandbox to open, decided before its first process is created.
+pub struct SandboxPlan {
     /// An empty directory on which the new root is mounted, only in the new mount namespace.
     pub mountpoint: PathBuf,
     /// The steps that build the new root, in order: parents come first.
     pub view: Vec<ViewStep>,
-    /// The request. The launcher enforces its limits, network and confinement.
-    pub request: ExecutionRequest,
-    /// The argv of the command; the first word is looked up in PATH unless it contains a slash.
-    pub command: Vec<OsString>,
+    /// The files of [`ViewStep::Secrets`].
+    pub secret_files: Vec<SecretFile>,
+    /// The host name; `None` to keep the caller's.
+    pub hostname: Option<&'static str>,
+    pub profile: Profile,
+    pub net: NetMode,
+    pub confinement: Confinement,
+    /// The limits of all processes inside together.
+    pub limits: Limits,
+    pub commands: Commands,
+    /// Held while the sandbox is open.
+    pub placeholders: Placeholders,
+}
+
+/// The commands that a sandbox executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commands {
+    /// One, to which every process inside belongs: signals and the timeout apply to all of them, and they die with it.
+    One,
+    /// Any number. Each has a separate session, and can leave processes running, which only `stop` ends.
+    Many,
+}
+
+/// A command to execute in a sandbox.
+pub struct CommandPlan {
+    /// The first word is looked up in PATH unless it contains a slash.
+    pub argv: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
-    pub input: Input,
-    /// The host name and umask in the sandbox; `None` to keep the caller's.
-    pub hostname: Option<&'static str>,
-    pub umask: Option<u32>,
+    pub umask: u32,
+    pub stdio: Stdio,
+    /// What happens to the output.
     pub streams: Streams,
-    /// Held while the command runs.
-    pub placeholders: Placeholders,
+    pub timeout: ExecutionTimeout,
+    /// The time between SIGTERM and SIGKILL when the timeout has passed.
+    pub grace: Duration,
+    /// Limits in addition to those of the sandbox. Only the file size can be limited for one command.
+    pub limits: Limits,
+    /// Where output that does not fit in memory is captured; `None` for the system's directory for temporary files.
+    pub spool_dir: Option<PathBuf>,
+}
+
+/// The caller's ends of the standard streams; `None` for `/dev/null`.
+#[derive(Debug, Default)]
+pub struct Stdio {
+    pub stdin: Option<OwnedFd>,
+    pub stdout: Option<OwnedFd>,
+    pub stderr: Option<OwnedFd>,
+}
+
+impl Stdio {
+    /// Duplicates of the streams of this process.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        use rustix::stdio::{stderr, stdin, stdout};
+        let [stdin, stdout, stderr] =
+            [stdin(), stdout(), stderr()].map(|stream| rustix::io::fcntl_dupfd_cloexec(stream, 3).ok());
+        Self { stdin, stdout, stderr }
+    }
 }
 
 /// One step in building the root. Paths are as seen by the command.
@@ -171,14 +228,6 @@ pub struct UpperRoot {
     pub whiteouts: Vec<Vec<u8>>,
 }
 
-/// The standard input of the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// The standard input of avfs-run.
-    Passed,
-    Empty,
-}
-
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -193,7 +242,9 @@ pub struct Usage {
     pub max_rss_bytes: u64,
 }
 
-/// The result of a command that was started. A failed command is not a failed launch.
+/// The result of a command that was started.
+///
+/// What belongs to the whole sandbox is known once that has stopped, and added by [`Completion::with`].
 #[derive(Debug)]
 pub struct Completion {
     pub exit: Exit,
@@ -206,11 +257,9 @@ pub struct Completion {
     pub usage: Usage,
     /// Number of processes that it left running at its end, which were killed.
     pub left_running: u64,
-    /// Time until the command's first instruction, and from there to its end.
+    /// Time from the opening of the sandbox to the command's first instruction, and from there to its end.
     pub mounting: Duration,
     pub executing: Duration,
-    /// The tmpfs with the upper, if the upper is in memory.
-    pub memory: Option<OwnedFd>,
     /// Why part of the output could not be written to our own streams.
     pub undelivered: Option<std::io::Error>,
     /// Why the supervisor could no longer watch it, and killed it.
@@ -249,7 +298,6 @@ impl Completion {
             left_running: 0,
             mounting: Duration::ZERO,
             executing: Duration::ZERO,
-            memory: None,
             undelivered: None,
             unwatched: None,
             confined: Confined::NOTHING,
@@ -262,6 +310,48 @@ impl Completion {
             dirs_not_renamed: 0,
             names_renamed: RenamedNames::default(),
             outside_writes: OutsideWrites::default(),
+        }
+    }
+
+    /// Adds what the end of the sandbox has shown: the record of the only command of a sandbox.
+    #[must_use]
+    pub fn with(self, stopped: Stopped) -> Self {
+        let Stopped { left_running, connections, dirs_not_renamed, names_renamed, outside_writes } = stopped;
+        Self { left_running, connections, dirs_not_renamed, names_renamed, outside_writes, ..self }
+    }
+}
+
+/// The end of a sandbox.
+#[derive(Debug, Default)]
+pub struct Stopped {
+    /// Number of processes that were killed, other than commands.
+    pub left_running: u64,
+    pub connections: Connections,
+    pub dirs_not_renamed: u64,
+    pub names_renamed: RenamedNames,
+    pub outside_writes: OutsideWrites,
+}
+
+/// Where the changes of a stopped sandbox are.
+#[derive(Debug)]
+pub enum Upper {
+    /// Nothing was writable.
+    None,
+    /// In this directory on disk.
+    Disk(PathBuf),
+    /// In the directory `upper` of a file system in memory, which lives as long as this descriptor.
+    Memory(OwnedFd),
+    /// In this copy of the workspace.
+    Copy(PathBuf),
+}
+
+impl Upper {
+    /// The file system in memory, if the changes are there.
+    #[must_use]
+    pub fn memory(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::Memory(memory) => Some(memory),
+            Self::None | Self::Disk(_) | Self::Copy(_) => None,
         }
     }
 }
@@ -401,25 +491,47 @@ impl Diagnose for LaunchError {
     }
 }
 
-/// Starts commands in sandboxes.
-pub trait Launcher {
-    /// Runs a command to its end: no process that could write is left when this returns. `meanwhile` is called
-    /// while the sandbox is being created, for work that can be done in the meantime; `started` is called once
-    /// the command runs, for work in parallel to it.
-    fn launch(
-        &self,
-        plan: &LaunchPlan,
-        meanwhile: &mut dyn FnMut(),
-        started: &mut dyn FnMut(),
-    ) -> Result<Completion, LaunchError>;
+/// Opens sandboxes on this host.
+pub trait Sandboxes {
+    /// Returns at once, while the sandbox is being set up: an error of that is returned by the first [`Sandbox::exec`].
+    fn open(&self, plan: &SandboxPlan) -> Result<Box<dyn Sandbox>, LaunchError>;
 
-    /// Waits until the sandbox of the last launch is torn down, which happens in parallel to the processing of
-    /// the changes. Until then its mounts may still exist.
-    fn wait_until_gone(&self);
-
-    /// Unblocks signals: the changes of the command are kept or recoverable, so a signal may end the process again.
-    fn take_signals(&self);
+    /// Lets signals end this process again: the changes of the command are kept, or can be recovered. A library leaves
+    /// the signals of its process alone.
+    fn take_signals(&self) {}
 
     /// The signal that asks for the end, if one arrived since the command ended and [`Self::take_signals`] was called.
-    fn asked_to_end(&self) -> Option<i32>;
+    fn asked_to_end(&self) -> Option<i32> {
+        None
+    }
+}
+
+/// An open sandbox. Dropping it ends all processes inside.
+pub trait Sandbox: Send + Sync {
+    /// Starts a command; returns when it executes its first instruction.
+    fn exec(&self, plan: &CommandPlan) -> Result<Box<dyn Exec>, LaunchError>;
+
+    /// The processes inside, by their ids outside.
+    fn processes(&self) -> Vec<i32>;
+
+    /// Ends all processes inside. When this returns, nothing inside can write. Stopping it again has no effect.
+    fn stop(&self) -> Stopped;
+
+    /// The changes, which are complete once the sandbox has stopped.
+    fn upper(&self) -> Upper;
+
+    /// Stops it, and waits until its mounts are gone as well.
+    fn close(self: Box<Self>);
+}
+
+/// A command in a sandbox. It ends with its first process.
+pub trait Exec: Send {
+    /// Waits for the end. What the command has written by then is delivered. Called once.
+    fn wait(&mut self) -> Completion;
+
+    /// Signals the command.
+    fn signal(&self, signal: i32) -> std::io::Result<()>;
+
+    /// Sets the size of its terminal; an error if it has none.
+    fn resize(&self, rows: u16, columns: u16) -> std::io::Result<()>;
 }

@@ -1,6 +1,6 @@
 //! One run from request to result: its base, its permission, its sandbox, and the version it creates.
 //!
-//! This crate never starts a process: that is the task of a [`Launcher`].
+//! This crate never starts a process: that is the task of [`Sandboxes`].
 //!
 //! ```
 //! use avfs_engine::ProxyExecutionState as State;
@@ -53,9 +53,9 @@ use discover::trust;
 pub use error::{ExecuteError, is_disk_full};
 pub use first_import::{FirstLook, WarnAbove, first_look};
 pub use launcher::{
-    Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchError,
-    LaunchPlan, Launcher, Lookup, OutsideWrite, OutsideWrites, Refused, TmpfsSize, UpperPlace, UpperRoot,
-    Usage, ViewStep, WorkspaceMount,
+    Access, CommandPlan, Commands, Completion, Connection, ConnectionVerdict, Connections, Exec, Exit,
+    LOWERS_MAX, LaunchError, Lookup, OutsideWrite, OutsideWrites, Refused, Sandbox, SandboxPlan, Sandboxes,
+    Stdio, Stopped, TmpfsSize, Upper, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
 };
 pub use locate::{
     GitConfigs, LocateError, Located, NewVault, SkippedVault, Surroundings, VAULT_SKIPPED, VaultChoice,

@@ -1,4 +1,4 @@
-//! Creates the launch plan: the view, the workspace in it, and the place of the upper.
+//! Creates the plans of a run's sandbox and of its command: the view, the workspace in it, and the place of the upper.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use avfs_egress::with_proxy;
 use avfs_request::reproducible::{HOSTNAME, UMASK, with_clock};
 use avfs_request::{
-    CacheMode, ExecutionRequest, Extra, GitIdentity, MergedOutput, Profile, Reproducible, Streams, Writing,
+    CacheMode, ExecutionRequest, Extra, GitIdentity, Limits, MergedOutput, Profile, Reproducible, Streams,
+    Writing,
 };
 use avfs_types::VAULT_DIR;
 use avfs_types::path::TreePath;
@@ -19,7 +20,7 @@ use avfs_vault::set_ids::SetIds;
 use crate::aliases::{aliases, visible_at};
 use crate::git::identity::GitIdentity as HostIdentity;
 use crate::journal;
-use crate::launcher::{Input, LaunchPlan, UpperPlace, UpperRoot, WorkspaceMount};
+use crate::launcher::{CommandPlan, Commands, SandboxPlan, Stdio, UpperPlace, UpperRoot, WorkspaceMount};
 use crate::mount_session::{MountSession, ScratchDir, SessionError};
 use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
@@ -62,7 +63,7 @@ impl ProxyRuntime<'_> {
         scratch: &ScratchDir,
         session: &MountSession,
         scratch_place: Scratch,
-    ) -> Step<LaunchPlan> {
+    ) -> Step<(SandboxPlan, CommandPlan)> {
         let (request, site) = (&run.request, self.site);
         let mountpoint = scratch.mountpoint()?;
         let workspace = self.workspace(run, places, run_base, session, scratch_place, &mountpoint)?;
@@ -114,23 +115,36 @@ impl ProxyRuntime<'_> {
             },
         });
         let is_reproducible = request.reproducible == Reproducible::On;
-        Ok(LaunchPlan {
+        let sandbox = SandboxPlan {
             mountpoint,
             view: steps,
-            request: request.clone(),
-            command: request.command.words(),
+            secret_files: request.secret_files.clone(),
+            hostname: is_reproducible.then_some(HOSTNAME),
+            profile: request.profile,
+            net: request.net.clone(),
+            confinement: request.confinement,
+            limits: request.limits,
+            commands: Commands::One,
+            placeholders,
+        };
+        let stdio = Stdio::of_this_process();
+        let command = CommandPlan {
+            argv: request.command.words(),
             environment: self.environment(run),
             cwd: places.cwd.clone(),
-            // Standard input is not part of the cache key.
-            input: match request.cache {
-                CacheMode::Off => Input::Passed,
-                CacheMode::Read | CacheMode::Write => Input::Empty,
+            umask: if is_reproducible { UMASK } else { site.memo.umask },
+            stdio: match request.cache {
+                CacheMode::Off => stdio,
+                // Standard input is not part of the cache key.
+                CacheMode::Read | CacheMode::Write => Stdio { stdin: None, ..stdio },
             },
-            hostname: is_reproducible.then_some(HOSTNAME),
-            umask: is_reproducible.then_some(UMASK),
             streams: self.streams(run)?,
-            placeholders,
-        })
+            timeout: request.timeout,
+            grace: request.grace,
+            limits: Limits::default(),
+            spool_dir: sandbox.mountpoint.parent().map(Path::to_owned),
+        };
+        Ok((sandbox, command))
     }
 
     /// The command's variables. Read-only commands get git without optional locks.

@@ -168,7 +168,7 @@ impl ProxyRuntime<'_> {
             let reader = site.vault.read()?;
             full_root_of(&*reader, &require_version(&*reader, version)?)?
         };
-        match ended.completion.memory {
+        match ended.upper.memory() {
             None => {
                 let left = (left_out, links);
                 site.layers.keep_upper(stack, &session.upper_dir(), left, size, &root).map(drop)
@@ -183,7 +183,7 @@ impl ProxyRuntime<'_> {
     /// Notes that the scratch is full: the command only sees "no space left on device".
     pub(super) fn note_room(&self, run: &mut Run, ended: &Ended<'_>) {
         let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
-        match (&ended.completion.memory, ended.scratch_place) {
+        match (ended.upper.memory(), ended.scratch_place) {
             (Some(memory), Scratch::Memory { size_bytes, .. }) => {
                 let Ok(fs) = rustix::fs::fstatvfs(memory) else { return };
                 let limits = run.request.limits;

@@ -32,7 +32,9 @@ use crate::error::ExecuteError;
 use crate::first_import::WarnAbove;
 use crate::fork_behind::LookBeside;
 use crate::journal;
-use crate::launcher::{Completion, LaunchError, LaunchPlan, Launcher, Refused};
+use crate::launcher::{
+    CommandPlan, Completion, LaunchError, Refused, Sandbox, SandboxPlan, Sandboxes, Upper,
+};
 use crate::locate::GitConfigs;
 use crate::mount_session::{MountSession, ScratchDir};
 use crate::permission::{Approver, Denial, Permission, decide};
@@ -92,7 +94,7 @@ pub struct ProxyRuntime<'a> {
     pub site: &'a Site<'a>,
     pub policy: &'a Policy,
     pub approver: &'a dyn Approver,
-    pub launcher: &'a dyn Launcher,
+    pub launcher: &'a dyn Sandboxes,
     /// The hint for an error, for the journal.
     pub hint: fn(&ExecuteError) -> Option<String>,
 }
@@ -333,7 +335,7 @@ impl ProxyRuntime<'_> {
         let mut session = scratch.prepare(&run.id)?;
         let hidden = hidden(&run.request, places);
         let prepared = self.prepare(state, &mut run, places, &scratch, &session, &hidden);
-        let (run_base, scratch_place, plan) = match prepared {
+        let (run_base, scratch_place, plans) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 session.discard()?;
@@ -353,13 +355,13 @@ impl ProxyRuntime<'_> {
                     tracing::debug!(%error, "cannot prepare the vault");
                 }
             };
-            let (launched, imported) = self.launch(state, &plan, &run_base, &run, &session, &mut meanwhile);
+            let (launched, imported) = self.launch(state, &plans, &run_base, &run, &session, &mut meanwhile);
             if let Some(look) = &look {
                 look.command_ended();
             }
             session.released()?;
-            let completion = match launched {
-                Ok(completion) => completion,
+            let Ran { completion, sandbox, upper } = match launched {
+                Ok(ran) => ran,
                 Err(error) => {
                     session.discard()?;
                     return Err(ExecuteError::Launch(error));
@@ -370,6 +372,8 @@ impl ProxyRuntime<'_> {
             run.phases.execute = completion.executing;
             let ended = Ended {
                 completion,
+                sandbox,
+                upper,
                 launched_at,
                 scratch_place,
                 hidden,
@@ -391,12 +395,12 @@ impl ProxyRuntime<'_> {
     fn launch(
         &self,
         state: &mut State,
-        plan: &LaunchPlan,
+        plans: &(SandboxPlan, CommandPlan),
         run_base: &RunBase,
         run: &Run,
         session: &MountSession,
         meanwhile: &mut dyn FnMut(),
-    ) -> (Result<Completion, LaunchError>, Option<avfs_vault::transfer::Result<Imported>>) {
+    ) -> (Result<Ran, LaunchError>, Option<avfs_vault::transfer::Result<Imported>>) {
         let site = self.site;
         std::thread::scope(|scope| {
             let mut import = None;
@@ -417,11 +421,11 @@ impl ProxyRuntime<'_> {
                     import = Some((dir, thread.ok()));
                 }
             };
-            let mut launched = self.launcher.launch(plan, meanwhile, &mut started);
+            let mut launched = execute(self.launcher, plans, meanwhile, &mut started);
             // From here on a recovery can finish the run if this process is killed during the import.
             let mut note_end = || {
-                if let Ok(completion) = &mut launched {
-                    self.note_end(run, completion, session);
+                if let Ok(Ran { completion, upper, .. }) = &mut launched {
+                    self.note_end(run, completion, upper, session);
                 }
             };
             let import = import.map(|(dir, thread)| match thread {
@@ -447,7 +451,7 @@ impl ProxyRuntime<'_> {
         scratch: &ScratchDir,
         session: &MountSession,
         hidden: &[TreePath],
-    ) -> Step<(RunBase, Scratch, LaunchPlan)> {
+    ) -> Step<(RunBase, Scratch, (SandboxPlan, CommandPlan))> {
         self.session_record(run, hidden).write(session)?;
         enter(state, State::Checkpointing, session);
         run.notes.extend(sweep::<ExecuteError>(
@@ -475,8 +479,8 @@ impl ProxyRuntime<'_> {
         workspaces.expire_forks(run);
         enter(state, State::Mounting, session);
         let scratch_place = self.scratch_place(&run.request)?;
-        let plan = self.plan(run, places, &run_base, scratch, session, scratch_place)?;
-        Ok((run_base, scratch_place, plan))
+        let plans = self.plan(run, places, &run_base, scratch, session, scratch_place)?;
+        Ok((run_base, scratch_place, plans))
     }
 
     /// The record with which another process can finish the run.
@@ -528,6 +532,31 @@ impl ProxyRuntime<'_> {
             tracing::warn!(%error, "cannot journal the failed run");
         }
     }
+}
+
+/// A command that has ended, in a sandbox that has stopped.
+struct Ran {
+    completion: Completion,
+    sandbox: Box<dyn Sandbox>,
+    upper: Upper,
+}
+
+/// Executes one command in a new sandbox. `meanwhile` is called while the sandbox is being set up, `started` once the
+/// command runs, for work beside it.
+fn execute(
+    sandboxes: &dyn Sandboxes,
+    (plan, command): &(SandboxPlan, CommandPlan),
+    meanwhile: &mut dyn FnMut(),
+    started: &mut dyn FnMut(),
+) -> Result<Ran, LaunchError> {
+    let sandbox = sandboxes.open(plan)?;
+    meanwhile();
+    let mut exec = sandbox.exec(command)?;
+    started();
+    let completion = exec.wait();
+    let completion = completion.with(sandbox.stop());
+    let upper = sandbox.upper();
+    Ok(Ran { completion, sandbox, upper })
 }
 
 /// The request, limited to the maximums of the policy.
@@ -617,6 +646,8 @@ fn detour(run: &mut Run, refused: Refused, scratch_place: Scratch) -> bool {
 /// A command that has ended, and its results.
 pub(super) struct Ended<'g> {
     pub completion: Completion,
+    pub sandbox: Box<dyn Sandbox>,
+    pub upper: Upper,
     /// By the clock of file times; the command did not run before.
     pub launched_at: FileTime,
     pub scratch_place: Scratch,

@@ -38,7 +38,7 @@ use crate::error::ExecuteError;
 use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
 use crate::journal::RunResult;
-use crate::launcher::{Completion, ConnectionVerdict, Exit};
+use crate::launcher::{Completion, ConnectionVerdict, Exit, Upper};
 use crate::mount_session::{MountSession, SessionError};
 use crate::post_run::enforcement;
 use crate::proxy::{Ended, ProxyRuntime, Step, wants_version};
@@ -101,12 +101,12 @@ impl ProxyRuntime<'_> {
         let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
             Err(error) => {
-                let given = self.give_to_recovery(&run, session, &ended.completion, base, error);
+                let given = self.give_to_recovery(&run, session, ended, base, error);
                 self.launcher.take_signals();
                 return Err(given);
             }
         };
-        self.launcher.wait_until_gone();
+        ended.sandbox.close();
         if let Some(error) = &ended.completion.undelivered {
             run.note(OUTPUT_LOST, format!("cannot deliver the output of the command: {error}"));
         }
@@ -248,7 +248,7 @@ impl ProxyRuntime<'_> {
         let captured = match &before {
             Some(before) if wanted => {
                 let upper = self.open_upper(session, ended)?;
-                if ended.completion.memory.is_none() {
+                if ended.upper.memory().is_none() {
                     self.outcome(run, &ended.completion, Some(before.version))
                         .write(session, &run.id)
                         .map_err(as_input)?;
@@ -366,7 +366,7 @@ impl ProxyRuntime<'_> {
         let opened = match ended.run_base {
             RunBase::Copied { .. } => session.open_copy(),
             RunBase::Live(_) | RunBase::Touched(_) | RunBase::Stacked { .. } => {
-                session.open_upper(ended.completion.memory.as_ref())
+                session.open_upper(ended.upper.memory())
             }
         };
         opened.map_err(as_input)
@@ -425,8 +425,14 @@ impl ProxyRuntime<'_> {
     }
 
     /// Records on disk that the command has ended, if its changes are there too. An error does not prevent the run.
-    pub(super) fn note_end(&self, run: &Run, completion: &mut Completion, session: &MountSession) {
-        if completion.memory.is_some() || !wants_version(&run.request) {
+    pub(super) fn note_end(
+        &self,
+        run: &Run,
+        completion: &mut Completion,
+        upper: &Upper,
+        session: &MountSession,
+    ) {
+        if upper.memory().is_some() || !wants_version(&run.request) {
             return;
         }
         scrub(&run.request.secrets(), completion);
@@ -459,19 +465,20 @@ impl ProxyRuntime<'_> {
         &self,
         run: &Run,
         session: MountSession,
-        completion: &Completion,
+        ended: Ended<'_>,
         base: Option<VersionId>,
         source: avfs_vault::transfer::Error,
     ) -> ExecuteError {
-        self.launcher.wait_until_gone();
+        let Ended { completion, sandbox, upper, .. } = ended;
+        sandbox.close();
         let dir = session.dir().to_owned();
-        let saved = match &completion.memory {
+        let saved = match upper.memory() {
             Some(memory) => session.spill(memory),
             None => Ok(()),
         };
         let saved = saved.and_then(|()| match session.read_outcome()? {
             Some(_) => Ok(()),
-            None => self.outcome(run, completion, base).write(&session, &run.id),
+            None => self.outcome(run, &completion, base).write(&session, &run.id),
         });
         let (id, source) = (run.id.clone(), Box::new(source));
         let exit = completion.exit;

@@ -1,4 +1,4 @@
-//! Complete runs with a scripted launcher: states, fallbacks, captured and recovered changes, without namespaces.
+//! Complete runs in scripted sandboxes: states, fallbacks, captured and recovered changes, without namespaces.
 
 mod scripted;
 
@@ -36,7 +36,7 @@ use crate::result_cache::{Machine, MemoSite};
 use crate::session::noted::NoteDelivery;
 use crate::{Doubt, RecoverOptions, Recovery, ScratchDir, make_vault};
 
-use scripted::{ScriptedLauncher, exited};
+use scripted::{ScriptedSandboxes, exited};
 
 struct Nobody;
 
@@ -75,7 +75,7 @@ impl Bench {
         self.dir.path().join("cache")
     }
 
-    fn execute(&self, request: &ExecutionRequest, launcher: &ScriptedLauncher) -> Executed {
+    fn execute(&self, request: &ExecutionRequest, launcher: &ScriptedSandboxes) -> Executed {
         let (meter, machine) = (Meter::default(), Machine::default());
         let site = Site {
             vault: &self.vault,
@@ -103,7 +103,7 @@ impl Bench {
             .execute(request)
     }
 
-    fn ran(&self, request: &ExecutionRequest, launcher: &ScriptedLauncher) -> ExecutionResult {
+    fn ran(&self, request: &ExecutionRequest, launcher: &ScriptedSandboxes) -> ExecutionResult {
         match self.execute(request, launcher).outcome {
             Ok(Outcome::Ran(result)) => *result,
             Ok(Outcome::Denied(_) | Outcome::ApprovalRequired(_)) => panic!("the request was not permitted"),
@@ -136,7 +136,7 @@ fn request() -> ExecutionRequest {
 #[test]
 fn run_becomes_a_version_and_the_directory_is_unchanged() {
     let bench = Bench::new();
-    let launcher = ScriptedLauncher::default().writing(&[("file", "new\n"), ("other", "1\n")]);
+    let launcher = ScriptedSandboxes::default().writing(&[("file", "new\n"), ("other", "1\n")]);
     let result = bench.ran(&request(), &launcher);
     assert_eq!((result.exit, result.changes.changes.len()), (Exit::Code(0), 2));
     let fork = result.fork.unwrap();
@@ -152,12 +152,12 @@ fn fork_keeps_changes_from_run_to_run() {
     let name = ForkName::parse("work").unwrap();
     let fork = ForkChoice::Persistent { name: name.clone(), from: None };
     let on_fork = ExecutionRequest { fork, ..request() };
-    bench.ran(&on_fork, &ScriptedLauncher::default().writing(&[("a", "1")]));
-    bench.ran(&on_fork, &ScriptedLauncher::default().writing(&[("b", "2")]));
+    bench.ran(&on_fork, &ScriptedSandboxes::default().writing(&[("a", "1")]));
+    bench.ran(&on_fork, &ScriptedSandboxes::default().writing(&[("b", "2")]));
     assert_eq!(bench.read(&name, "a") + &bench.read(&name, "b") + &bench.read(&name, "file"), "12old\n");
     // No changes, no version.
     let head = bench.vault.fork(&name).unwrap().head;
-    let result = bench.ran(&on_fork, &ScriptedLauncher::default().then(|_| Ok(exited(3))));
+    let result = bench.ran(&on_fork, &ScriptedSandboxes::default().then(|_| Ok(exited(3))));
     assert_eq!((result.exit, result.version_after), (Exit::Code(3), None));
     assert_eq!(bench.vault.fork(&name).unwrap().head, head);
 }
@@ -165,7 +165,7 @@ fn fork_keeps_changes_from_run_to_run() {
 #[test]
 fn command_runs_on_a_copy_without_overlay_support() {
     let bench = Bench::new();
-    let launcher = ScriptedLauncher::default().refusing(Refused::Overlay).writing(&[("file", "copied\n")]);
+    let launcher = ScriptedSandboxes::default().refusing(Refused::Overlay).writing(&[("file", "copied\n")]);
     let result = bench.ran(&request(), &launcher);
     let mounts = launcher.mounts.borrow();
     assert!(
@@ -177,19 +177,19 @@ fn command_runs_on_a_copy_without_overlay_support() {
     assert_eq!(bench.read(&result.fork.unwrap(), "file"), "copied\n");
     // Not if an overlay was requested.
     let overlay = ExecutionRequest { backend: BackendChoice::Overlay, ..request() };
-    let executed = bench.execute(&overlay, &ScriptedLauncher::default().refusing(Refused::Overlay));
+    let executed = bench.execute(&overlay, &ScriptedSandboxes::default().refusing(Refused::Overlay));
     assert_eq!(executed.outcome.err().unwrap().code(), "sandbox.test");
 }
 
 #[test]
 fn isolation_is_reduced_only_if_allowed() {
     let bench = Bench::new();
-    let executed = bench.execute(&request(), &ScriptedLauncher::default().refusing(Refused::Proc));
+    let executed = bench.execute(&request(), &ScriptedSandboxes::default().refusing(Refused::Proc));
     assert_eq!(executed.outcome.err().unwrap().code(), "sandbox.test");
     let row = bench.vault.read().unwrap().run(&executed.run_id.unwrap()).unwrap().unwrap();
     assert_eq!(row.state, RunState::Failed);
     let allowed = ExecutionRequest { degradation: Degradation::Allowed, ..request() };
-    let launcher = ScriptedLauncher::default().refusing(Refused::Proc).writing(&[("a", "1")]);
+    let launcher = ScriptedSandboxes::default().refusing(Refused::Proc).writing(&[("a", "1")]);
     assert_eq!(bench.ran(&allowed, &launcher).enforcement.unwrap().degraded, ["proc"]);
 }
 
@@ -197,9 +197,9 @@ fn isolation_is_reduced_only_if_allowed() {
 fn changes_that_cannot_be_captured_are_kept_and_recovered() {
     let bench = Bench::new();
     // The first version is in the vault; the next one has an entry too many.
-    bench.ran(&request(), &ScriptedLauncher::default().writing(&[("file", "1")]));
+    bench.ran(&request(), &ScriptedSandboxes::default().writing(&[("file", "1")]));
     bench.vault.change_quota(|_| Quota { files: Some(1), ..Quota::default() }).unwrap();
-    let launcher = ScriptedLauncher::default().writing(&[("kept", "yes"), ("beside", "too")]);
+    let launcher = ScriptedSandboxes::default().writing(&[("kept", "yes"), ("beside", "too")]);
     let executed = bench.execute(&request(), &launcher);
     let (error, id) = (executed.outcome.err().unwrap(), executed.run_id.unwrap());
     assert_eq!((error.code(), Diagnose::cause(&error)), ("capture.failed", Some("quota.exceeded")));

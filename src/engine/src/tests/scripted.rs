@@ -1,28 +1,33 @@
-//! A launcher that starts nothing: a script writes the files of a command and returns its exit status.
+//! Sandboxes that start nothing: a script writes the files of a command and returns its exit status.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use avfs_types::diagnose::Diagnose;
 
 use crate::launcher::{
-    Completion, Exit, LaunchError, LaunchPlan, Launcher, Refused, UpperPlace, ViewStep, WorkspaceMount,
+    CommandPlan, Completion, Exec, Exit, LaunchError, Refused, Sandbox, SandboxPlan, Sandboxes, Stopped,
+    Upper, UpperPlace, ViewStep, WorkspaceMount,
 };
 
-/// The actions of one launch, given the directory that receives the command's writes.
-type Script = Box<dyn FnOnce(&Path) -> Result<Completion, LaunchError>>;
+/// The actions of one command, given the directory that receives its writes.
+type Script = Box<dyn FnOnce(&Path) -> Result<Completion, LaunchError> + Send>;
 
-/// Runs one script per launch, in order.
+/// Runs one script per sandbox, in order.
 #[derive(Default)]
-pub struct ScriptedLauncher {
+pub struct ScriptedSandboxes {
     scripts: RefCell<VecDeque<Script>>,
-    /// How the workspace was mounted, for each launch.
+    /// How the workspace was mounted, for each sandbox.
     pub mounts: RefCell<Vec<WorkspaceMount>>,
 }
 
-impl ScriptedLauncher {
-    pub fn then(self, script: impl FnOnce(&Path) -> Result<Completion, LaunchError> + 'static) -> Self {
+impl ScriptedSandboxes {
+    pub fn then(
+        self,
+        script: impl FnOnce(&Path) -> Result<Completion, LaunchError> + Send + 'static,
+    ) -> Self {
         self.scripts.borrow_mut().push_back(Box::new(script));
         self
     }
@@ -35,7 +40,7 @@ impl ScriptedLauncher {
         })
     }
 
-    /// A launch that the host refuses.
+    /// A sandbox that the host refuses.
     pub fn refusing(self, refused: Refused) -> Self {
         self.then(move |_| {
             Err(LaunchError { refused, exit_code: 121, remedy: None, error: Box::new(NoSandbox) })
@@ -58,7 +63,7 @@ pub fn exited(code: u8) -> Completion {
     Completion::of(Exit::Code(code))
 }
 
-fn mount(plan: &LaunchPlan) -> WorkspaceMount {
+fn mount(plan: &SandboxPlan) -> WorkspaceMount {
     let mount =
         |step: &ViewStep| if let ViewStep::Workspace(mount) = step { Some(mount.clone()) } else { None };
     plan.view.iter().find_map(mount).unwrap()
@@ -74,28 +79,54 @@ fn written_to(mount: &WorkspaceMount) -> PathBuf {
     }
 }
 
-impl Launcher for ScriptedLauncher {
-    fn launch(
-        &self,
-        plan: &LaunchPlan,
-        meanwhile: &mut dyn FnMut(),
-        started: &mut dyn FnMut(),
-    ) -> Result<Completion, LaunchError> {
+impl Sandboxes for ScriptedSandboxes {
+    fn open(&self, plan: &SandboxPlan) -> Result<Box<dyn Sandbox>, LaunchError> {
         let mount = mount(plan);
         let upper = written_to(&mount);
         self.mounts.borrow_mut().push(mount);
-        meanwhile();
-        let script = self.scripts.borrow_mut().pop_front().expect("a script for each launch");
-        let completion = script(&upper)?;
-        started();
-        Ok(completion)
+        let script = self.scripts.borrow_mut().pop_front().expect("a script for each sandbox");
+        Ok(Box::new(ScriptedSandbox { upper, script: Mutex::new(Some(script)) }))
+    }
+}
+
+struct ScriptedSandbox {
+    upper: PathBuf,
+    script: Mutex<Option<Script>>,
+}
+
+impl Sandbox for ScriptedSandbox {
+    fn exec(&self, _: &CommandPlan) -> Result<Box<dyn Exec>, LaunchError> {
+        let script = self.script.lock().unwrap().take().expect("one command for each sandbox");
+        Ok(Box::new(ScriptedExec(Some(script(&self.upper)?))))
     }
 
-    fn wait_until_gone(&self) {}
+    fn processes(&self) -> Vec<i32> {
+        Vec::new()
+    }
 
-    fn take_signals(&self) {}
+    fn stop(&self) -> Stopped {
+        Stopped::default()
+    }
 
-    fn asked_to_end(&self) -> Option<i32> {
-        None
+    fn upper(&self) -> Upper {
+        Upper::Disk(self.upper.clone())
+    }
+
+    fn close(self: Box<Self>) {}
+}
+
+struct ScriptedExec(Option<Completion>);
+
+impl Exec for ScriptedExec {
+    fn wait(&mut self) -> Completion {
+        self.0.take().expect("waited for once")
+    }
+
+    fn signal(&self, _: i32) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn resize(&self, _: u16, _: u16) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
     }
 }
