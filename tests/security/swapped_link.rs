@@ -159,7 +159,8 @@ fn vault_that_replaces_the_checked_one_is_not_used() {
         pauses.release("vault-judged");
         let refused = running.answer().expect(125).envelope();
         assert_eq!(refused["error"]["code"], json!("vault.moved"), "{refused}");
-        // Control: by its path the other vault is used, and shows its own directory.
+        // Control: by its path the other vault is used once it is trusted there, and shows its own directory.
+        env.avfs(&["vault", "trust", judged.to_str().unwrap()]).expect(0);
         let shown = env.answer(&mut run()).expect(0).envelope();
         assert!(shown["result"]["stdout"].as_str().unwrap_or_default().contains("other"), "{shown}");
     }
