@@ -106,7 +106,7 @@ fn the_remedy_for_an_older_version_is_its_runs() {
 
 #[test]
 fn a_discarded_run_is_no_remedy() {
-    for words in [&["discard", "--all"][..], &["discard", "RUN"]] {
+    for words in [&["discard", "--all", "--yes"][..], &["discard", "RUN"]] {
         let env = TestEnv::with_project();
         env.shell(&[], "echo one > README.md; echo made > made").expect(0);
         let run = env.avfs_result(&["runs", "list"])["runs"][0]["id"].as_str().unwrap().to_owned();

@@ -3,6 +3,7 @@
 //! It never stops a process itself: the supervisor does. The longer a check takes, the less often it is done, so that
 //! watching costs about a twentieth of one processor.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -56,7 +57,7 @@ pub struct DiskLook {
     /// The usage before the command.
     pub before: Footprint,
     /// The paths beneath the root that only the sandbox's own mounts create, if at all.
-    pub mounted_later: Vec<PathBuf>,
+    pub mounted_later: BTreeSet<PathBuf>,
     /// The free disk space before the command.
     pub filled: Filled,
 }
@@ -331,7 +332,7 @@ mod tests {
     fn look(dir: &std::path::Path, bytes: Option<u64>, files: Option<u64>) -> DiskLook {
         let root = beneath::open_root(dir).unwrap();
         let filled = Filled::look(root.as_fd());
-        DiskLook { root, bytes, files, before: Footprint::default(), mounted_later: Vec::new(), filled }
+        DiskLook { root, bytes, files, before: Footprint::default(), mounted_later: BTreeSet::new(), filled }
     }
 
     /// Waits for the watch to report.

@@ -100,7 +100,8 @@ impl Arithmetic {
             Word::Known(text) => text.starts_with('('),
             // Without quotes, `a=(x)` is expanded only once.
             Word::Unknown(written) => {
-                !(written.starts_with('(') && written.ends_with(')')) && !holds_numbers(value)
+                let is_compound = written.starts_with('(') && written.ends_with(')');
+                !is_compound && !holds_numbers(value)
             }
         };
         if expands {
@@ -245,10 +246,10 @@ fn holds_numbers(value: &Word) -> bool {
         Word::Unknown(written) => written.as_str(),
     };
     // `a=(1 2)`, with or without the name.
-    if let Some((name, elements)) = rest.strip_suffix(')').and_then(|text| text.split_once('(')) {
-        if name.is_empty() || name.ends_with('=') && !name.contains('$') {
-            rest = elements;
-        }
+    if let Some((name, elements)) = rest.strip_suffix(')').and_then(|text| text.split_once('('))
+        && (name.is_empty() || name.ends_with('=') && !name.contains('$'))
+    {
+        rest = elements;
     }
     loop {
         rest = rest.trim_start_matches(is_digit);
