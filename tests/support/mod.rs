@@ -218,10 +218,7 @@ pub fn peak_kib(process: u32) -> Option<u64> {
 
 /// The vault's own error of a transfer that cannot fail otherwise.
 pub fn vault_error(error: avfs_vault::transfer::Error) -> avfs_vault::VaultError {
-    match error {
-        avfs_vault::transfer::Error::Vault(error) => error,
-        error => panic!("{error:?}"),
-    }
+    if let avfs_vault::transfer::Error::Vault(error) = error { error } else { panic!("{error:?}") }
 }
 
 pub fn try_export(

@@ -48,7 +48,9 @@ pub fn export(workplace: &Workplace, query: &ExportQuery) -> Result<(Export, Opt
     };
     let stripped = vault.export(&root, &dest, &options).map_err(|error| match error {
         transfer::Error::Vault(error) => VerbError::in_version(&query.reference)(error),
-        error => error.into(),
+        error @ (transfer::Error::Import(_) | transfer::Error::Capture(_) | transfer::Error::Export(_)) => {
+            error.into()
+        }
     })?;
     let left_out = unwritten.into_sorted();
     let exported = Export {
