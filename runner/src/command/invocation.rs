@@ -13,7 +13,7 @@ use avfs_engine::{
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{lock, machine, mask, owner};
 use avfs_policy::{Opening, Policy};
-use avfs_present::{Avfs, Hint};
+use avfs_present::Avfs;
 use avfs_request::config::Config;
 use avfs_request::request::NamedVault;
 use avfs_request::{ExecutionRequest, Extra, ForkChoice, HomeMode, Outside, Retention, Terminal, TmpMode};
@@ -205,7 +205,6 @@ impl Invocation {
             policy: &policy,
             approver: &AtTerminal { place, avfs: &self.avfs, reports: self.audience != Audience::Nobody },
             launcher: &HostSandboxes::of_this_program(),
-            hint: |error| error.hint(&Avfs::default()),
         };
         let mut executed = runtime.execute(request);
         if let Ok(Outcome::Ran(result)) = &mut executed.outcome {

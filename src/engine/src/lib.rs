@@ -5,45 +5,33 @@
 //! ```
 //! use avfs_engine::ProxyExecutionState as State;
 //!
-//! // The steps of a run. A command is never executed before the policy has decided.
-//! let mut state = State::Validating;
-//! for next in [State::Resolving, State::Deciding, State::Checkpointing, State::Mounting, State::Executing] {
-//!     state.become_next(next);
-//! }
-//! assert!(state.may_become(State::Capturing));
+//! // A command is never executed before the policy has decided, and changes are captured after its end.
 //! assert!(!State::Validating.may_become(State::Executing));
+//! assert!(State::Deciding.may_become(State::Checkpointing));
+//! assert!(State::Executing.may_become(State::Capturing));
 //! ```
 #![forbid(unsafe_code)]
 
 mod aliases;
 mod cache_care;
 mod checkpoint;
-mod conclude;
 mod discover;
 mod error;
-mod finished;
 mod git;
 pub mod journal;
 mod launcher;
 mod output;
 mod permission;
-mod plan;
-mod post_run;
-mod proxy;
 mod rehearsal;
-mod result;
 mod result_cache;
 mod run;
 mod session;
-mod state;
 #[cfg(test)]
 mod tests;
 mod view;
 mod workspace;
 
 pub use cache_care::{CacheCareError, CacheKeeper, CacheOwners, CacheUsage, Orphans, Part, Swept};
-pub use checkpoint::CheckpointService;
-pub use conclude::{OUTPUT_LOST, SANDBOX_LOST};
 pub use discover::config_files;
 pub use discover::file_text::{FileText, UnreadableFile};
 use discover::first_import;
@@ -68,17 +56,19 @@ pub use permission::approval_rule::{RememberError, RememberFor, Remembered};
 pub use permission::net_offer::offered_networks;
 pub use permission::{Approver, Denial, explain};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyTexts, REGO_FILE};
-pub use proxy::{Executed, OLDER_COPY, Outcome, ProxyRuntime, Site};
 pub use recover::{
     Doubt, HalfCaptured, RecoverError, RecoverOptions, Recoverable, Recovered, Recovery, sweep,
 };
 pub use rehearsal::Rehearsal;
-pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases, Remedy};
 pub use result_cache::Machine;
 pub use result_cache::{CacheUse, MemoError, MemoSite, look};
 pub use result_cache::{CachedResult, Look};
 pub use result_cache::{Reason, why_not_remembered};
 pub use run::message as version_message;
+pub use run::{
+    Backend, BaseUsed, Enforcement, Executed, ExecutionResult, Note, OLDER_COPY, OUTPUT_LOST, Outcome,
+    Phases, ProxyExecutionState, ProxyRuntime, Remedy, SANDBOX_LOST, Site,
+};
 pub use scratch_size::Scratch;
 pub use session::batch_lock::batch_lock;
 use session::fork_dirs;
@@ -89,7 +79,6 @@ use session::orphans;
 use session::recover;
 use session::scratch_size;
 use session::session_record;
-pub use state::ProxyExecutionState;
 pub use trust::{TrustError, TrustOrigin, TrustedVaults, Unsafe};
 pub use view::{SecretFiles, ShownAs, ViewRequest, view};
 pub use workspace::binding::{
@@ -97,5 +86,5 @@ pub use workspace::binding::{
     require_bound_dir, stat_cache_path,
 };
 pub use workspace::workspace_root::{UNBOUND_PATH, WorkspaceRootError, check_fork, check_request};
-pub use workspace::workspace_service::{BASE_LARGE, IMPORT_LARGE, WorkspaceService, base_announcement};
-use workspace::{fork_behind, host_look, workspace_root, workspace_service};
+pub use workspace::workspace_service::{BASE_LARGE, IMPORT_LARGE, base_announcement};
+use workspace::{fork_behind, host_look, run_base, workspace_root, workspace_service};

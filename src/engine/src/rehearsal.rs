@@ -8,9 +8,10 @@ use avfs_request::{BackendChoice, Confined, ExecutionRequest};
 
 use crate::locate::Surroundings;
 use crate::permission::decide;
-use crate::result::{Backend, BaseUsed, Enforcement};
+use crate::run::{Backend, BaseUsed, Enforcement};
+use crate::run_base::{Files, RunBase, lower_dir};
 use crate::scratch_size::ScratchSpace;
-use crate::workspace_root::{Beneath, Files, Places, WorkspaceRootError, check_request};
+use crate::workspace_root::{Places, WorkspaceRootError, check_request};
 
 /// The places and settings of a run that was not executed.
 #[derive(Clone, Debug)]
@@ -36,11 +37,8 @@ impl Rehearsal {
         let places = Places::find(request, bound, &around.cwd)?;
         let decision = decide(policy, request, &places, around.home.as_deref());
         // Only an import knows whether files cannot be mapped.
-        let base = match Beneath::choose(request, &places, cache_dir, Files::Writable)? {
-            Beneath::Live(_) => BaseUsed::Live,
-            Beneath::Touched(_) => BaseUsed::Touched,
-            Beneath::UnderFork(_) | Beneath::Cached => BaseUsed::Reused,
-        };
+        let lower = lower_dir(request, &places, cache_dir, Files::Writable)?;
+        let base = RunBase::of_dir(request, lower).map_or(BaseUsed::Reused, |base| base.used());
         let backend = match request.backend {
             BackendChoice::Copy => Backend::Copy,
             BackendChoice::Auto | BackendChoice::Overlay => Backend::Overlay,

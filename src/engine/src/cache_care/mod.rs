@@ -33,6 +33,7 @@ use crate::fork_dirs::ForkDirs;
 use crate::mount_session::{ScratchDir, SessionError};
 
 pub(crate) use dirs::{RUN_BYTES as DIRS_RUN_BYTES, lease_all as lease_dirs};
+pub(crate) use full_disk::{is_cache_full, make_room};
 pub use owners::CacheOwners;
 pub use usage::{CacheUsage, Part};
 

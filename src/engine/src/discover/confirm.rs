@@ -9,7 +9,7 @@ use super::kept_record::KeptRecord;
 use super::locate::{Located, Surroundings};
 use super::trust::TrustError;
 use crate::locate::LocateError;
-use crate::result::Note;
+use crate::run::Note;
 use crate::workspace::binding::bound_dir;
 
 impl Surroundings {

@@ -37,9 +37,8 @@ pub use avfs_wire::{DecisionObject as RunDecision, Recorded, RunFailure, RunOutc
 
 use crate::launcher::{Completion, Connection, Exit, OutsideWrite, OutsideWrites};
 use crate::output::{Omitted, Output};
-use crate::result::Phases;
 use crate::result_cache::{CacheUse, Reason};
-use crate::state::ProxyExecutionState;
+use crate::run::{Phases, ProxyExecutionState};
 
 /// The row of a run.
 #[derive(Clone, Debug, PartialEq)]

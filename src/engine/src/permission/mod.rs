@@ -21,14 +21,13 @@ use avfs_types::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
 use avfs_types::redact;
 use avfs_vault::VaultError;
 use avfs_vault::approval::{Answer, Claim, Fault, Question};
-use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
+use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunState};
 
+use crate::error::ExecuteError;
 use crate::git::repository;
-use crate::journal;
 use crate::journal::{Recorded, RunDecision};
 use crate::locate::Surroundings;
-use crate::proxy::{ProxyRuntime, Step};
-use crate::run::Run;
+use crate::run::{ProxyRuntime, Run};
 use crate::workspace_root::{Places, UNBOUND_PATH, WorkspaceRootError};
 
 /// Interval between two checks of a pending approval.
@@ -50,8 +49,19 @@ pub enum Permission {
         /// The granted network, if it differs from the requested one.
         net: Option<NetMode>,
     },
-    Denied(Denial),
+    Denied {
+        denial: Denial,
+        /// The decision that counts: a person may have changed it.
+        decision: ExecutionDecision,
+    },
     /// The request needs an approval first.
+    Wanted(ApprovalRecord),
+}
+
+/// The answer to the question whether a request is approved.
+enum Approval {
+    Granted { approval: ApprovalId, net: Option<NetMode> },
+    Denied(Denial),
     Wanted(ApprovalRecord),
 }
 
@@ -68,127 +78,111 @@ pub enum Denial {
     BadApproval { shown: ApprovalPrefix, fault: Fault },
 }
 
-impl ProxyRuntime<'_> {
-    /// Permits a request, or records why it is not permitted.
-    pub(crate) fn permit(&self, run: &mut Run, places: &Places) -> Step<Permission> {
-        let denial = match run.decision.action {
-            Action::Allow | Action::AllowWithCheckpoint => {
-                return Ok(Permission::Granted { approval: None, net: None });
+/// Permits a request, or records why it is not permitted. `run` has the request as asked.
+pub(crate) fn permit(
+    proxy: &ProxyRuntime<'_>,
+    run: &Run,
+    places: &Places,
+) -> Result<Permission, ExecuteError> {
+    let mut decision = run.decision.clone();
+    let denial = match decision.action {
+        Action::Allow | Action::AllowWithCheckpoint => {
+            return Ok(Permission::Granted { approval: None, net: None });
+        }
+        Action::Deny if decision.rule.as_deref() == Some(NO_TERMINAL) => Denial::NoTerminal,
+        Action::Deny => Denial::Policy,
+        Action::RequireApproval => match approval(proxy, run, &run.request.digest(&places.cwd))? {
+            Approval::Denied(denial) => denial,
+            Approval::Wanted(approval) => return Ok(Permission::Wanted(approval)),
+            Approval::Granted { approval, net: None } => {
+                return Ok(Permission::Granted { approval: Some(approval), net: None });
             }
-            Action::Deny if run.decision.rule.as_deref() == Some(NO_TERMINAL) => Denial::NoTerminal,
-            Action::Deny => Denial::Policy,
-            Action::RequireApproval => {
-                let digest = run.request.digest(&places.cwd);
-                match self.with_approval(run, &digest)? {
-                    Permission::Denied(denial) => denial,
-                    Permission::Granted { approval, net: Some(net) } => {
-                        let request = ExecutionRequest { net, ..run.request.clone() };
-                        let decision = decide(self.policy, &request, places, self.site.home.as_deref());
-                        // A person can grant a network that was not requested, but not one that a cap forbids.
-                        if decision.action != Action::Deny {
-                            return Ok(Permission::Granted { approval, net: Some(request.net) });
-                        }
-                        run.decision = decision;
-                        Denial::Policy
-                    }
-                    permission @ (Permission::Granted { .. } | Permission::Wanted(_)) => {
-                        return Ok(permission);
-                    }
+            Approval::Granted { approval, net: Some(net) } => {
+                let request = ExecutionRequest { net, ..run.request.clone() };
+                decision = decide(proxy.policy, &request, places, proxy.site.home.as_deref());
+                // A person can grant a network that was not requested, but not one that a cap forbids.
+                if decision.action != Action::Deny {
+                    return Ok(Permission::Granted { approval: Some(approval), net: Some(request.net) });
                 }
+                Denial::Policy
             }
-        };
-        if let Denial::Person { approval, by } = &denial {
-            run.decision.action = Action::Deny;
-            run.decision.reason = format!("{by} denied it (approval {approval})");
-            // The advice of the policy would be a way around this decision.
-            run.decision.hint = None;
-        }
-        let record = self.not_run(run, RunState::Denied);
-        self.site.vault.journal_refused(&record, run.audit_texts().as_texts())?;
-        Ok(Permission::Denied(denial))
+        },
+    };
+    if let Denial::Person { approval, by } = &denial {
+        decision.action = Action::Deny;
+        decision.reason = format!("{by} denied it (approval {approval})");
+        // The advice of the policy would be a way around this decision.
+        decision.hint = None;
     }
+    let denied = Run { decision, ..run.clone() };
+    denied.journal(proxy.site.vault, &denied.row(proxy.site.vault, RunState::Denied))?;
+    Ok(Permission::Denied { denial, decision: denied.decision })
+}
 
-    fn with_approval(&self, run: &Run, digest: &RequestDigest) -> Step<Permission> {
-        let vault = self.site.vault;
-        match vault.claim_approval(digest, run.request.approved.as_ref(), &run.id)? {
-            Claim::Granted(approval) => Ok(granted(approval)),
-            // A user at the terminal may change their mind.
-            Claim::Denied(approval) if run.request.approval != ApprovalMode::Ask => {
-                Ok(Permission::Denied(denied_by(&approval)))
-            }
-            Claim::Refused { shown, fault: Fault::Pending } => {
-                let approval = vault.approval(&shown)?;
-                let record = self.not_run(run, RunState::ApprovalRequired);
-                vault.journal_refused(&record, run.audit_texts().as_texts())?;
-                self.wait_or_leave(run, approval, digest)
-            }
-            Claim::Refused { shown, fault } => Ok(Permission::Denied(Denial::BadApproval { shown, fault })),
-            Claim::Open | Claim::Denied(_) => {
-                let question = Question {
-                    id: ApprovalId::from_random(random::bytes().map_err(VaultError::Input)?),
-                    digest: *digest,
-                    reason: redact(&run.decision.reason).into_owned(),
-                    expires_seconds: run.decision.approval_seconds,
-                };
-                let record = self.not_run(run, RunState::ApprovalRequired);
-                let approval = vault.ask_approval(&question, &record, run.audit_texts().as_texts())?;
-                self.wait_or_leave(run, approval, digest)
-            }
+fn approval(proxy: &ProxyRuntime<'_>, run: &Run, digest: &RequestDigest) -> Result<Approval, ExecuteError> {
+    let vault = proxy.site.vault;
+    match vault.claim_approval(digest, run.request.approved.as_ref(), &run.id)? {
+        Claim::Granted(approval) => Ok(granted(approval)),
+        // A user at the terminal may change their mind.
+        Claim::Denied(approval) if run.request.approval != ApprovalMode::Ask => {
+            Ok(Approval::Denied(denied_by(&approval)))
+        }
+        Claim::Refused { shown, fault: Fault::Pending } => {
+            let approval = vault.approval(&shown)?;
+            run.journal(vault, &run.row(vault, RunState::ApprovalRequired))?;
+            wait_or_leave(proxy, run, approval, digest)
+        }
+        Claim::Refused { shown, fault } => Ok(Approval::Denied(Denial::BadApproval { shown, fault })),
+        Claim::Open | Claim::Denied(_) => {
+            let question = Question {
+                id: ApprovalId::from_random(random::bytes().map_err(VaultError::Input)?),
+                digest: *digest,
+                reason: redact(&run.decision.reason).into_owned(),
+                expires_seconds: run.decision.approval_seconds,
+            };
+            let row = run.row(vault, RunState::ApprovalRequired);
+            let decision = run.decision.audit_text();
+            let approval = vault.ask_approval(&question, &row, run.audit_texts(&decision))?;
+            wait_or_leave(proxy, run, approval, digest)
         }
     }
+}
 
-    /// Waits for an answer, or returns the pending approval.
-    fn wait_or_leave(&self, run: &Run, approval: ApprovalRecord, digest: &RequestDigest) -> Step<Permission> {
-        let (vault, prefix) = (self.site.vault, ApprovalPrefix::from(&approval.id));
-        match run.request.approval {
-            ApprovalMode::Fail => return Ok(Permission::Wanted(approval)),
-            ApprovalMode::Ask => match self.approver.ask(&approval, &run.decision) {
-                None => return Ok(Permission::Wanted(approval)),
-                Some(answer) => match vault.answer_approval(&prefix, answer) {
-                    // Another person answered in the meantime: their answer counts.
-                    Ok(_) | Err(VaultError::ApprovalSettled { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                },
+/// Waits for an answer, or returns the pending approval.
+fn wait_or_leave(
+    proxy: &ProxyRuntime<'_>,
+    run: &Run,
+    approval: ApprovalRecord,
+    digest: &RequestDigest,
+) -> Result<Approval, ExecuteError> {
+    let (vault, prefix) = (proxy.site.vault, ApprovalPrefix::from(&approval.id));
+    match run.request.approval {
+        ApprovalMode::Fail => return Ok(Approval::Wanted(approval)),
+        ApprovalMode::Ask => match proxy.approver.ask(&approval, &run.decision) {
+            None => return Ok(Approval::Wanted(approval)),
+            Some(answer) => match vault.answer_approval(&prefix, answer) {
+                // Another person answered in the meantime: their answer counts.
+                Ok(_) | Err(VaultError::ApprovalSettled { .. }) => {}
+                Err(error) => return Err(error.into()),
             },
-            ApprovalMode::Wait => {
-                self.approver.waits(&approval);
-                let answered = |approval: &ApprovalRecord| {
-                    approval.state != ApprovalState::Pending || approval.expires_at <= vault.now()
-                };
-                while !answered(&vault.approval(&prefix)?) {
-                    std::thread::sleep(LOOK_EVERY);
-                }
+        },
+        ApprovalMode::Wait => {
+            proxy.approver.waits(&approval);
+            let answered = |approval: &ApprovalRecord| {
+                approval.state != ApprovalState::Pending || approval.expires_at <= vault.now()
+            };
+            while !answered(&vault.approval(&prefix)?) {
+                std::thread::sleep(LOOK_EVERY);
             }
-        }
-        match vault.claim_approval(digest, Some(&prefix), &run.id)? {
-            Claim::Granted(approval) => Ok(granted(approval)),
-            Claim::Refused { fault: Fault::Denied, .. } => {
-                Ok(Permission::Denied(denied_by(&vault.approval(&prefix)?)))
-            }
-            Claim::Refused { shown, fault } => Ok(Permission::Denied(Denial::BadApproval { shown, fault })),
-            Claim::Denied(_) | Claim::Open => Ok(Permission::Wanted(vault.approval(&prefix)?)),
         }
     }
-
-    /// The row of a run that is not executed, or not yet.
-    pub(crate) fn not_run(&self, run: &Run, state: RunState) -> RunRecord {
-        RunRecord {
-            seq: 0,
-            id: run.id.clone(),
-            fork: run.fork.clone(),
-            state,
-            version_before: None,
-            version_after: None,
-            started_at: run.started_at,
-            ended_at: Some(self.site.vault.now()),
-            exit_code: None,
-            signal: None,
-            applied_at: None,
-            discarded_at: None,
-            request: journal::request(&run.request, self.site.vault.path()),
-            decision: journal::decision(&run.decision, run.approval.as_ref()),
-            result: "{}".to_owned(),
+    match vault.claim_approval(digest, Some(&prefix), &run.id)? {
+        Claim::Granted(approval) => Ok(granted(approval)),
+        Claim::Refused { fault: Fault::Denied, .. } => {
+            Ok(Approval::Denied(denied_by(&vault.approval(&prefix)?)))
         }
+        Claim::Refused { shown, fault } => Ok(Approval::Denied(Denial::BadApproval { shown, fault })),
+        Claim::Denied(_) | Claim::Open => Ok(Approval::Wanted(vault.approval(&prefix)?)),
     }
 }
 
@@ -348,10 +342,10 @@ fn only_where_approvals_count(decision: ExecutionDecision, vault: Option<&NamedV
     }
 }
 
-fn granted(approval: ApprovalRecord) -> Permission {
+fn granted(approval: ApprovalRecord) -> Approval {
     let decision = Recorded::<RunDecision>::parse(&approval.decision);
     let net = decision.read().and_then(|decision| decision.granted_net.as_ref()?.parse().ok());
-    Permission::Granted { approval: Some(approval.id), net }
+    Approval::Granted { approval: approval.id, net }
 }
 
 fn denied_by(approval: &ApprovalRecord) -> Denial {

@@ -12,7 +12,7 @@ use super::key::{Around, parts, set_base};
 use super::reason::Reason;
 use super::{MemoError, reason};
 use crate::permission::decide;
-use crate::proxy::{Site, capped};
+use crate::run::{Site, capped};
 use crate::workspace_root::{Places, check_request};
 use crate::workspace_service::WorkspaceService;
 
@@ -60,7 +60,7 @@ pub fn look(site: &Site<'_>, policy: &Policy, request: &ExecutionRequest) -> Res
         Action::Allow | Action::AllowWithCheckpoint => {}
         Action::RequireApproval | Action::Deny => return Ok(Look::Miss(vec![reason::refused(&decision)])),
     }
-    let request = &capped(request.clone(), &decision);
+    let request = &capped(request, &decision);
     let mut parts = parts_of(site, request, &places)?;
     let (tree, content) = WorkspaceService { site }.base_now(request, &places)?;
     set_base(&mut parts, &content);

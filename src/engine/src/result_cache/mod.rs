@@ -30,9 +30,12 @@ use avfs_vault::{VaultError, transfer};
 
 use crate::workspace_root::WorkspaceRootError;
 
+pub(crate) use keep::memo;
 pub use look::{CachedResult, Look, look};
 pub use machine::Machine;
+pub(crate) use reason::Ending;
 pub use reason::{Reason, why_not_remembered};
+pub(crate) use recall::{Lookup, Recall, recall};
 
 /// The context of the cache.
 pub struct MemoSite<'a> {

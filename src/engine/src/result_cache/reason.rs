@@ -12,7 +12,7 @@ use super::key;
 use crate::git::repository::CommonDir;
 use crate::launcher::{Completion, Exit};
 use crate::output::Output;
-use crate::run::Run;
+use crate::run::Notes;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
@@ -106,8 +106,10 @@ pub fn why_not_remembered(request: &ExecutionRequest, bound: Option<&Path>) -> V
 }
 
 /// The relevant facts about an ended run.
-pub struct Ending<'a> {
-    pub run: &'a Run,
+pub(crate) struct Ending<'a> {
+    /// The requested features that were given up.
+    pub degraded: &'a [String],
+    pub notes: &'a Notes,
     pub completion: &'a Completion,
     pub left_out: &'a [LeftOut],
     /// True if it was classified read-only but changed content.
@@ -117,8 +119,8 @@ pub struct Ending<'a> {
 const OUTPUT_UNKNOWN: (&str, &str) = ("output.unknown", "its output is not known");
 
 /// Why the result of an ended command is not cached: it might differ the next time.
-pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
-    let Ending { run, completion, left_out, violated } = ending;
+pub(crate) fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
+    let Ending { degraded, notes, completion, left_out, violated } = ending;
     let mut reasons = Vec::new();
     let mut add_if = |holds: bool, code, text: &str| {
         if holds {
@@ -130,15 +132,14 @@ pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
     let killed = matches!(completion.exit, Exit::Signal(_)) && !completion.timed_out;
     add_if(killed, "killed", "it was killed by a signal");
     add_if(completion.signalled, "signalled", "it was sent a signal");
-    add_if(!run.degraded.is_empty(), "degraded", "it ran with less isolation than requested");
+    add_if(!degraded.is_empty(), "degraded", "it ran with less isolation than requested");
     let outputs = [&completion.stdout, &completion.stderr];
     let unknown = outputs.iter().any(|output| output.is_none());
     add_if(unknown, OUTPUT_UNKNOWN.0, OUTPUT_UNKNOWN.1);
     let truncated = outputs.into_iter().flatten().any(Output::is_truncated);
     add_if(truncated, "output.truncated", "its output was truncated (--output-max)");
-    let noted = |code: &str| run.notes.iter().any(|note| note.code == code);
-    add_if(noted("limit.reached"), "limit.reached", "it reached a limit");
-    add_if(noted("scratch.full"), "scratch.full", "the scratch was full");
+    add_if(notes.has("limit.reached"), "limit.reached", "it reached a limit");
+    add_if(notes.has("scratch.full"), "scratch.full", "the scratch was full");
     add_if(*violated, "classification_violated", "it was classified read-only, but it changed files");
     // A left-out path where something else is mounted is a mount point, which belongs to the sandbox.
     let left_out: Vec<&LeftOut> =

@@ -11,7 +11,7 @@ use avfs_vault::Vault;
 
 use super::mount_session::{OUTCOME, ScratchDir, SessionError, read_record_in};
 use super::session_record::SessionRecord;
-use crate::state::ProxyExecutionState;
+use crate::run::ProxyExecutionState;
 
 /// A run that has a scratch.
 #[derive(Clone, Debug)]

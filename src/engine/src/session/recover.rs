@@ -1,7 +1,7 @@
 //! Finishes a dead or failed run: its changes are captured once, or discarded.
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,26 +16,23 @@ use avfs_types::ids::{BatchItem, ForkName, RunPrefix, VersionId, from_hex};
 use avfs_types::path::TreePath;
 use avfs_types::renamed::RenamedNames;
 use avfs_types::secrets::Secrets;
-use avfs_vault::backend::{Durability, RunRecord, RunState};
-use avfs_vault::capture::{CaptureOptions, LeftOut};
+use avfs_vault::backend::{Durability, Life, RunRecord, RunState};
+use avfs_vault::capture::{CaptureOptions, Captured, LeftOut, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::import::{ImportOptions, OnTrouble, TouchedOptions};
 use avfs_vault::meter::Meter;
-use avfs_vault::run::{AuditTexts, LandedRun};
+use avfs_vault::run::{AuditTexts, LandedRun, Landing, RunLanding};
 use avfs_vault::version::full_root_of_either;
 use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Batch, Vault, VaultError, require_version, transfer};
 
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
 use super::session_record::{SessionOutcome, SessionRecord};
-use crate::checkpoint::Labels;
-use crate::conclude::{earliest_time, times};
-use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
 use crate::journal::RunResult;
 use crate::launcher::Exit;
 use crate::orphans::{is_vault_gone, stood_at};
-use crate::result::Note;
+use crate::run::{Note, earliest_time, land, times};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -188,20 +185,16 @@ impl Recovery {
     }
 
     /// Captures and journals the run.
+    #[tracing::instrument(name = "recover", skip_all, fields(run = self.record.run))]
     pub fn finish(self, vault: &Vault, options: &RecoverOptions<'_>) -> Result<Recovered, RecoverError> {
         let Self { record, outcome, session } = self;
-        let RecoverOptions { bound, stat_cache, .. } = *options;
         if record.boot_id != options.boot_id && options.doubt == Doubt::Refused {
             return Err(RecoverError::Restarted { id: record.run });
         }
-        if vault
-            .read()?
-            .run(&record.run_id()?)
-            .map_err(VaultError::from)?
-            .is_some_and(|run| run.state == RunState::Completed)
-        {
+        let id = record.run_id()?;
+        let row = vault.read()?.run(&id).map_err(VaultError::from)?;
+        if row.is_some_and(|run| run.state == RunState::Completed) {
             // The process died between its commit and the removal of its scratch.
-            let id = record.run_id()?;
             session.captured()?;
             return Err(VaultError::RunCaptured { id }.into());
         }
@@ -212,93 +205,9 @@ impl Recovery {
             return Ok(Recovered { landed, left_out: Vec::new() });
         }
         let secrets = options.secrets(&record)?;
-        let meter = Meter::default();
-        let hidden: Vec<TreePath> =
-            record.hidden.iter().filter_map(|hex| TreePath::parse(&from_hex(hex)?).ok()).collect();
-        let modes_journal = session.modes_journal();
-        let (upper, kind) = session.open_changes()?;
-        let before = match (outcome.version_before(), bound) {
-            (Some(version), _) => version,
-            (None, bound) if record.touched => {
-                let dir = bound.ok_or_else(|| RecoverError::NoDirectory { id: record.run.clone() })?;
-                let links_at = places_of_host();
-                let options = TouchedOptions {
-                    links_at: &links_at,
-                    exclude: &record.exclude,
-                    hidden: &hidden,
-                    launched_at: earliest_time(record.started_at()),
-                    modes_journal: &modes_journal,
-                    meter: &meter,
-                };
-                let Some(base) = vault.import_touched(dir, upper.as_fd(), &options)? else {
-                    let run = run_record(&record, Some(&outcome), RunState::Completed, None)?;
-                    let landed = journal_only(vault, run, &record)?;
-                    session.captured()?;
-                    return Ok(Recovered { landed, left_out: Vec::new() });
-                };
-                session.note_base(&base.version.id)?;
-                base.version.id
-            }
-            // The process died before the directory was imported: its current state is the best available base.
-            (None, Some(dir)) => {
-                let options = ImportOptions {
-                    on_trouble: OnTrouble::KeepGoing,
-                    stat_cache,
-                    exclude: &record.exclude,
-                    meter: &meter,
-                };
-                vault.import(dir, &ForkName::main(), "import for a recovery", &options)?.committed.version.id
-            }
-            (None, None) => vault.fork(&ForkName::main())?.head,
-        };
-        let root = {
-            let reader = vault.read()?;
-            full_root_of_either(&*reader, &require_version(&*reader, &before)?)?
-        };
-        let options = CaptureOptions {
-            kind,
-            exclude: &record.exclude,
-            hidden: &hidden,
-            file_bytes_max: FILE_BYTES_MAX,
-            secrets: &secrets,
-            times: times(record.clock(), record.started_at()),
-            since: earliest_time(record.started_at()),
-            renamed: &RenamedNames::default(),
-            modes_journal: &modes_journal,
-            meter: &meter,
-        };
-        let captured = vault.capture(upper.as_fd(), &root, &options)?;
-        let violation = match record.looks_only {
-            true => {
-                let changes = captured.edited.changes(&FreshPages::new(vault), vault.temporary_dirs())?;
-                Touched::by(&changes, |_| Ok(false))?.in_words()
-            }
-            false => None,
-        };
-        let dropped = violation.is_some() && record.drops_violations;
-        let version_before = Some(before).filter(|_| !record.touched);
-        let mut run = run_record(&record, Some(&outcome), RunState::Completed, version_before)?;
-        run.discarded_at = Some(vault.now()).filter(|_| dropped);
-        if let (Some(_), Some(result)) = (&violation, journal::result_of(&run)) {
-            run.result = journal::text(&RunResult { classification_violated: true, ..result });
-        }
-        let (main, item) = (ForkName::main(), record.item());
-        let finished = FinishedRun {
-            edited: Some(&captured.edited).filter(|_| !dropped),
-            base: Some(before),
-            lands_on: match record.ephemeral {
-                true => LandsOn::NewFork { parent: &main, expires_seconds: record.expires_seconds },
-                false => LandsOn::Fork,
-            },
-            labels: record.labels(),
-            checkpoints_keep: record.checkpoints_keep(),
-            texts: AuditTexts { violation: violation.as_deref(), ..record.audit_texts() },
-            ..unchanged(run, &record, item.as_ref())
-        };
-        let landed = finished.land(vault, captured.batch)?;
-        let left_out = captured.left_out;
+        let recovered = Changes::open(&record, &outcome, &session)?.land(vault, options, &secrets)?;
         session.captured()?;
-        Ok(Recovered { landed, left_out })
+        Ok(recovered)
     }
 
     /// Discards the changes, and journals that.
@@ -312,6 +221,141 @@ impl Recovery {
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.session.dir().to_owned()
+    }
+}
+
+/// The changes in the scratch of a run whose command ended.
+struct Changes<'a> {
+    record: &'a SessionRecord,
+    outcome: &'a SessionOutcome,
+    session: &'a MountSession,
+    upper: OwnedFd,
+    kind: UpperKind,
+    /// Paths in the workspace that are not part of it.
+    hidden: Vec<TreePath>,
+    modes_journal: PathBuf,
+    meter: Meter,
+}
+
+impl<'a> Changes<'a> {
+    fn open(
+        record: &'a SessionRecord,
+        outcome: &'a SessionOutcome,
+        session: &'a MountSession,
+    ) -> Result<Self, SessionError> {
+        let (upper, kind) = session.open_changes()?;
+        let hidden = record.hidden.iter().filter_map(|hex| TreePath::parse(&from_hex(hex)?).ok()).collect();
+        let (modes_journal, meter) = (session.modes_journal(), Meter::default());
+        Ok(Self { record, outcome, session, upper, kind, hidden, modes_journal, meter })
+    }
+
+    /// Captures and lands them.
+    fn land(
+        &self,
+        vault: &Vault,
+        options: &RecoverOptions<'_>,
+        secrets: &Secrets,
+    ) -> Result<Recovered, RecoverError> {
+        let Self { record, outcome, .. } = *self;
+        let row = |version_before| run_record(record, Some(outcome), RunState::Completed, version_before);
+        let Some(before) = self.before(vault, options)? else {
+            let landed = journal_only(vault, row(None)?, record)?;
+            return Ok(Recovered { landed, left_out: Vec::new() });
+        };
+        let captured = self.capture(vault, &before, secrets)?;
+        let violation = match record.looks_only {
+            true => {
+                let changes = captured.edited.changes(&FreshPages::new(vault), vault.temporary_dirs())?;
+                Touched::by(&changes, |_| Ok(false))?.in_words()
+            }
+            false => None,
+        };
+        let dropped = violation.is_some() && record.drops_violations;
+        let mut run = row(Some(before).filter(|_| !record.touched))?;
+        run.discarded_at = Some(vault.now()).filter(|_| dropped);
+        if let (Some(_), Some(result)) = (&violation, journal::result_of(&run)) {
+            run.result = journal::text(&RunResult { classification_violated: true, ..result });
+        }
+        let (main, name, item, labels) = (ForkName::main(), record.fork()?, record.item(), record.labels());
+        let expires_at = vault.now().plus_seconds(record.expires_seconds);
+        let life = Life::Ephemeral { expires_at };
+        let landing = RunLanding {
+            landing: match record.ephemeral {
+                true => Landing::NewFork { name: &name, base: before, parent: &main, life },
+                false => Landing::Fork { name: &name, base: before },
+            },
+            edited: Some(&captured.edited).filter(|_| !dropped),
+            checkpoint_before: labels.before,
+            checkpoint_after: labels.after,
+            checkpoints_keep: record.checkpoints_keep(),
+            texts: AuditTexts { violation: violation.as_deref(), ..record.audit_texts() },
+            ..row_only(run, record, item.as_ref())
+        };
+        let landed = land(vault, landing, captured.batch)?;
+        Ok(Recovered { landed, left_out: captured.left_out })
+    }
+
+    /// The version that they are relative to; `None` if the command touched nothing.
+    fn before(&self, vault: &Vault, options: &RecoverOptions<'_>) -> Result<Option<VersionId>, RecoverError> {
+        let Self { record, meter, .. } = self;
+        match (self.outcome.version_before(), options.bound) {
+            (Some(version), _) => Ok(Some(version)),
+            (None, bound) if record.touched => {
+                let dir = bound.ok_or_else(|| RecoverError::NoDirectory { id: record.run.clone() })?;
+                let links_at = places_of_host();
+                let options = TouchedOptions {
+                    links_at: &links_at,
+                    exclude: &record.exclude,
+                    hidden: &self.hidden,
+                    launched_at: earliest_time(record.started_at()),
+                    modes_journal: &self.modes_journal,
+                    meter,
+                };
+                let Some(base) = vault.import_touched(dir, self.upper.as_fd(), &options)? else {
+                    return Ok(None);
+                };
+                self.session.note_base(&base.version.id)?;
+                Ok(Some(base.version.id))
+            }
+            // The process died before the directory was imported: its current state is the best available base.
+            (None, Some(dir)) => {
+                let options = ImportOptions {
+                    on_trouble: OnTrouble::KeepGoing,
+                    stat_cache: options.stat_cache,
+                    exclude: &record.exclude,
+                    meter,
+                };
+                let imported = vault.import(dir, &ForkName::main(), "import for a recovery", &options)?;
+                Ok(Some(imported.committed.version.id))
+            }
+            (None, None) => Ok(Some(vault.fork(&ForkName::main())?.head)),
+        }
+    }
+
+    fn capture<'v>(
+        &self,
+        vault: &'v Vault,
+        before: &VersionId,
+        secrets: &Secrets,
+    ) -> Result<Captured<'v>, RecoverError> {
+        let record = self.record;
+        let root = {
+            let reader = vault.read()?;
+            full_root_of_either(&*reader, &require_version(&*reader, before)?)?
+        };
+        let options = CaptureOptions {
+            kind: self.kind,
+            exclude: &record.exclude,
+            hidden: &self.hidden,
+            file_bytes_max: FILE_BYTES_MAX,
+            secrets,
+            times: times(record.clock(), record.started_at()),
+            since: earliest_time(record.started_at()),
+            renamed: &RenamedNames::default(),
+            modes_journal: &self.modes_journal,
+            meter: &self.meter,
+        };
+        Ok(vault.capture(self.upper.as_fd(), &root, &options)?)
     }
 }
 
@@ -348,22 +392,22 @@ fn run_record(
 /// Journals a row without changes.
 fn journal_only(vault: &Vault, run: RunRecord, session: &SessionRecord) -> avfs_vault::Result<LandedRun> {
     let item = session.item();
-    unchanged(run, session, item.as_ref()).land(vault, Batch::new(vault)?)
+    land(vault, row_only(run, session, item.as_ref()), Batch::new(vault)?)
 }
 
 /// A run of which only the row is kept.
-fn unchanged<'a>(
+fn row_only<'a>(
     record: RunRecord,
     session: &'a SessionRecord,
     item: Option<&'a BatchItem>,
-) -> FinishedRun<'a> {
-    FinishedRun {
+) -> RunLanding<'a> {
+    RunLanding {
+        landing: Landing::RecordOnly,
         record,
         edited: None,
-        base: None,
-        lands_on: LandsOn::Fork,
         message: &session.message,
-        labels: Labels { before: None, after: None },
+        checkpoint_before: None,
+        checkpoint_after: None,
         checkpoints_keep: KeepCount::DEFAULT,
         memo: None,
         kept: None,

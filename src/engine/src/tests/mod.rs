@@ -30,9 +30,8 @@ use crate::first_import::WarnAbove;
 use crate::launcher::{Exit, Refused, WorkspaceMount};
 use crate::locate::GitConfigs;
 use crate::permission::Approver;
-use crate::proxy::{Executed, Outcome, ProxyRuntime, Site};
-use crate::result::{Backend, ExecutionResult};
 use crate::result_cache::{Machine, MemoSite};
+use crate::run::{Backend, Executed, ExecutionResult, Outcome, ProxyRuntime, Site};
 use crate::session::noted::NoteDelivery;
 use crate::{Doubt, RecoverOptions, Recovery, ScratchDir, make_vault};
 
@@ -99,8 +98,7 @@ impl Bench {
             notes: NoteDelivery::Shown,
         };
         let policy = Policy::builtin();
-        ProxyRuntime { site: &site, policy: &policy, approver: &Nobody, launcher, hint: |_| None }
-            .execute(request)
+        ProxyRuntime { site: &site, policy: &policy, approver: &Nobody, launcher }.execute(request)
     }
 
     fn ran(&self, request: &ExecutionRequest, launcher: &ScriptedSandboxes) -> ExecutionResult {

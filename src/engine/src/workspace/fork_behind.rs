@@ -25,8 +25,9 @@ use avfs_vault::{Result, require_version, transfer, tree};
 use rustix::fs::OFlags;
 
 use crate::fork_dirs::ForkDirs;
-use crate::proxy::Site;
-use crate::workspace_service::{RunBase, import_options};
+use crate::run::Site;
+use crate::run_base::RunBase;
+use crate::workspace_service::import_options;
 
 /// A directory with at most this many names is compared completely beside each run.
 const WHOLE_NAMES_MAX: usize = 500;
@@ -53,13 +54,11 @@ impl<'scope> LookBeside<'scope> {
         run_base: &RunBase,
     ) -> Option<Self> {
         let ForkChoice::Persistent { name, .. } = fork else { return None };
-        let (RunBase::Stacked { root: head, .. } | RunBase::Copied { root: head, .. }) = run_base else {
-            return None;
-        };
-        let (name, head, dir) = (name.clone(), *head, site.bound.clone()?);
+        let (name, head, dir) = (name.clone(), run_base.version()?.root, site.bound.clone()?);
         let command_ended = Arc::<AtomicBool>::default();
         let ended = Arc::clone(&command_ended);
-        let look = move || ForkBehind::look(site, name, head, dir, &ended);
+        let span = tracing::debug_span!("look_beside");
+        let look = move || span.in_scope(|| ForkBehind::look(site, name, head, dir, &ended));
         let thread = std::thread::Builder::new().spawn_scoped(scope, look).ok()?;
         Some(Self { thread, command_ended })
     }

@@ -3,5 +3,6 @@
 pub mod binding;
 pub(crate) mod fork_behind;
 pub(crate) mod host_look;
+pub(crate) mod run_base;
 pub mod workspace_root;
-pub mod workspace_service;
+pub(crate) mod workspace_service;

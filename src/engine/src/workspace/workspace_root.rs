@@ -1,12 +1,10 @@
-//! Determines the workspace of a run, its path in the sandbox, and whether the host directory itself can be the
-//! lower layer.
+//! Determines the workspace of a run, and its path in the sandbox.
 
 use std::path::{Component, Path, PathBuf};
 
-use avfs_hostfs::foreign::Writable;
 use avfs_hostfs::stat::HostStat;
 use avfs_hostfs::{beneath, overlay, xattr};
-use avfs_request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice, Retention};
+use avfs_request::{ExecutionRequest, ForkChoice, Retention};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::ForkName;
 
@@ -124,108 +122,6 @@ impl Places {
         let below = self.cwd.strip_prefix(&self.workspace).unwrap_or(&self.cwd);
         if below.as_os_str().is_empty() { PathBuf::from(".") } else { below.to_owned() }
     }
-}
-
-/// Whether the host directory itself is the lower layer of the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beneath {
-    Live(PathBuf),
-    /// Like [`Beneath::Live`], without an import.
-    Touched(PathBuf),
-    /// If its version is near to the version of the fork; its unversioned files are hidden.
-    UnderFork(PathBuf),
-    Cached,
-}
-
-/// Whether a command can write every file of a directory that is its lower layer, as far as known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Files {
-    Writable,
-    /// Some files belong to another user or group, or have ACLs that name one.
-    Foreign,
-}
-
-impl Beneath {
-    pub fn choose(
-        request: &ExecutionRequest,
-        places: &Places,
-        cache_dir: &Path,
-        files: Files,
-    ) -> Result<Self, WorkspaceRootError> {
-        let found_as: Option<fn(PathBuf) -> Self> = match request.fork {
-            ForkChoice::Ephemeral { from: None } => Some(Self::Live),
-            ForkChoice::Persistent { .. } => Some(Self::UnderFork),
-            ForkChoice::Ephemeral { from: Some(_) } => None,
-        };
-        let dir = places.bound.as_ref().zip(found_as).filter(|_| request.backend != BackendChoice::Copy);
-        if request.base == BaseChoice::Touched {
-            let dir = places.bound.as_ref().filter(|_| {
-                matches!(request.fork, ForkChoice::Ephemeral { from: None })
-                    && request.backend != BackendChoice::Copy
-                    && request.cache == CacheMode::Off
-            });
-            let dir = dir.ok_or(WorkspaceRootError::NothingLive)?;
-            return match why_not_live(dir, cache_dir)? {
-                None => Ok(Self::Touched(dir.clone())),
-                Some(why) => Err(WorkspaceRootError::NotLive { dir: dir.clone(), why }),
-            };
-        }
-        if request.cache != CacheMode::Off {
-            // The cache key contains the base version, so there must be one.
-            return match (request.base, dir) {
-                (BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched, _) => Ok(Self::Cached),
-                (BaseChoice::Live, None) => Err(WorkspaceRootError::NothingLive),
-                (BaseChoice::Live, Some((dir, _))) => {
-                    let why = "with --cache a run needs a version as its base".to_owned();
-                    Err(WorkspaceRootError::NotLive { dir: dir.clone(), why })
-                }
-            };
-        }
-        match (request.base, dir) {
-            (BaseChoice::Cached | BaseChoice::Touched, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
-            (BaseChoice::Live, None) => Err(WorkspaceRootError::NothingLive),
-            // An explicit `--base live` is accepted: only writing to those files fails.
-            (BaseChoice::Auto, Some(_)) if files == Files::Foreign => {
-                tracing::debug!("a command could not write files of other users");
-                Ok(Self::Cached)
-            }
-            (BaseChoice::Auto | BaseChoice::Live, Some((dir, found_as))) => {
-                match (why_not_live(dir, cache_dir)?, request.base) {
-                    (None, _) => Ok(found_as(dir.clone())),
-                    (Some(why), BaseChoice::Live) => {
-                        Err(WorkspaceRootError::NotLive { dir: dir.clone(), why })
-                    }
-                    (Some(why), BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched) => {
-                        tracing::debug!(%why, "the directory cannot be a lower layer");
-                        Ok(Self::Cached)
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Why a directory cannot be a lower layer.
-fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, WorkspaceRootError> {
-    let io = |source| WorkspaceRootError::Io { path: dir.to_owned(), source };
-    let uid = rustix::process::geteuid();
-    let meta = std::fs::metadata(dir).map_err(io)?;
-    // Root maps all users.
-    if !uid.is_root() {
-        let owner = std::os::unix::fs::MetadataExt::uid(&meta);
-        if owner != uid.as_raw() {
-            return Ok(Some(format!("it belongs to uid {owner}")));
-        }
-        let group = std::os::unix::fs::MetadataExt::gid(&meta);
-        if !Writable::here().has(owner, group) {
-            return Ok(Some(format!("it belongs to group {group}")));
-        }
-    }
-    if cache_dir.starts_with(dir) {
-        return Ok(Some("the cache directory is in it".to_owned()));
-    }
-    let mounts = std::fs::read("/proc/self/mountinfo").map_err(io)?;
-    Ok(mounts_beneath(&mounts, dir).next().map(|at| format!("{} is mounted in it", at.display())))
 }
 
 /// The mounts beneath a directory, from mountinfo. Not parsed by the procfs crate, which fails on a mount point

@@ -17,13 +17,13 @@ use avfs_vault::version::full_root_of;
 use avfs_vault::{VaultError, transfer};
 
 use crate::cache_care::CacheOwners;
-use crate::conclude::note_foreign_files;
+use crate::error::ExecuteError;
 use crate::first_import::{DISCARD, LIVE, TOUCHED, WarnAbove, first_look};
 use crate::fork_dirs::ForkDirs;
 use crate::mount_session::MountSession;
-use crate::proxy::{Site, wants_version};
-use crate::run::Run;
-use crate::workspace_root::{Beneath, Files, Places, WorkspaceRootError};
+use crate::run::{Based, Before, Effective, Notes, Site, note_foreign_files, note_import, wants_version};
+use crate::run_base::{Files, RunBase, lower_dir};
+use crate::workspace_root::{Places, WorkspaceRootError};
 
 /// Maximum forks listed in the note about expired forks.
 const NAMED_MAX: usize = 5;
@@ -54,121 +54,132 @@ pub fn base_announcement(above: WarnAbove) -> Announcement {
     }))
 }
 
-/// The base of a run.
-pub(crate) enum RunBase {
-    /// The directory itself; its version is created while the command runs.
-    Live(PathBuf),
-    /// The directory itself; the paths that the command touched are imported after the command has ended.
-    Touched(PathBuf),
-    Stacked {
-        stack: Stack,
-        version: VersionRecord,
-        root: DirRef,
-    },
-    /// A copy in the scratch, which the command changes in place.
-    Copied {
-        version: VersionRecord,
-        root: DirRef,
-    },
+/// The version that a run starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct BaseVersion {
+    pub record: VersionRecord,
+    /// The parent of a fork created for the run.
+    pub parent: ForkName,
+    /// The directory as found by its import before this run.
+    pub found: Option<HostBase>,
+}
+
+impl BaseVersion {
+    fn of(record: VersionRecord) -> Self {
+        Self { record, parent: ForkName::main(), found: None }
+    }
 }
 
 /// Provides workspaces for runs.
 #[derive(Clone, Copy)]
-pub struct WorkspaceService<'a> {
+pub(crate) struct WorkspaceService<'a> {
     pub site: &'a Site<'a>,
 }
 
 impl WorkspaceService<'_> {
-    /// The base of the command.
-    pub(crate) fn run_base<E: From<WorkspaceRootError> + From<VaultError> + From<transfer::Error>>(
+    /// The base of the command. `known` is its version, if that was found before.
+    pub fn run_base(
         &self,
-        places: &Places,
-        run: &mut Run,
+        effective: &Effective<'_>,
         session: &MountSession,
-    ) -> Result<RunBase, E> {
+        mut files: Files,
+        notes: &mut Notes,
+    ) -> Result<Based, ExecuteError> {
         let site = self.site;
-        let request = run.request.clone();
-        let request = &request;
+        let (request, places) = (&effective.run.request, &effective.admitted.places);
         if let (Some(dir), Some(home)) = (&places.bound, &site.home)
             && home.starts_with(dir)
         {
-            let text = "the workspace is or contains your home directory: the command can read all of it";
-            run.note("workspace.home", text.to_owned());
+            notes.add(
+                "workspace.home",
+                "the workspace is or contains your home directory: the command can read all of it",
+            );
         }
         if site.stat_cache.as_deref().is_some_and(|cache| Foreign::last_seen(cache).is_any()) {
-            run.files = Files::Foreign;
+            files = Files::Foreign;
         }
-        let under_fork = match Beneath::choose(request, places, &site.cache_dir, run.files)? {
-            Beneath::Live(dir) => {
-                // A run that keeps its changes notes it with the import.
-                if run.files == Files::Foreign && request.retention == Retention::Discard {
-                    note_foreign_files(run);
-                }
-                return Ok(RunBase::Live(dir));
+        let lower = lower_dir(request, places, &site.cache_dir, files)?;
+        if let Some(base) = RunBase::of_dir(request, lower.clone()) {
+            // A run that keeps its changes notes it with the import.
+            if matches!(base, RunBase::Live(_))
+                && files == Files::Foreign
+                && request.retention == Retention::Discard
+            {
+                note_foreign_files(request, notes);
             }
-            Beneath::Touched(dir) => return Ok(RunBase::Touched(dir)),
-            Beneath::UnderFork(dir) => Some(dir),
-            Beneath::Cached => None,
-        };
-        let version = match run.base.clone() {
-            Some(version) => version,
-            None => self.base(places, run)?,
-        };
-        let root = {
-            let reader = site.vault.read()?;
-            full_root_of(&*reader, &version)?
-        };
-        if request.backend == BackendChoice::Copy {
-            return Ok(RunBase::Copied { version, root });
+            return Ok(Based { base, parent: ForkName::main() });
         }
+        let base = match &effective.lookup.base {
+            Some(known) => known.clone(),
+            None => self.base(places, request, notes)?,
+        };
+        let root = full_root_of(&*site.vault.read()?, &base.record)?;
+        let version = Before { version: base.record.id, root };
+        if request.backend == BackendChoice::Copy {
+            return Ok(Based { base: RunBase::Copied { version }, parent: base.parent });
+        }
+        let stack = self.stack(request, lower, &base, &root, session, notes)?;
+        if matches!(stack.made, Made::Materialized | Made::OverHost) {
+            CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
+        }
+        Ok(Based { base: RunBase::Stacked { stack, version }, parent: base.parent })
+    }
+
+    /// The layers of a version. `lower` is the directory, which can be the lowest.
+    fn stack(
+        &self,
+        request: &ExecutionRequest,
+        lower: Option<PathBuf>,
+        base: &BaseVersion,
+        root: &DirRef,
+        session: &MountSession,
+        notes: &mut Notes,
+    ) -> Result<Stack, ExecuteError> {
+        let site = self.site;
         site.meter.restart();
         let is_first = site.meter.announced().is_none();
         if is_first {
             site.meter.announce_if_expected(base_announcement(site.warn_above));
         }
-        let over_host = || match &under_fork {
-            Some(dir) => self.stack_over_host(dir, run, &root, session),
+        let over_host = || match &lower {
+            Some(dir) => self.stack_over_host(dir, request, base, root, session),
             None => Ok(None),
         };
         let stack = site.meter.waited_for(|| match request.base {
             BaseChoice::Live => over_host(),
             BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched => {
-                site.vault.stack_unless(&root, &site.layers, site.meter, over_host).map(Some)
+                site.vault.stack_unless(root, &site.layers, site.meter, over_host).map(Some)
             }
         })?;
         // Later operations have nothing to announce.
         site.meter.restart();
         if let (true, Some(lines)) = (is_first, site.meter.announced()) {
-            run.note(BASE_LARGE, lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; "));
+            notes.add(BASE_LARGE, lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; "));
         }
-        let Some(stack) = stack else {
-            let dir = under_fork.unwrap_or_default();
+        stack.ok_or_else(|| {
             let why =
-                "its version is not near to the fork's, or it has files that cannot be kept or changed in place"
-                    .to_owned();
-            return Err(WorkspaceRootError::NotLive { dir, why }.into());
-        };
-        if matches!(stack.made, Made::Materialized | Made::OverHost) {
-            CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
-        }
-        Ok(RunBase::Stacked { stack, version, root })
+                "its version is not near to the fork's, or it has files that cannot be kept or changed in place";
+            let (dir, why) = (lower.unwrap_or_default(), why.to_owned());
+            WorkspaceRootError::NotLive { dir, why }.into()
+        })
     }
 
     /// The directory itself as the lower layer of a run on a fork, if its version is near to the version of the fork.
     fn stack_over_host(
         &self,
         dir: &Path,
-        run: &Run,
+        request: &ExecutionRequest,
+        base: &BaseVersion,
         root: &DirRef,
         session: &MountSession,
-    ) -> avfs_vault::transfer::Result<Option<Stack>> {
+    ) -> transfer::Result<Option<Stack>> {
         let site = self.site;
-        let wanted = run.request.base == BaseChoice::Live;
+        let wanted = request.base == BaseChoice::Live;
         let Totals { entries, bytes, .. } = root.totals;
         if !wanted && entries < ENTRIES_ON_HOST_MIN && bytes < BYTES_ON_HOST_MIN {
             return Ok(None);
         }
-        let found = match &run.found {
+        let found = match &base.found {
             Some(found) => Some(found.clone()),
             None => {
                 let (now, _, scanned) = site.vault.survey(dir, &ForkName::main(), &import_options(site))?;
@@ -187,49 +198,43 @@ impl WorkspaceService<'_> {
     /// Announces the cost of the first import of the directory, if the run imports it and it is large. Does not wait
     /// for an answer. The survey also detects files that cannot be mapped or written; later that is known from the
     /// last import.
-    pub(crate) fn announce_first_import<
-        E: From<WorkspaceRootError> + From<VaultError> + From<transfer::Error>,
-    >(
+    pub fn announce_first_import(
         &self,
         places: &Places,
-        run: &mut Run,
-    ) -> Result<(), E> {
+        request: &ExecutionRequest,
+        files: Files,
+    ) -> Result<Files, ExecuteError> {
         let site = self.site;
         let (Some(dir), ForkChoice::Ephemeral { from: None } | ForkChoice::Persistent { from: None, .. }) =
-            (&places.bound, &run.request.fork)
+            (&places.bound, &request.fork)
         else {
-            return Ok(());
+            return Ok(files);
         };
         // The common case: the stat cache exists, since the first import creates it.
         if site.stat_cache.as_ref().is_none_or(|cache| cache.exists())
             || self.head(&ForkName::main())?.entries > 0
         {
-            return Ok(());
+            return Ok(files);
         }
-        let imports = |request: &ExecutionRequest, files| match Beneath::choose(
-            request,
-            places,
-            &site.cache_dir,
-            files,
-        )? {
-            Beneath::Live(_) => Ok(wants_version(request)),
-            Beneath::Touched(_) => Ok(false),
-            Beneath::UnderFork(_) | Beneath::Cached => Ok::<bool, WorkspaceRootError>(true),
+        let imports = |request: &ExecutionRequest, files| {
+            let lower = lower_dir(request, places, &site.cache_dir, files)?;
+            Ok::<bool, WorkspaceRootError>(match RunBase::of_dir(request, lower) {
+                Some(RunBase::Touched(_)) => false,
+                Some(RunBase::Live(_)) => wants_version(request),
+                Some(RunBase::Stacked { .. } | RunBase::Copied { .. }) | None => true,
+            })
         };
         // A command that cannot write needs no files that it can write.
-        let needs_writable =
-            run.request.writing == Writing::Allowed && run.request.base != BaseChoice::Touched;
-        if !needs_writable && !imports(&run.request, run.files)? {
-            return Ok(());
+        let needs_writable = request.writing == Writing::Allowed && request.base != BaseChoice::Touched;
+        if !needs_writable && !imports(request, files)? {
+            return Ok(files);
         }
         let seen = site.meter.waited_for(|| first_look(dir, &site.cwd, &site.exclude, site.warn_above));
-        if seen.is_foreign {
-            run.files = Files::Foreign;
-        }
-        if imports(&run.request, run.files)? {
-            let discarded = ExecutionRequest { retention: Retention::Discard, ..run.request.clone() };
+        let files = if seen.is_foreign { Files::Foreign } else { files };
+        if imports(request, files)? {
+            let discarded = ExecutionRequest { retention: Retention::Discard, ..request.clone() };
             let mut ways = vec![TOUCHED, LIVE];
-            if !imports(&discarded, run.files)? {
+            if !imports(&discarded, files)? {
                 ways.insert(1, DISCARD);
             }
             if let Some(announcement) = seen.announcement(ways) {
@@ -237,34 +242,39 @@ impl WorkspaceService<'_> {
                 site.meter.announce_if_due();
             }
         }
-        Ok(())
+        Ok(files)
     }
 
     /// The base version of a run without a live base. Imports the directory if necessary.
-    pub(crate) fn base(&self, places: &Places, run: &mut Run) -> avfs_vault::transfer::Result<VersionRecord> {
-        match run.request.fork.clone() {
+    #[tracing::instrument(level = "debug", name = "base_version", skip_all)]
+    pub fn base(
+        &self,
+        places: &Places,
+        request: &ExecutionRequest,
+        notes: &mut Notes,
+    ) -> transfer::Result<BaseVersion> {
+        match &request.fork {
             ForkChoice::Ephemeral { from: Some(from) } => {
-                let (version, parent) = avfs_vault::version::resolve(&*self.site.vault.read()?, &from)?;
-                run.parent = parent.unwrap_or_else(ForkName::main);
-                Ok(version)
+                let (record, parent) = avfs_vault::version::resolve(&*self.site.vault.read()?, from)?;
+                Ok(BaseVersion { parent: parent.unwrap_or_else(ForkName::main), ..BaseVersion::of(record) })
             }
             ForkChoice::Ephemeral { from: None } => {
                 if let Some(dir) = &places.bound {
                     let imported = self.site.meter.waited_for(|| import_dir(self.site, dir))?;
-                    run.note_import(&imported.scanned);
+                    note_import(&imported.scanned, notes);
                 }
-                Ok(self.head(&ForkName::main())?)
+                Ok(BaseVersion::of(self.head(&ForkName::main())?))
             }
-            ForkChoice::Persistent { name, from } => self.task_fork(&name, from.as_ref(), places, run),
+            ForkChoice::Persistent { name, from } => self.task_fork(name, from.as_ref(), places, notes),
         }
     }
 
     /// The digests of the files of the base, with and without times; nothing is imported or created.
-    pub(crate) fn base_now(
+    pub fn base_now(
         &self,
         request: &ExecutionRequest,
         places: &Places,
-    ) -> avfs_vault::transfer::Result<(TreeId, ContentId)> {
+    ) -> transfer::Result<(TreeId, ContentId)> {
         let of = |version: VersionRecord| (version.root, version.content);
         let from = match &request.fork {
             ForkChoice::Ephemeral { from } => from.as_ref(),
@@ -297,29 +307,30 @@ impl WorkspaceService<'_> {
         name: &ForkName,
         from: Option<&Reference>,
         places: &Places,
-        run: &mut Run,
-    ) -> avfs_vault::transfer::Result<VersionRecord> {
+        notes: &mut Notes,
+    ) -> transfer::Result<BaseVersion> {
         let (site, vault) = (self.site, self.site.vault);
         match vault.fork(name) {
             Ok(_) => {
                 if let Some(from) = from {
                     avfs_vault::version::resolve(&*vault.read()?, from)?;
-                    run.note("fork.exists", format!("fork {name} already exists, so --from is ignored"));
+                    notes.add("fork.exists", format!("fork {name} already exists, so --from is ignored"));
                 }
-                return Ok(self.head(name)?);
+                return Ok(BaseVersion::of(self.head(name)?));
             }
             Err(VaultError::NoFork { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let main = Reference::parse(ForkName::main().as_str()).map_err(VaultError::from)?;
+        let mut found = None;
         let of_dir = from.is_none() && places.bound.is_some();
         let from = match (from, &places.bound) {
             (Some(from), _) => from,
             // Import the directory first: otherwise the first run would start without files.
             (None, Some(dir)) => {
                 let imported = site.meter.waited_for(|| import_dir(site, dir))?;
-                run.note_import(&imported.scanned);
-                run.found = HostBase::of(dir, imported.committed.version.root, &imported.scanned);
+                note_import(&imported.scanned, notes);
+                found = HostBase::of(dir, imported.committed.version.root, &imported.scanned);
                 &main
             }
             (None, None) => &main,
@@ -335,14 +346,14 @@ impl WorkspaceService<'_> {
             // Makes a mistyped name visible.
             let version = || format!("version {}", head.id.short());
             let begins = if of_dir { "the current state of the directory".to_owned() } else { version() };
-            run.note("fork.made", format!("created fork {name} from {begins}"));
+            notes.add("fork.made", format!("created fork {name} from {begins}"));
         }
-        Ok(head)
+        Ok(BaseVersion { found, ..BaseVersion::of(head) })
     }
 
     /// Deletes expired forks, except the fork of this run, which is in use. An error does not prevent the run.
-    pub(crate) fn expire_forks(&self, run: &mut Run) {
-        let text = match self.site.vault.expire_forks(std::slice::from_ref(&run.fork)) {
+    pub fn expire_forks(&self, in_use: &ForkName, notes: &mut Notes) {
+        let text = match self.site.vault.expire_forks(std::slice::from_ref(in_use)) {
             Ok(gone) if gone.is_empty() => return,
             Ok(gone) => {
                 let names: Vec<&str> = gone.iter().take(NAMED_MAX).map(|name| name.as_str()).collect();
@@ -352,12 +363,12 @@ impl WorkspaceService<'_> {
             }
             Err(error) => format!("cannot delete expired forks: {error}"),
         };
-        run.note("fork.expired", text);
+        notes.add("fork.expired", text);
     }
 }
 
 /// Imports the current state of the bound directory to the main fork.
-pub(crate) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::transfer::Result<Imported> {
+pub(crate) fn import_dir(site: &Site<'_>, dir: &Path) -> transfer::Result<Imported> {
     if site.stat_cache.as_ref().is_some_and(|cache| !cache.exists()) {
         CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
     }
@@ -395,11 +406,12 @@ pub(crate) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>, begins: impl 
 }
 
 /// Imports the directory that the run works on, and records the version.
-pub(crate) fn stand_on_import(
+#[tracing::instrument(level = "debug", skip_all)]
+pub(crate) fn import_for_run(
     site: &Site<'_>,
     dir: &Path,
     session: &MountSession,
-) -> avfs_vault::transfer::Result<Imported> {
+) -> transfer::Result<Imported> {
     let imported = import_dir(site, dir)?;
     if let Err(error) = session.note_base(&imported.committed.version.id) {
         tracing::warn!(%error, "cannot record the base of the run");

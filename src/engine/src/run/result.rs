@@ -16,6 +16,8 @@ use crate::output::Output;
 use crate::result_cache::CacheUse;
 use crate::scratch_size::Scratch;
 
+use super::state::{ProxyExecutionState, Stage};
+
 words!(
     /// How the workspace was made writable.
     Backend, "backend", {
@@ -81,6 +83,36 @@ pub struct Remedy {
     pub arguments: String,
 }
 
+/// What a run has noted so far, in the order in which it happened.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes(Vec<Note>);
+
+impl Notes {
+    pub fn add(&mut self, code: &'static str, text: impl Into<String>) {
+        self.push(Note::new(code, text.into()));
+    }
+
+    pub fn push(&mut self, note: Note) {
+        self.0.push(note);
+    }
+
+    pub fn extend(&mut self, notes: impl IntoIterator<Item = Note>) {
+        self.0.extend(notes);
+    }
+
+    pub fn followed_by(&self, later: &Self) -> Self {
+        Self(self.0.iter().chain(&later.0).cloned().collect())
+    }
+
+    pub fn has(&self, code: &str) -> bool {
+        self.0.iter().any(|note| note.code == code)
+    }
+
+    pub fn into_list(self) -> Vec<Note> {
+        self.0
+    }
+}
+
 /// The isolation that was actually enforced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enforcement {
@@ -143,4 +175,8 @@ pub struct ExecutionResult {
     pub enforcement: Option<Enforcement>,
     /// `None` if the cache was not requested.
     pub cache: Option<CacheUse>,
+}
+
+impl Stage for ExecutionResult {
+    const STATE: ProxyExecutionState = ProxyExecutionState::Completed;
 }

@@ -4,9 +4,9 @@ use avfs_policy::environment_use;
 use avfs_request::{ExecutionRequest, variables_read_by};
 use avfs_types::redact::is_credential_name;
 
+use super::result::Notes;
+use super::site::Site;
 use crate::fork_dirs::ForkDirs;
-use crate::proxy::Site;
-use crate::run::Run;
 
 /// The note about a withheld variable.
 const CODE: &str = "env.withheld";
@@ -14,34 +14,34 @@ const CODE: &str = "env.withheld";
 const LISTED_MAX: usize = 8;
 
 /// Notes the withheld variables that the shell text of the command uses.
-pub(crate) fn note_in_text(run: &mut Run) {
+pub(crate) fn note_in_text(request: &ExecutionRequest, notes: &mut Notes) {
     // The common case: nothing that may be used is withheld.
-    if !run.request.environment.has_withheld() {
+    if !request.environment.has_withheld() {
         return;
     }
-    let used = environment_use(&run.request.command).variables;
-    let withheld = used.into_iter().filter(|name| run.request.environment.is_withheld(name));
+    let used = environment_use(&request.command).variables;
+    let withheld = used.into_iter().filter(|name| request.environment.is_withheld(name));
     for name in withheld.take(LISTED_MAX).collect::<Vec<_>>() {
         let option = option_for(&name);
         let text =
             format!("{name} is set on the host but not passed to the command; pass it with {option} {name}");
-        run.note(CODE, text);
+        notes.add(CODE, text);
     }
 }
 
 /// Notes the withheld variables that the programs of the command read, each once for a fork.
-pub(crate) fn note_of_programs(site: &Site<'_>, run: &mut Run) {
-    let mut unread = of_programs(&run.request);
+pub(crate) fn note_of_programs(site: &Site<'_>, request: &ExecutionRequest, notes: &mut Notes) {
+    let mut unread = of_programs(request);
     if unread.is_empty() {
         return;
     }
     let names: Vec<&str> = unread.iter().map(|(name, _)| *name).collect();
     let dirs = ForkDirs::new(&site.cache_dir, &site.vault_id);
-    let first = dirs.first_notes(&run.request.fork, CODE, &names, site.notes);
+    let first = dirs.first_notes(&request.fork, CODE, &names, site.notes);
     unread.retain(|(name, _)| first.contains(name));
     for (name, program) in unread {
         let option = option_for(name);
-        run.note(
+        notes.add(
             CODE,
             format!("{program} reads {name}, which is set on the host but not passed; pass it with {option} {name}"),
         );

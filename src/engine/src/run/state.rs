@@ -1,6 +1,12 @@
-//! The states of an execution, and the allowed transitions.
+//! The states of an execution, the allowed transitions, and the state of each value of the pipeline.
+//!
+//! A step enters the state of the value that it makes. A transition that the table does not have does not compile.
 
+use avfs_request::ExecutionRequest;
 use avfs_types::words;
+
+use crate::error::ExecuteError;
+use crate::mount_session::MountSession;
 
 words!(
     /// The state of an execution. Each step is executed once and in this order; any step may fail.
@@ -48,13 +54,53 @@ impl ProxyExecutionState {
             ) => matches!(next, Self::Failed),
         }
     }
+}
 
-    /// Enters the next state. A transition that is not allowed is a bug.
-    pub fn become_next(&mut self, next: Self) {
-        assert!(self.may_become(next), "an execution cannot change from {self:?} to {next:?}");
-        tracing::debug!(from = ?self, to = ?next, "execution");
-        *self = next;
-        avfs_types::pause::point(next.word());
+/// A value of the pipeline. A run is in this state while the value is made.
+pub(crate) trait Stage {
+    const STATE: ProxyExecutionState;
+}
+
+/// The request itself is checked first.
+impl Stage for ExecutionRequest {
+    const STATE: ProxyExecutionState = ProxyExecutionState::Validating;
+}
+
+/// Enters the state of `To`.
+pub(crate) fn enter<From: Stage, To: Stage>() {
+    const { assert!(From::STATE.may_become(To::STATE)) };
+    entered(To::STATE);
+}
+
+/// Enters the state of `To` and records it. The record is only informational, so an error does not fail the command.
+pub(crate) fn enter_in<From: Stage, To: Stage>(session: &MountSession) {
+    enter::<From, To>();
+    if let Err(error) = session.note_state(To::STATE.word()) {
+        tracing::warn!(%error, "cannot record the state of the run");
+    }
+}
+
+fn entered(state: ProxyExecutionState) {
+    tracing::debug!(state = state.word(), "entered");
+    avfs_types::pause::point(state.word());
+}
+
+/// An error that ended a run, and the state that the run had reached.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub reached: ProxyExecutionState,
+    pub error: ExecuteError,
+}
+
+impl Failure {
+    /// An error while a value of the type `S` was made.
+    pub fn at<S: Stage>(error: impl Into<ExecuteError>) -> Self {
+        Self { reached: S::STATE, error: error.into() }
+    }
+
+    /// Enters the state Failed.
+    pub fn enter(&self) {
+        entered(ProxyExecutionState::Failed);
     }
 }
 
