@@ -29,7 +29,9 @@ impl CommandContext {
             cancellation: Arc::new(Signals),
             notices: Arc::new(ui.clone()),
         };
-        Ok(Self { client: Client::new(surroundings, vault_option, observer), ui })
+        let mut client = Client::new(surroundings, vault_option, observer);
+        client.environment = std::env::vars_os().collect();
+        Ok(Self { client, ui })
     }
 
     /// Opens the vault of --vault or of the working directory.

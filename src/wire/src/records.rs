@@ -108,6 +108,21 @@ pub enum RunStateName {
     ApprovalRequired,
 }
 
+impl RunStateName {
+    /// The word in the journal.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Recoverable => "recoverable",
+            Self::Denied => "denied",
+            Self::ApprovalRequired => "approval_required",
+        }
+    }
+}
+
 /// A row of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

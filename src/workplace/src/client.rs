@@ -34,6 +34,9 @@ pub struct Client {
     pub observer: Observer,
     /// The command in hints, for the same vault.
     pub avfs: Avfs,
+    /// The variables of the caller, for the values of secrets that a record only names, and for the directory of
+    /// temporary files. Empty unless the program sets it.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Client {
@@ -42,7 +45,7 @@ impl Client {
     pub fn new(surroundings: Surroundings, vault_option: Option<OsString>, observer: Observer) -> Self {
         let context = Context { clock: Arc::new(SystemClock), actor: machine::actor() };
         let avfs = Avfs::on(vault_option.as_deref());
-        Self { surroundings, vault_option, context, observer, avfs }
+        Self { surroundings, vault_option, context, observer, avfs, environment: Vec::new() }
     }
 
     pub fn note(&self, text: std::fmt::Arguments<'_>) {
@@ -165,6 +168,13 @@ impl Client {
     /// An id that differs for each boot of the machine.
     pub fn boot_id(&self) -> Result<String, OpError> {
         Ok(machine::boot_id().map_err(WorkplaceError::host("read", Path::new(machine::BOOT_ID_FILE)))?)
+    }
+
+    /// The directory of temporary files: `$TMPDIR`, else `/tmp`.
+    #[must_use]
+    pub fn temporary_dir(&self) -> PathBuf {
+        let named = self.environment.iter().find(|(name, _)| name == "TMPDIR");
+        named.map_or_else(|| PathBuf::from("/tmp"), |(_, dir)| dir.into())
     }
 
     /// The cache directory; `None` without a home directory.

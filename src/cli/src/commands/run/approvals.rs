@@ -1,29 +1,19 @@
 //! `avfs approvals list|show|approve|deny`
 
-use std::path::Path;
-
 use clap::{Args, Subcommand};
 
-use avfs_engine::journal::{Recorded, RunDecision, RunRequest};
-use avfs_engine::{RememberFor, Remembered, UNBOUND_PATH, bound_dir, offered_networks};
 use avfs_ops::OpError;
-use avfs_policy::{Category, NETWORKED};
+use avfs_ops::runs::{AlwaysAllow, AnsweredApproval, ApprovalsQuery, ShownApproval};
+use avfs_policy::NETWORKED;
 use avfs_request::NetMode;
 use avfs_terminal::Tone;
-use avfs_types::clock::Timestamp;
 use avfs_types::ids::ApprovalPrefix;
-use avfs_vault::Vault;
-use avfs_vault::approval::Answer;
-use avfs_vault::backend::{ApprovalRecord, ApprovalState};
-use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
+use avfs_wire::{ApprovalObject, ApprovalsList, ApprovalsShow, Recorded, RequestObject, asked_for};
 
 use crate::commands::runs::show_decision;
 use crate::context::CommandContext;
 use crate::ui::{Format, Out, Outcome};
-use crate::view::{first_line, local_time};
-
-/// The number of rows read at once.
-const BATCH_ROWS: usize = 200;
+use crate::view::{first_line, local_time_of};
 
 /// List and answer requests that need an approval
 ///
@@ -124,20 +114,20 @@ pub fn run(ctx: &CommandContext, args: &ApprovalsArgs) -> Outcome {
         ApprovalsAction::List(args) => list(ctx, args),
         ApprovalsAction::Show(args) => show(ctx, args),
         ApprovalsAction::Approve(args) => approve(ctx, args),
-        ApprovalsAction::Deny(args) => deny(ctx, args),
+        ApprovalsAction::Deny(args) => answered(ctx, &avfs_ops::runs::deny(&ctx.client.open()?, &args.id)?),
     }
 }
 
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let now = vault.now();
+    let workplace = ctx.client.open()?;
     let (mut out, mut approvals) = (ctx.ui.out(), Vec::new());
     let mut shown = 0;
-    let more = newest(&vault, args, now, |approval| {
+    let query = ApprovalsQuery { all: args.all, limit: args.limit };
+    let more = avfs_ops::runs::each_approval(&workplace, &query, &mut |approval| {
         shown += 1;
         match ctx.ui.format {
-            Format::Json => approvals.push(avfs_present::approval(&approval, now)),
-            Format::Human => show_line(&mut out, &approval, now)?,
+            Format::Json => approvals.push(approval.approval),
+            Format::Human => show_line(&mut out, &approval)?,
         }
         // Show the first one at once, however many follow.
         if shown == 1 { out.flush() } else { Ok(()) }
@@ -150,83 +140,49 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     ctx.ui.answer(&ApprovalsList { approvals, more }, |_| Ok(()))
 }
 
-/// Passes the newest approvals to `show`. Returns true if there are more.
-fn newest(
-    vault: &Vault,
-    args: &ListArgs,
-    now: Timestamp,
-    mut show: impl FnMut(ApprovalRecord) -> Result<(), OpError>,
-) -> Result<bool, OpError> {
-    let open = |approval: &ApprovalRecord| match avfs_present::approval_state(approval, now) {
-        ApprovalStateName::Pending | ApprovalStateName::Approved => true,
-        ApprovalStateName::Denied | ApprovalStateName::Used | ApprovalStateName::Expired => args.all,
-    };
-    let (mut shown, mut before) = (0, i64::MAX);
-    loop {
-        let batch = vault.approvals(before, BATCH_ROWS)?;
-        let Some(last) = batch.last() else { return Ok(false) };
-        before = last.seq;
-        for approval in batch.into_iter().filter(open) {
-            if shown == args.limit {
-                return Ok(true);
-            }
-            show(approval)?;
-            shown += 1;
-        }
-    }
-}
-
-fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), OpError> {
-    let state = avfs_present::approval_state(approval, now);
-    let id = out.paint(Tone::Id, &approval.id);
-    let (at, request) = (local_time(approval.created_at), Recorded::parse(&approval.request));
-    out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), whole_command(&request)))?;
-    for (name, text) in asked_for(&request).into_iter().skip(1) {
+fn show_line(out: &mut Out, shown: &ApprovalsShow) -> Result<(), OpError> {
+    let ApprovalsShow { approval, request, .. } = shown;
+    let (id, at) = (out.paint(Tone::Id, &approval.id), local_time_of(&approval.created_at));
+    out.line(format_args!("{id}  {at}  {:<8}  {}", approval.state.word(), whole_command(request)))?;
+    for (name, text) in asked_for(request).into_iter().skip(1) {
         out.line(format_args!("            {name}: {text}"))?;
     }
     out.line(format_args!("            {}", first_line(&approval.reason)))
 }
 
 /// The command of a request, all of it: an approval is for every line.
-fn whole_command(request: &Recorded<RunRequest>) -> String {
+fn whole_command(request: &Recorded<RequestObject>) -> String {
     asked_for(request).into_iter().next().map(|(_, command)| command).unwrap_or_default()
 }
 
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let (approval, now) = (vault.approval(&args.id)?, vault.now());
-    let workspace = bound_dir(&vault)?.unwrap_or_else(|| UNBOUND_PATH.into());
-    let result = avfs_present::approval_shown(&approval, now);
-    ctx.ui.answer(&result, |out| {
-        show_record(out, &approval, now)?;
-        let offers = result.request.read().map(|request| offered_networks(request, &workspace));
-        let offers = offers.unwrap_or_default();
-        if approval.state == ApprovalState::Pending && is_networked(&result.decision) && !offers.is_empty() {
-            let offers: Vec<String> = offers.iter().map(|net| format!("--net {net}")).collect();
+    let ShownApproval { shown, networks } = avfs_ops::runs::approval(&ctx.client.open()?, &args.id)?;
+    ctx.ui.answer(&shown, |out| {
+        show_record(out, &shown.approval, &shown.request)?;
+        if !networks.is_empty() {
+            let offers: Vec<String> = networks.iter().map(|net| format!("--net {net}")).collect();
             out.line(format_args!("approve    with {}", offers.join(", or ")))?;
         }
-        show_decision(out, &result.decision)
+        show_decision(out, &shown.decision)
     })
 }
 
-fn is_networked(decision: &Recorded<RunDecision>) -> bool {
-    let is_network = |category: &String| *category == Category::Networked.word();
-    decision.read().is_some_and(|decision| decision.categories.iter().any(is_network))
-}
-
-fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), OpError> {
-    let state = avfs_present::approval_state(approval, now);
+fn show_record(
+    out: &mut Out,
+    approval: &ApprovalObject,
+    request: &Recorded<RequestObject>,
+) -> Result<(), OpError> {
     out.line(format_args!("approval   {}", out.paint(Tone::Id, &approval.id)))?;
-    for (name, text) in asked_for(&Recorded::parse(&approval.request)) {
+    for (name, text) in asked_for(request) {
         out.line(format_args!("{name:<10} {text}"))?;
     }
-    out.line(format_args!("state      {}", state.word()))?;
+    out.line(format_args!("state      {}", approval.state.word()))?;
     out.line(format_args!("reason     {}", first_line(&approval.reason)))?;
     out.line(format_args!("asked by   run {}", approval.asked_by))?;
-    out.line(format_args!("asked      {}", local_time(approval.created_at)))?;
-    out.line(format_args!("expires    {}", local_time(approval.expires_at)))?;
-    if let (Some(at), Some(by)) = (approval.decided_at, &approval.decided_by) {
-        out.line(format_args!("decided    {} by {by}", local_time(at)))?;
+    out.line(format_args!("asked      {}", local_time_of(&approval.created_at)))?;
+    out.line(format_args!("expires    {}", local_time_of(&approval.expires_at)))?;
+    if let (Some(at), Some(by)) = (&approval.decided_at, &approval.decided_by) {
+        out.line(format_args!("decided    {} by {by}", local_time_of(at)))?;
     }
     if let Some(run) = &approval.used_by {
         out.line(format_args!("used by    run {run}"))?;
@@ -235,73 +191,27 @@ fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Resu
 }
 
 fn approve(ctx: &CommandContext, args: &ApproveArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    // The rule first: if it cannot be written, the request must stay unanswered.
-    let remembered = match args.always {
-        true => Some(remember(ctx, &vault, args)?),
-        false => None,
-    };
-    let new_rules = remembered.as_ref().map(Remembered::prepare).transpose()?;
-    let answer = match &args.net {
-        Some(net) => Answer::ApproveWith { net: net.to_string() },
-        None => Answer::Approve,
-    };
-    let approval = vault.answer_approval(&args.id, answer)?;
-    if let Some(new_rules) = new_rules {
-        new_rules.put()?;
-    }
-    answered(ctx, &approval, vault.now(), remembered.as_ref())
+    let always = args.always.then(|| AlwaysAllow { prefix: args.prefix.clone() });
+    let workplace = ctx.client.open()?;
+    answered(ctx, &avfs_ops::runs::approve(&workplace, &args.id, args.net.as_ref(), always.as_ref())?)
 }
 
-fn remember(ctx: &CommandContext, vault: &Vault, args: &ApproveArgs) -> Result<Remembered, OpError> {
-    let approval = vault.approval(&args.id)?;
-    let bound = bound_dir(vault)?;
-    let workspace = bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
-    let place = RememberFor { around: &ctx.client.surroundings, vault: vault.path(), workspace };
-    Ok(Remembered::plan(&approval, args.prefix.as_deref(), args.net.as_ref(), &place)?)
-}
-
-fn deny(ctx: &CommandContext, args: &DenyArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let approval = vault.answer_approval(&args.id, Answer::Deny)?;
-    answered(ctx, &approval, vault.now(), None)
-}
-
-/// Whether a command that needs the network was requested without it.
-fn runs_without_network(approval: &ApprovalRecord) -> bool {
-    let request = Recorded::<RunRequest>::parse(&approval.request);
-    request.read().is_some_and(|request| request.net == NetMode::None.to_string())
-        && is_networked(&Recorded::parse(&approval.decision))
-}
-
-fn answered(
-    ctx: &CommandContext,
-    approval: &ApprovalRecord,
-    now: Timestamp,
-    remembered: Option<&Remembered>,
-) -> Outcome {
-    let rules = remembered.map(|it| it.prefixes.iter().map(|words| words.join(" ")).collect());
-    let result = ApprovalsAnswer {
-        approval: avfs_present::approval(approval, now),
-        rules: rules.unwrap_or_default(),
-        policy_file: remembered.map(|it| it.file.display().to_string()),
-    };
-    ctx.ui.answer(&result, |out| {
-        let (id, state) = (out.paint(Tone::Id, &approval.id), result.approval.state.word());
-        let command = whole_command(&Recorded::parse(&approval.request));
-        out.line(format_args!("approval {id} is {state}: {command}"))?;
-        let decision = Recorded::<RunDecision>::parse(&approval.decision);
-        if let Some(net) = decision.read().and_then(|decision| decision.granted_net.as_ref()) {
+fn answered(ctx: &CommandContext, answered: &AnsweredApproval) -> Outcome {
+    let AnsweredApproval { answer, request, granted_net, lacks_network } = answered;
+    ctx.ui.answer(answer, |out| {
+        let (id, state) = (out.paint(Tone::Id, &answer.approval.id), answer.approval.state.word());
+        out.line(format_args!("approval {id} is {state}: {}", whole_command(request)))?;
+        if let Some(net) = granted_net {
             out.line(format_args!("it will run with --net {net}"))?;
-        } else if runs_without_network(approval) && result.approval.state.word() == "approved" {
+        } else if *lacks_network {
             out.line(format_args!("it will run without a network: the request does not ask for one"))?;
-            let (avfs, id) = (&ctx.ui.avfs, &approval.id);
-            let approve = avfs_present::approve_command(avfs, id.as_str(), Some(NETWORKED));
+            let (avfs, id) = (&ctx.ui.avfs, &answer.approval.id);
+            let approve = avfs_present::approve_command(avfs, id, Some(NETWORKED));
             // A rule without a network would take precedence over an approval with one.
-            let always = if remembered.is_some() { " --always" } else { "" };
+            let always = if answer.policy_file.is_some() { " --always" } else { "" };
             out.line(format_args!("to give it one: {avfs} approvals deny {id}, then {approve}{always}"))?;
         }
-        for (rule, file) in result.rules.iter().zip(result.policy_file.iter().cycle()) {
+        for (rule, file) in answer.rules.iter().zip(answer.policy_file.iter().cycle()) {
             out.line(format_args!("from now on {rule:?} is allowed here, by a rule in {file}"))?;
         }
         Ok(())

@@ -4,20 +4,16 @@ use std::ffi::OsString;
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use avfs_ops::OpError;
+use avfs_ops::{OpError, quoted};
 use avfs_terminal::Tone;
 use avfs_types::Zone;
 use avfs_types::ids::RunPrefix;
-use avfs_vault::Vault;
-use avfs_vault::backend::{MemoRecord, RunRecord};
-use avfs_vault::memo::{Forget, lost, of_run};
-use avfs_wire::{CacheForget, CacheList, MemoObject};
+use avfs_wire::CacheExplain;
 
 use crate::commands::execute::run_as;
 use crate::context::CommandContext;
 use crate::ui::{Format, Outcome};
-use crate::view::{command_line, local_time, plural};
-use avfs_ops::quoted;
+use crate::view::{command_line, local_time_of, plural};
 
 /// Explain, list and forget cached results
 ///
@@ -101,43 +97,42 @@ pub fn run(ctx: &CommandContext, args: &CacheArgs) -> Outcome {
 }
 
 fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
-    let Some(run) = named_run(ctx, args)? else {
+    let Some(explained) = explained_run(ctx, args)? else {
         return Ok(run_as(&["cache", "explain"], &["--explain-cache"]));
     };
     let mut ui = ctx.ui.clone();
     if args.words.iter().any(|word| word == "--json") {
         ui.format = Format::Json;
     }
-    let vault = ctx.open_vault()?;
-    let remembered = of_run(&*vault.read()?, &run.id)?;
-    let result = avfs_present::cache_explained_of_run(&run, remembered.is_some());
-    ui.answer(&result, |out| {
-        result.lines(&Zone::system()).iter().try_for_each(|line| out.line(format_args!("{line}")))
+    ui.answer(&explained, |out| {
+        explained.lines(&Zone::system()).iter().try_for_each(|line| out.line(format_args!("{line}")))
     })
 }
 
-/// The run that the arguments name; `None` if they are a command. After `--`, only `run:ID` names a run.
-fn named_run(ctx: &CommandContext, args: &ExplainArgs) -> Result<Option<RunRecord>, OpError> {
+/// Explains the run that the arguments name; `None` if they are a command. After `--`, only `run:ID` names a run.
+fn explained_run(ctx: &CommandContext, args: &ExplainArgs) -> Result<Option<CacheExplain>, OpError> {
+    let explain = |run: &RunPrefix| avfs_ops::runs::explain_cache(&ctx.client.open()?, run);
     let mut words = args.words.iter();
     let Some(word) = words.next().and_then(|word| word.to_str()) else { return Ok(None) };
     if words.any(|more| more != "--json") {
         return Ok(None);
     }
     if word.starts_with("run:") {
-        return Ok(Some(ctx.open_vault()?.run(&RunPrefix::parse(word)?)?));
+        return Ok(Some(explain(&RunPrefix::parse(word)?)?));
     }
     let is_escaped = std::env::args_os().any(|word| word == "--");
     let Some(prefix) = RunPrefix::parse(word).ok().filter(|_| !is_escaped) else { return Ok(None) };
     if word.starts_with("last") {
-        return Ok(Some(ctx.open_vault()?.run(&prefix)?));
+        return Ok(Some(explain(&prefix)?));
     }
     // Digits can also be the name of a command. Without a vault, or without such a run, they are one.
-    let Some(run) = ctx.open_vault().ok().and_then(|vault| vault.run(&prefix).ok()) else { return Ok(None) };
+    let Ok(explained) = explain(&prefix) else { return Ok(None) };
     if is_program(word) {
-        ctx.ui.note(format_args!("note: {word} is interpreted as a command; did you mean run:{}?", run.id));
+        let run = explained.run_id.as_deref().unwrap_or(word);
+        ctx.ui.note(format_args!("note: {word} is interpreted as a command; did you mean run:{run}?"));
         return Ok(None);
     }
-    Ok(Some(run))
+    Ok(Some(explained))
 }
 
 /// Whether PATH has a file of this name.
@@ -146,32 +141,18 @@ fn is_program(name: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-fn object(vault: &Vault, memo: &MemoRecord) -> Result<MemoObject, OpError> {
-    let reader = vault.read()?;
-    let run = reader.run(&memo.run)?;
-    Ok(avfs_present::memo(memo, run.as_ref(), lost(&*reader, memo, vault.now())?))
-}
-
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let mut memos = vault.memos(i64::MAX, args.limit.saturating_add(1))?;
-    let more = memos.len() > args.limit;
-    memos.truncate(args.limit);
-    let results = memos.iter().map(|memo| object(&vault, memo)).collect::<Result<Vec<_>, _>>()?;
-    if results.is_empty() && !more {
-        ctx.ui.note(format_args!("no cached results"));
-    }
-    if more {
+    let list = avfs_ops::runs::cached_results(&ctx.client.open()?, args.limit)?;
+    if list.more {
         ctx.ui.note(format_args!("note: there are older results; show more with: --limit N"));
     }
-    let result = CacheList { results, more };
-    ctx.ui.answer(&result, |out| {
-        for (memo, shown) in memos.iter().zip(&result.results) {
-            let id = out.paint(Tone::Id, &memo.run);
-            let lost = shown.lost.as_ref().map(|lost| format!("  ({lost})")).unwrap_or_default();
+    ctx.ui.answer(&list, |out| {
+        for memo in &list.results {
+            let id = out.paint(Tone::Id, &memo.run_id);
+            let lost = memo.lost.as_ref().map(|lost| format!("  ({lost})")).unwrap_or_default();
             let changed = if memo.version_after.is_some() { "" } else { "  (no changes)" };
-            let (at, exit) = (local_time(memo.created_at), memo.exit_code);
-            let command = command_line(&quoted(shown.command.as_ref()));
+            let (at, exit) = (local_time_of(&memo.created_at), memo.exit_code);
+            let command = command_line(&quoted(memo.command.as_ref()));
             out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {command}"))?;
         }
         Ok(())
@@ -179,15 +160,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
 }
 
 fn forget(ctx: &CommandContext, args: &ForgetArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let which = match &args.id {
-        Some(id) => Forget::OfRun(vault.run(id)?.id),
-        None => Forget::All,
-    };
-    let gone = vault.forget(&which)?;
-    let forgotten = gone.iter().map(|memo| object(&vault, memo)).collect::<Result<Vec<_>, _>>()?;
-    let count = forgotten.len() as u64;
-    ctx.ui.answer(&CacheForget { forgotten }, |out| {
-        out.line(format_args!("forgot {}", plural(count, "result", "results")))
-    })
+    let gone = avfs_ops::runs::forget_results(&ctx.client.open()?, args.id.as_ref())?;
+    let count = plural(gone.forgotten.len() as u64, "result", "results");
+    ctx.ui.answer(&gone, |out| out.line(format_args!("forgot {count}")))
 }

@@ -3,8 +3,6 @@
 pub mod approvals;
 pub mod cache;
 pub mod execute;
-pub mod kept_output;
 pub mod policy;
 pub mod recover;
-mod run_approval;
 pub mod runs;

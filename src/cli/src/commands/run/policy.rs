@@ -3,22 +3,19 @@
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
-use avfs_engine::config_files::ConfigTexts;
-use avfs_engine::{FileText, LocateError, PolicyTexts, bound_dir};
-use avfs_ops::{OpError, WorkplaceError};
-use avfs_policy::{
-    Action, EXPLAIN_HINT, Effect, ExecutionDecision, Explained, Explanation, Layer, Script, Tier, Word,
-};
+use avfs_ops::OpError;
+use avfs_ops::runs::{PolicyQuery, check_policy, explain_policy, test_policies};
+use avfs_policy::{Action, Effect, ExecutionDecision, Explained, Explanation, Word};
 use avfs_request::choices::PolicyProfile;
-use avfs_request::{ExecutionRequest, Outside, Profile, RunSpec, SecretWord, Terminal};
+use avfs_request::{Profile, RunSpec, Terminal};
 use avfs_terminal::{Painted, Tone, stdout_is_terminal};
 use avfs_types::diagnose::shell_word;
 use avfs_types::exit_code;
-use avfs_wire::{ErrorBody, PolicyTest, PolicyTested};
+use avfs_wire::ErrorBody;
 
 use crate::context::CommandContext;
 use crate::run_options::{run_options, typed};
@@ -129,6 +126,16 @@ impl FromArgMatches for AskArgs {
     }
 }
 
+impl AskArgs {
+    fn query(&self) -> PolicyQuery<'_> {
+        let streams = match std::io::stdin().is_terminal() && stdout_is_terminal() {
+            true => Terminal::There,
+            false => Terminal::None,
+        };
+        PolicyQuery { spec: &self.spec, streams }
+    }
+}
+
 #[derive(Debug, Args)]
 struct TestArgs {
     /// The file to test [default: the files of all layers]
@@ -144,10 +151,8 @@ pub fn run(ctx: &CommandContext, args: &PolicyArgs) -> Outcome {
 }
 
 fn check(ctx: &CommandContext, args: &AskArgs) -> Outcome {
-    let (explanation, texts) = ask(ctx, args)?;
-    let decision = explanation.decision;
+    let (result, decision) = check_policy(&ctx.client, &args.query())?;
     note_one_word(ctx, args);
-    let result = avfs_present::policy_check(&decision, &texts);
     let human = |out: &mut Out| {
         let categories = result.decision.categories.join(",");
         let action = out.paint(tone(decision.action), decision.action);
@@ -178,11 +183,8 @@ fn check(ctx: &CommandContext, args: &AskArgs) -> Outcome {
 }
 
 fn explain(ctx: &CommandContext, args: &AskArgs) -> Outcome {
-    let (mut explanation, texts) = ask(ctx, args)?;
-    // The hint names this verb.
-    explanation.decision.hint = explanation.decision.hint.filter(|hint| hint != EXPLAIN_HINT);
+    let (result, explanation) = explain_policy(&ctx.client, &args.query())?;
     note_one_word(ctx, args);
-    let result = avfs_present::policy_explain(&explanation, &texts);
     ctx.ui.answer(&result, |out| {
         for explained in &explanation.commands {
             let words: Vec<&str> = explained.command.words.iter().map(Word::shown).collect();
@@ -274,70 +276,8 @@ fn tone(action: Action) -> Tone {
     }
 }
 
-/// The vault and the bound directory for a command in the working directory.
-struct PolicySite {
-    vault: Option<PathBuf>,
-    bound: Option<PathBuf>,
-}
-
-impl PolicySite {
-    /// Without a vault both are `None`, which is not an error here.
-    fn find(ctx: &CommandContext) -> Result<Self, OpError> {
-        match ctx.client.surroundings.locate(ctx.client.vault_option.as_deref()) {
-            Err(LocateError::NoneNear { .. }) => Ok(Self { vault: None, bound: None }),
-            Err(other) => Err(other.into()),
-            Ok(located) => Ok(Self { vault: Some(located.path), bound: bound_dir(&ctx.open_vault()?)? }),
-        }
-    }
-}
-
-/// Evaluates the policies as a run with these options would.
-fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts), OpError> {
-    let site = PolicySite::find(ctx)?;
-    let texts = PolicyTexts::read(&ctx.client.surroundings, site.vault.as_deref())?;
-    let (config, _) = ConfigTexts::read(&ctx.client.surroundings, site.bound.as_deref())?.for_a_run()?;
-    let mut variables = ctx.client.surroundings.variables.clone();
-    // Treat secrets as set: nothing is run.
-    for word in &args.spec.secret {
-        if let SecretWord::Variable(name) | SecretWord::InFile(name) = SecretWord::parse(word)? {
-            variables.entry(name).or_default();
-        }
-    }
-    let outside = Outside {
-        cwd: ctx.client.surroundings.cwd.clone(),
-        environment: variables.into_iter().collect(),
-        terminal: Terminal::None,
-        streams: match std::io::stdin().is_terminal() && stdout_is_terminal() {
-            true => Terminal::There,
-            false => Terminal::None,
-        },
-    };
-    let request = ExecutionRequest::resolve(&args.spec, &outside, &config)?;
-    let bound = site.bound.unwrap_or_else(|| ctx.client.surroundings.cwd.clone());
-    Ok((avfs_engine::explain(&texts.policy()?, &request, bound, &ctx.client.surroundings)?, texts))
-}
-
 fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
-    let texts: Vec<FileText> = match &args.file {
-        Some(file) => {
-            let file = ctx.client.surroundings.cwd.join(file);
-            let text = avfs_hostfs::text::read(&file).map_err(WorkplaceError::host("read", &file))?;
-            vec![FileText { path: file, text: Some(text) }]
-        }
-        None => {
-            let texts = PolicyTexts::read(&ctx.client.surroundings, PolicySite::find(ctx)?.vault.as_deref())?;
-            texts.files().map(|(_, file)| file.clone()).collect()
-        }
-    };
-    let mut result = PolicyTest { files: Vec::new(), failures: Vec::new() };
-    for FileText { path, text } in &texts {
-        if let Some(text) = text {
-            test_file(path, text, &mut result)?;
-        }
-    }
-    if result.files.is_empty() {
-        ctx.ui.note(format_args!("no policy files found; only the built-in rules apply"));
-    }
+    let result = test_policies(&ctx.client, args.file.as_deref())?;
     let human = |out: &mut Out| {
         for file in &result.files {
             let rules = plural(file.rules, "rule", "rules");
@@ -361,20 +301,4 @@ fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
         hint: Some("correct the rule or its example: no run starts with a failing example".to_owned()),
     };
     ctx.ui.answer_no(&result, &why, human)
-}
-
-fn test_file(path: &Path, text: &str, result: &mut PolicyTest) -> Result<(), OpError> {
-    let shown = path.to_string_lossy().into_owned();
-    if path.extension().is_some_and(|extension| extension == "rego") {
-        Script::parse(path, text)?;
-        result.files.push(PolicyTested { path: shown, rules: 1, examples: 0 });
-        return Ok(());
-    }
-    // The layer does not affect which commands the examples match.
-    let layer = Layer::parse_unchecked(Tier::User, path, text)?;
-    let examples = layer.rules.iter().map(|rule| rule.examples.len() as u64).sum();
-    result.files.push(PolicyTested { path: shown, rules: layer.rules.len() as u64, examples });
-    let failed = layer.rules.iter().flat_map(|rule| rule.failed_examples(avfs_policy::read));
-    result.failures.extend(failed.map(|failed| avfs_present::policy_failure(&failed)));
-    Ok(())
 }

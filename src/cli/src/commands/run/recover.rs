@@ -2,14 +2,10 @@
 
 use clap::Args;
 
-use avfs_engine::{Doubt, RecoverError, RecoverOptions, Recovered, Recovery, ScratchDir, bound_dir};
-use avfs_ops::OpError;
+use avfs_ops::runs::{Doubt, RecoverAction, RecoverQuery};
 use avfs_request::SecretsInFiles;
 use avfs_terminal::Tone;
 use avfs_types::ids::RunPrefix;
-use avfs_vault::Vault;
-use avfs_vault::{VaultError, transfer};
-use avfs_wire::{Recover, RecoverOne, RecoverUnreadable};
 
 use crate::context::CommandContext;
 use crate::ui::Outcome;
@@ -50,27 +46,26 @@ pub struct RecoverArgs {
     allow_secret_files: bool,
 }
 
+impl RecoverArgs {
+    fn action(&self) -> RecoverAction {
+        if self.list {
+            return RecoverAction::List;
+        }
+        if self.discard {
+            return RecoverAction::Discard;
+        }
+        let doubt = if self.force { Doubt::Accepted } else { Doubt::Refused };
+        let secrets_in_files = match self.allow_secret_files {
+            true => SecretsInFiles::Allowed,
+            false => SecretsInFiles::Refused,
+        };
+        RecoverAction::Capture { doubt, secrets_in_files }
+    }
+}
+
 pub fn run(ctx: &CommandContext, args: &RecoverArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let found = Recovery::find(&ScratchDir::new(&ctx.client.surroundings.cache_dir()?), &vault)?;
-    let unreadable: Vec<RecoverUnreadable> = found
-        .unreadable
-        .iter()
-        .map(|(run, error)| RecoverUnreadable { run_id: run.clone(), problem: error.to_string() })
-        .collect();
-    for RecoverUnreadable { run_id, problem } in &unreadable {
-        ctx.ui.note(format_args!("note: run {run_id} cannot be recovered: {problem}"));
-    }
-    let chosen = match &args.id {
-        Some(id) => vec![found.one(id)?],
-        None => found.runs,
-    };
-    let mut runs = Vec::new();
-    for recovery in chosen {
-        runs.push(one(ctx, args, &vault, recovery)?);
-    }
-    let count = plural(runs.len() as u64, "run", "runs");
-    let result = Recover { runs, unreadable };
+    let query = RecoverQuery { run: args.id.clone(), action: args.action() };
+    let result = avfs_ops::runs::recover(&ctx.client.open()?, &query)?;
     ctx.ui.answer(&result, |out| {
         for run in &result.runs {
             let id = out.paint(Tone::Id, format_args!("run:{}", run.run_id));
@@ -85,70 +80,7 @@ pub fn run(ctx: &CommandContext, args: &RecoverArgs) -> Outcome {
         if result.runs.is_empty() {
             out.line(format_args!("nothing to recover"))
         } else {
-            out.line(format_args!("{count}"))
+            out.line(format_args!("{}", plural(result.runs.len() as u64, "run", "runs")))
         }
-    })
-}
-
-fn one(
-    ctx: &CommandContext,
-    args: &RecoverArgs,
-    vault: &Vault,
-    recovery: Recovery,
-) -> Result<RecoverOne, OpError> {
-    let (run_id, scratch) = (recovery.record.run.clone(), recovery.dir().display().to_string());
-    let action = "listed".into();
-    let mut result = RecoverOne { run_id, scratch, action, fork: None, version_after: None, left_out: 0 };
-    if args.list {
-        return Ok(result);
-    }
-    if args.discard {
-        recovery.discard(vault)?;
-        result.action = "discarded".into();
-        return Ok(result);
-    }
-    let doubt = if args.force { Doubt::Accepted } else { Doubt::Refused };
-    let secrets_in_files = match args.allow_secret_files {
-        true => SecretsInFiles::Allowed,
-        false => SecretsInFiles::Refused,
-    };
-    let record = match finish(ctx, vault, recovery, doubt, secrets_in_files)?? {
-        Some(recovered) => {
-            result.left_out = recovered.left_out.len();
-            recovered.landed.record
-        }
-        None => vault.run(&RunPrefix::parse(&result.run_id)?)?,
-    };
-    result.version_after = record.version_after.map(|version| version.to_hex());
-    result.fork = result.version_after.as_ref().map(|_| record.fork.to_string());
-    result.action = "captured".into();
-    Ok(result)
-}
-
-/// Captures the changes of a run. Returns `None` if the run was killed between its commit and the removal of
-/// its scratch, so that everything is in the vault already.
-pub fn finish(
-    ctx: &CommandContext,
-    vault: &Vault,
-    recovery: Recovery,
-    doubt: Doubt,
-    secrets_in_files: SecretsInFiles,
-) -> Result<Result<Option<Recovered>, RecoverError>, OpError> {
-    let bound = bound_dir(vault)?;
-    let stat_cache = match &bound {
-        Some(dir) => ctx.client.stat_cache(vault, dir)?,
-        None => None,
-    };
-    let options = RecoverOptions {
-        bound: bound.as_deref(),
-        stat_cache: stat_cache.as_deref(),
-        boot_id: &ctx.client.boot_id()?,
-        doubt,
-        secrets_in_files,
-        environment: &std::env::vars_os().collect::<Vec<_>>(),
-    };
-    Ok(match recovery.finish(vault, &options) {
-        Err(RecoverError::Vault(transfer::Error::Vault(VaultError::RunCaptured { .. }))) => Ok(None),
-        other => other.map(Some),
     })
 }

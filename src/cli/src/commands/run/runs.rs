@@ -2,34 +2,24 @@
 
 use clap::{Args, Subcommand};
 
-use avfs_changes::{ChangeSummary, GitIgnored, Shown};
-use avfs_engine::journal::{self, JournalRow, Recorded, RunDecision, RunRequest, RunResult};
-use avfs_engine::{LocateError, RunLife, ScratchDir, UnfinishedRun};
-use avfs_ops::{OpError, command_text, discards, quoted};
+use avfs_ops::runs::{
+    FoundRun, InDirectory, KeptOutput, RunApproval, RunDetail, RunRow, RunsQuery, SettledRun,
+};
+use avfs_ops::{OpError, note_fork, quoted};
 use avfs_policy::Action;
-use avfs_present::in_effect;
 use avfs_request::BaseChoice;
-use avfs_terminal::Tone;
-use avfs_types::clock::Timestamp;
-use avfs_types::ids::{ForkName, RunId, RunPrefix, VersionId};
+use avfs_terminal::{ErrorText, Tone};
+use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_types::show_bytes_size;
-use avfs_vault::application;
-use avfs_vault::application::InDirectory;
-use avfs_vault::backend::{Life, Reader, RunRecord, RunState};
-use avfs_vault::tree::Pages;
-use avfs_vault::undo::InEffect;
-use avfs_vault::version::{root_of_either, roots_to_compare};
-use avfs_vault::{Vault, VaultError};
-use avfs_wire::{ConnectionObject, ErrorBody, LastLinesObject, RunsList, RunsShow, asked_for};
+use avfs_wire::{
+    ConnectionObject, DecisionObject, ErrorBody, LastLinesObject, Recorded, RunObject, RunResult,
+    RunStateName, RunsList, RunsShow, UnsettledRun, asked_for,
+};
 
-use super::run_approval;
 use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::ui::{Format, Out, Outcome};
-use crate::view::{command_line, first_line, local_time, plural};
-
-/// The number of runs read at once.
-const LIST_ROWS: usize = 200;
+use crate::view::{command_line, first_line, local_time_of, plural};
 
 /// List and show runs: request, decision and result
 #[derive(Debug, Args)]
@@ -92,9 +82,8 @@ pub fn run(ctx: &CommandContext, args: &RunsArgs) -> Outcome {
 }
 
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let mut unsettled = unfinished(ctx, &vault)?;
-    unsettled.retain(|run| args.fork.as_ref().is_none_or(|fork| run.record.fork == fork.as_str()));
+    let workplace = ctx.client.open()?;
+    let unsettled = avfs_ops::runs::unsettled_runs(&workplace, args.fork.as_ref())?;
     let (mut out, mut runs) = (ctx.ui.out(), Vec::new());
     if ctx.ui.format == Format::Human && !unsettled.is_empty() {
         out.line(format_args!("unfinished:"))?;
@@ -102,17 +91,16 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     }
     let mut headed = unsettled.is_empty();
     let mut shown = 0;
-    let more = newest(&vault, args, |run, effect| {
+    let query = RunsQuery { fork: args.fork.clone(), limit: args.limit };
+    let more = avfs_ops::runs::each_run(&workplace, &query, &mut |row| {
         shown += 1;
         match ctx.ui.format {
-            Format::Json => {
-                runs.push(in_effect(avfs_present::run(&run), effect.in_directory, effect.is_undone));
-            }
+            Format::Json => runs.push(row.run),
             Format::Human => {
                 if !std::mem::replace(&mut headed, true) {
                     out.line(format_args!("finished:"))?;
                 }
-                show_line(&mut out, &run, effect)?;
+                show_line(&mut out, &row)?;
             }
         }
         // Show the first one at once, however many follow.
@@ -122,111 +110,55 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     drop(out);
     if shown == 0 && unsettled.is_empty() && !more {
         ctx.ui.note(format_args!("no runs found"));
-        note_fork(ctx, &vault, args.fork.as_ref());
+        note_fork(&workplace, args.fork.as_ref());
     }
     if more {
         ctx.ui.note(format_args!("note: there are older runs; show more with: --limit N"));
     }
-    let unsettled = unsettled.iter().map(avfs_present::unsettled_run).collect();
     ctx.ui.answer(&RunsList { unsettled, runs, more }, |_| Ok(()))
 }
 
-/// Records about a fork can outlive it, so an unknown fork is not an error; but the name may be mistyped.
-pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
-    if let Some(fork) = fork
-        && matches!(vault.fork(fork), Err(VaultError::NoFork { .. }))
-    {
-        ctx.ui
-            .note(format_args!("note: there is no fork {fork}; list forks with: {} fork list", ctx.ui.avfs));
-    }
+fn show_unfinished(out: &mut Out, run: &UnsettledRun) -> Result<(), OpError> {
+    let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, &run.fork));
+    let (at, stands) = (local_time_of(&run.started_at), stands(run));
+    out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", unsettled_command(run)))
 }
 
-/// Runs whose state is not in the journal yet. Empty if there is no cache directory.
-fn unfinished(ctx: &CommandContext, vault: &Vault) -> Result<Vec<UnfinishedRun>, OpError> {
-    match ctx.client.surroundings.cache_dir() {
-        Ok(cache_dir) => Ok(UnfinishedRun::find(&ScratchDir::new(&cache_dir), &vault.id()?)?),
-        Err(LocateError::NoHome { .. }) => Ok(Vec::new()),
-        Err(other) => Err(other.into()),
-    }
-}
-
-fn show_unfinished(out: &mut Out, run: &UnfinishedRun) -> Result<(), OpError> {
-    let (id, fork) = (out.paint(Tone::Id, &run.record.run), out.paint(Tone::Name, &run.record.fork));
-    let (at, stands) = (local_time(run.record.started_at()), stands(run));
-    let command = quoted(avfs_present::command_of(&run.record.request).as_ref());
-    out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", command_line(&command)))
+fn unsettled_command(run: &UnsettledRun) -> String {
+    command_line(&quoted(run.request.read().map(|request| &request.command)))
 }
 
 /// The state of a run, or its last state before its process died.
-fn stands(run: &UnfinishedRun) -> String {
-    match run.life {
-        RunLife::Running => run.stands.to_string(),
-        RunLife::Dead => format!("died {}", run.stands),
-        RunLife::Recoverable => "recoverable".to_owned(),
+fn stands(run: &UnsettledRun) -> String {
+    match &*run.life {
+        "running" => run.stands.to_string(),
+        "dead" => format!("died {}", run.stands),
+        life => life.to_owned(),
     }
-}
-
-/// Passes the newest runs to `show`. Returns true if there are older ones.
-fn newest(
-    vault: &Vault,
-    args: &ListArgs,
-    mut show: impl FnMut(RunRecord, Effect) -> Result<(), OpError>,
-) -> Result<bool, OpError> {
-    let (mut left, mut before, mut in_effect) = (args.limit, i64::MAX, InEffect::default());
-    loop {
-        // Read one more run than is shown, to know whether there are older ones.
-        let limit = left.saturating_add(1).min(LIST_ROWS);
-        let runs = match &args.fork {
-            Some(fork) => vault.runs_of_fork(fork, before, limit)?,
-            None => vault.runs(before, limit)?,
-        };
-        let Some(oldest) = runs.last() else { return Ok(false) };
-        before = oldest.seq;
-        let reader = vault.read()?;
-        for run in runs {
-            if left == 0 {
-                return Ok(true);
-            }
-            left -= 1;
-            let effect = Effect {
-                in_directory: application::in_directory(&*reader, &run)?,
-                is_undone: in_effect.is_undone(&*reader, &run)?,
-            };
-            show(run, effect)?;
-        }
-    }
-}
-
-/// Whether the changes of a run are in effect.
-#[derive(Clone, Copy)]
-struct Effect {
-    in_directory: Option<InDirectory>,
-    /// On its fork.
-    is_undone: bool,
 }
 
 /// The fork of a run; `None` for a run without changes, or that did not complete, which created no fork.
-fn fork_of(run: &RunRecord) -> Option<&str> {
-    let has_none =
-        run.version_after.is_none() && run.fork.as_str().strip_prefix("run-") == Some(run.id.as_str());
+fn fork_of(run: &RunObject) -> Option<&str> {
+    let has_none = run.version_after.is_none() && run.fork.strip_prefix("run-") == Some(run.id.as_str());
     (!has_none).then_some(run.fork.as_str())
 }
 
-fn show_line(out: &mut Out, run: &RunRecord, effect: Effect) -> Result<(), OpError> {
+fn show_line(out: &mut Out, row: &RunRow) -> Result<(), OpError> {
+    let RunRow { run, in_directory, discards } = row;
     let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, fork_of(run).unwrap_or("-")));
-    let cached = avfs_present::cache_use_of_run(run).is_some_and(|cache| cache.cached_from.is_some());
-    let cached = if cached { "  (cached)" } else { "" };
-    let undone = if effect.is_undone && run.discarded_at.is_none() { "  (undone)" } else { "" };
-    let marks = match (effect.in_directory, run.discarded_at, run.version_after) {
+    let is_undone = run.undone == Some(true);
+    let cached = if run.cached_from.is_some() { "  (cached)" } else { "" };
+    let undone = if is_undone && run.discarded_at.is_none() { "  (undone)" } else { "" };
+    let marks = match (in_directory, &run.discarded_at, &run.version_after) {
         (Some(InDirectory::Applied), Some(_), _) => "  (discarded, but applied)",
         (Some(InDirectory::Partly), Some(_), _) => "  (discarded, but partly applied)",
         (Some(InDirectory::Unapplied) | None, Some(_), _) => "  (discarded)",
         (Some(InDirectory::Applied), None, _) => "  (applied)",
         (Some(InDirectory::Partly), None, _) => "  (partly applied)",
-        (Some(InDirectory::Unapplied), None, _) if effect.is_undone => "",
+        (Some(InDirectory::Unapplied), None, _) if is_undone => "",
         (Some(InDirectory::Unapplied), None, _) => "  (unapplied)",
-        (None, None, None) if run.state == RunState::Completed => {
-            if discards(run) {
+        (None, None, None) if run.state == RunStateName::Completed => {
+            if *discards {
                 "  (nothing kept)"
             } else {
                 "  (no changes)"
@@ -234,16 +166,16 @@ fn show_line(out: &mut Out, run: &RunRecord, effect: Effect) -> Result<(), OpErr
         }
         (None, None, _) => "",
     };
-    let ended = ended(run).filter(|_| run.state == RunState::Completed);
-    let (at, ended) = (local_time(run.started_at), ended.unwrap_or_else(|| run.state.word().to_owned()));
+    let ended = ended(run).filter(|_| run.state == RunStateName::Completed);
+    let (at, ended) = (local_time_of(&run.started_at), ended.unwrap_or_else(|| run.state.word().to_owned()));
     out.line(format_args!(
         "{id}  {at}  {ended:<12}  {fork}{cached}{undone}{marks}  {}",
-        command_line(&command_text(run))
+        command_line(&quoted(run.command.as_ref()))
     ))
 }
 
 /// `exit 0` or `signal 9`; `None` if the run did not end.
-fn ended(run: &RunRecord) -> Option<String> {
+fn ended(run: &RunObject) -> Option<String> {
     match (run.exit_code, run.signal) {
         (_, Some(signal)) => Some(format!("signal {signal}")),
         (Some(code), None) => Some(format!("exit {code}")),
@@ -252,81 +184,77 @@ fn ended(run: &RunRecord) -> Option<String> {
 }
 
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
-    let run = match named(ctx, &vault, args)? {
-        Named::Ended(run) => *run,
-        Named::Unfinished(run) => return show_unsettled(ctx, &run),
-    };
+    let workplace = ctx.client.open()?;
     if args.output {
-        return super::kept_output::show(ctx, &vault, &run);
+        return match avfs_ops::runs::kept_output(&workplace, &args.id)? {
+            FoundRun::Settled(output) => show_output(ctx, &output),
+            FoundRun::Unsettled(run) => show_unsettled(ctx, &run),
+        };
     }
-    note_unreadable(ctx, &run);
-    let reader = vault.read()?;
-    let summary = changes_of(&vault, &*reader, &run)?;
-    let changes = summary
-        .as_ref()
-        .map(|summary| (avfs_present::change_list(summary), avfs_present::change_totals(&summary.counts)));
-    let kept_until = kept_until(&*reader, &run)?;
-    let mut result = avfs_present::run_shown(&run, changes, kept_until);
-    let state = application::in_directory(&*reader, &run)?;
-    let is_undone = InEffect::default().is_undone(&*reader, &run)?;
-    result.run = in_effect(result.run, state, is_undone);
-    ctx.ui.answer(&result, |out| {
-        show_record(out, &run)?;
-        if is_undone {
+    let detail = match ctx.ui.format {
+        Format::Json => RunDetail::Record,
+        Format::Human => RunDetail::Lines,
+    };
+    let SettledRun { shown, in_directory, approval, lines } =
+        match avfs_ops::runs::show_run(&workplace, &args.id, detail)? {
+            FoundRun::Settled(run) => *run,
+            FoundRun::Unsettled(run) => return show_unsettled(ctx, &run),
+        };
+    let run = &shown.run;
+    ctx.ui.answer(&shown, |out| {
+        show_record(out, &shown)?;
+        if run.undone == Some(true) {
             out.line(format_args!("undone     on fork {}", out.paint(Tone::Name, &run.fork)))?;
         }
-        show_applied(ctx, out, &run, state)?;
-        if let Some(until) = kept_until {
-            out.line(format_args!("kept until {}", local_time(until)))?;
+        show_applied(ctx, out, run, in_directory)?;
+        if let Some(until) = &shown.kept_until {
+            out.line(format_args!("kept until {}", local_time_of(until)))?;
         }
         // The lines of the record have the command, the fork and the base.
-        let asked = asked_for(&result.request).into_iter().skip(1);
+        let asked = asked_for(&shown.request).into_iter().skip(1);
         for (name, text) in asked.filter(|(name, _)| !["fork", "base"].contains(&name.as_str())) {
             out.line(format_args!("{name:<10} {text}"))?;
         }
-        show_decision(out, &result.decision)?;
-        run_approval::show(ctx, out, &vault, &run)?;
-        show_outcome(out, &run.id, &result)?;
+        show_decision(out, &shown.decision)?;
+        if let Some(approval) = &approval {
+            show_approval(out, approval)?;
+        }
+        show_outcome(out, &shown)?;
         out.line(format_args!(""))?;
-        match &summary {
-            Some(summary) => patch::show_summary(out, &ignored_last(&*reader, &run, summary)?),
+        match lines {
+            Some(lines) => patch::show_summary(out, lines),
             None => out.line(format_args!("its changes are unknown: its versions are no longer kept")),
         }
     })
 }
 
-/// When the unapplied changes of a run expire; `None` if they do not.
-fn kept_until(reader: &dyn Reader, run: &RunRecord) -> Result<Option<Timestamp>, OpError> {
-    if run.version_after.is_none() || run.applied_at.is_some() || run.discarded_at.is_some() {
-        return Ok(None);
-    }
-    Ok(match reader.fork(&run.fork)?.map(|fork| fork.life) {
-        Some(Life::Ephemeral { expires_at }) => Some(expires_at),
-        Some(Life::Persistent) | None => None,
+/// Prints the output of a run: stdout verbatim, like `avfs cat`, and stderr escaped.
+fn show_output(ctx: &CommandContext, output: &KeptOutput<'_>) -> Outcome {
+    let result = match ctx.ui.format {
+        Format::Json => Some(output.answer()?),
+        Format::Human => None,
+    };
+    ctx.ui.answer(&result, |out| {
+        let mut stderr = ErrorText::default();
+        out.content(|to| output.copy(to, &mut stderr))?;
+        stderr.finish();
+        Ok(())
     })
 }
 
-/// The changes in the order for people, with paths ignored by git last.
-fn ignored_last(
-    reader: &dyn Reader,
-    run: &RunRecord,
-    summary: &ChangeSummary,
-) -> Result<ChangeSummary, OpError> {
-    let after = match run.version_after {
-        Some(after) => reader.version(&after)?,
-        None => None,
-    };
-    match after {
-        Some(after) => Ok(GitIgnored::new(reader, root_of_either(&after)?).sorted(summary)?),
-        None => Ok(summary.clone()),
+/// Prints the approval of a run, and how to answer it if it is pending.
+fn show_approval(out: &mut Out, approval: &RunApproval) -> Result<(), OpError> {
+    let (id, word) = (out.paint(Tone::Id, &approval.id), approval.state.word());
+    match &approval.approve {
+        Some(command) => out.line(format_args!("approval   {id}, {word}; approve with: {command}")),
+        None => out.line(format_args!("approval   {id}, {word}")),
     }
 }
 
 /// Prints the decision of the policy and its reason.
-pub fn show_decision(out: &mut Out, decision: &Recorded<RunDecision>) -> Result<(), OpError> {
+pub fn show_decision(out: &mut Out, decision: &Recorded<DecisionObject>) -> Result<(), OpError> {
     let Some(decision) = decision.read() else { return Ok(()) };
-    let RunDecision { action, categories, rule, reason, hint, allow_rule, .. } = decision;
+    let DecisionObject { action, categories, rule, reason, hint, allow_rule, .. } = decision;
     let rule = rule.as_deref().unwrap_or_default();
     out.line(format_args!("decision   {action} by {rule} ({})", categories.join(", ")))?;
     out.line(format_args!("because    {}", first_line(reason)))?;
@@ -340,9 +268,9 @@ pub fn show_decision(out: &mut Out, decision: &Recorded<RunDecision>) -> Result<
 }
 
 /// Prints the resource use of the run and its output, or the error.
-fn show_outcome(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), OpError> {
+fn show_outcome(out: &mut Out, shown: &RunsShow) -> Result<(), OpError> {
     if let Some(result) = shown.result.result() {
-        show_result(out, id, result)?;
+        show_result(out, &shown.run.id, result)?;
     }
     let error = shown.result.failure().and_then(|failure| failure.error.as_ref());
     // The error of a refused request repeats the reason of the decision.
@@ -354,7 +282,7 @@ fn show_outcome(out: &mut Out, id: &RunId, shown: &RunsShow) -> Result<(), OpErr
     }
 }
 
-fn show_result(out: &mut Out, id: &RunId, result: &RunResult) -> Result<(), OpError> {
+fn show_result(out: &mut Out, id: &str, result: &RunResult) -> Result<(), OpError> {
     let [execute, user, system] =
         [result.phases_ms.execute, result.user_ms as f64, result.system_ms as f64].map(|ms| ms / 1000.0);
     out.line(format_args!("took       {execute:.2} s ({user:.2} s user, {system:.2} s system)"))?;
@@ -387,90 +315,37 @@ fn show_result(out: &mut Out, id: &RunId, result: &RunResult) -> Result<(), OpEr
     Ok(())
 }
 
-/// Reports the records of a run that cannot be read.
-fn note_unreadable(ctx: &CommandContext, run: &RunRecord) {
-    let JournalRow { request, decision, outcome } = journal::read(run);
-    let parts =
-        [("request", request.problem()), ("decision", decision.problem()), ("result", outcome.problem())];
-    for (part, problem) in parts {
-        if let Some(problem) = problem {
-            ctx.ui.note(format_args!("note: the {part} of run {} cannot be read: {problem}", run.id));
-        }
-    }
-}
-
-/// A run that the user named.
-enum Named {
-    Ended(Box<RunRecord>),
-    /// It is not in the journal yet.
-    Unfinished(Box<UnfinishedRun>),
-}
-
-/// The run of an id, or by its age: a run that is still running is newer than those that ended before it started. It
-/// has no output yet.
-fn named(ctx: &CommandContext, vault: &Vault, args: &ShowArgs) -> Result<Named, OpError> {
-    let Some(back) = args.id.steps_back().filter(|_| !args.output) else {
-        return match vault.run(&args.id) {
-            Ok(run) => Ok(Named::Ended(Box::new(run))),
-            Err(VaultError::NoRun { id }) => {
-                let mut all = unfinished(ctx, vault)?.into_iter();
-                let found = all.find(|run| run.record.run.starts_with(id.as_str()));
-                Ok(Named::Unfinished(Box::new(found.ok_or(VaultError::NoRun { id })?)))
-            }
-            Err(error) => Err(error.into()),
-        };
-    };
-    let newest = vault.runs(i64::MAX, 1)?.first().map(|run| run.started_at);
-    let mut running = unfinished(ctx, vault)?;
-    running.retain(|run| {
-        run.life == RunLife::Running && newest.is_none_or(|newest| run.record.started_at() > newest)
-    });
-    running.sort_by_key(|run| std::cmp::Reverse(run.record.started_at()));
-    match usize::try_from(back).ok().filter(|back| *back < running.len()) {
-        Some(back) => Ok(Named::Unfinished(Box::new(running.swap_remove(back)))),
-        None if running.is_empty() => Ok(Named::Ended(Box::new(vault.run(&args.id)?))),
-        None => {
-            let id = RunPrefix::parse(&format!("last~{}", back - running.len() as u64))?;
-            Ok(Named::Ended(Box::new(vault.run(&id)?)))
-        }
-    }
-}
-
 /// Shows a run that is not in the journal yet.
-fn show_unsettled(ctx: &CommandContext, run: &UnfinishedRun) -> Outcome {
-    let result = avfs_present::unsettled_run(run);
-    ctx.ui.answer(&result, |out| {
-        out.line(format_args!("run        {}", out.paint(Tone::Id, &run.record.run)))?;
-        let command = quoted(avfs_present::command_of(&run.record.request).as_ref());
-        out.line(format_args!("command    {}", command_line(&command)))?;
+fn show_unsettled(ctx: &CommandContext, run: &UnsettledRun) -> Outcome {
+    ctx.ui.answer(run, |out| {
+        out.line(format_args!("run        {}", out.paint(Tone::Id, &run.id)))?;
+        out.line(format_args!("command    {}", unsettled_command(run)))?;
         out.line(format_args!("state      {}", stands(run)))?;
-        out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.record.fork)))?;
-        out.line(format_args!("started    {}", local_time(run.record.started_at())))?;
-        match run.life {
-            RunLife::Running => Ok(()),
-            RunLife::Dead => out.line(format_args!("the next run removes its leftovers")),
-            RunLife::Recoverable => {
-                out.line(format_args!("finish it with: {} recover {}", ctx.ui.avfs, run.record.run))
-            }
+        out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.fork)))?;
+        out.line(format_args!("started    {}", local_time_of(&run.started_at)))?;
+        match &*run.life {
+            "dead" => out.line(format_args!("the next run removes its leftovers")),
+            "recoverable" => out.line(format_args!("finish it with: {} recover {}", ctx.ui.avfs, run.id)),
+            _ => Ok(()),
         }
     })
 }
 
-fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), OpError> {
+fn show_record(out: &mut Out, shown: &RunsShow) -> Result<(), OpError> {
+    let run = &shown.run;
     out.line(format_args!("run        {}", out.paint(Tone::Id, &run.id)))?;
-    out.line(format_args!("command    {}", command_line(&command_text(run))))?;
-    let how = ended(run);
-    let how = how.map(|how| format!(", {how}")).unwrap_or_default();
+    out.line(format_args!("command    {}", command_line(&quoted(run.command.as_ref()))))?;
+    let how = ended(run).map(|how| format!(", {how}")).unwrap_or_default();
     out.line(format_args!("state      {}{how}", run.state.word()))?;
     if let Some(fork) = fork_of(run) {
         out.line(format_args!("fork       {}", out.paint(Tone::Name, fork)))?;
     }
-    if let Some(from) = avfs_present::cache_use_of_run(run).and_then(|cache| cache.cached_from) {
+    if let Some(from) = &run.cached_from {
         out.line(format_args!("cached     from run {}", out.paint(Tone::Id, from)))?;
     }
-    let request = Recorded::<RunRequest>::parse(&run.request);
-    let asked = request.read().map(|request| &*request.base).filter(|base| *base != BaseChoice::Auto.word());
-    match (avfs_present::base_kind_of_run(run), asked) {
+    let asked = shown.request.read().map(|request| &*request.base);
+    let asked = asked.filter(|base| *base != BaseChoice::Auto.word());
+    match (shown.base_kind.as_deref(), asked) {
         (Some(kind), Some(asked)) if asked != kind => {
             out.line(format_args!("base       {kind} (requested: {asked})"))?;
         }
@@ -478,13 +353,12 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), OpError> {
         (None, Some(asked)) => out.line(format_args!("base       none (requested: {asked})"))?,
         (None, None) => {}
     }
-    let version = |id: Option<VersionId>| id.map_or_else(|| "-".to_owned(), |id| id.to_hex());
-    out.line(format_args!("before     {}", version(run.version_before)))?;
-    out.line(format_args!("after      {}", version(run.version_after)))?;
-    out.line(format_args!("started    {}", local_time(run.started_at)))?;
-    for (what, at) in [("ended", run.ended_at), ("discarded", run.discarded_at)] {
+    out.line(format_args!("before     {}", run.version_before.as_deref().unwrap_or("-")))?;
+    out.line(format_args!("after      {}", run.version_after.as_deref().unwrap_or("-")))?;
+    out.line(format_args!("started    {}", local_time_of(&run.started_at)))?;
+    for (what, at) in [("ended", &run.ended_at), ("discarded", &run.discarded_at)] {
         if let Some(at) = at {
-            out.line(format_args!("{what:<9}  {}", local_time(at)))?;
+            out.line(format_args!("{what:<9}  {}", local_time_of(at)))?;
         }
     }
     Ok(())
@@ -494,11 +368,11 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), OpError> {
 fn show_applied(
     ctx: &CommandContext,
     out: &mut Out,
-    run: &RunRecord,
+    run: &RunObject,
     state: Option<InDirectory>,
 ) -> Result<(), OpError> {
     let (avfs, id) = (&ctx.ui.avfs, &run.id);
-    let at = run.applied_at.map(local_time).unwrap_or_default();
+    let at = run.applied_at.as_deref().map(local_time_of).unwrap_or_default();
     match state {
         Some(InDirectory::Applied) => {
             out.line(format_args!("applied    {at}; revert it with: {avfs} unapply {id}"))
@@ -515,19 +389,4 @@ fn show_applied(
         Some(InDirectory::Unapplied) => out.line(format_args!("applied    and removed again")),
         None => Ok(()),
     }
-}
-
-/// The changes of a run; `None` if one of its versions was deleted or pruned.
-fn changes_of(vault: &Vault, reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSummary>, OpError> {
-    let Some(after) = run.version_after else { return Ok(Some(ChangeSummary::default())) };
-    let Some(before) = run.version_before else { return Ok(None) };
-    let (Some(before), Some(after)) = (reader.version(&before)?, reader.version(&after)?) else {
-        return Ok(None);
-    };
-    if before.pruned_at.is_some() || after.pruned_at.is_some() {
-        return Ok(None);
-    }
-    let pages: &dyn Pages = &reader;
-    let [before, after] = roots_to_compare(reader, &before, &after)?;
-    Ok(Some(ChangeSummary::compare(vault, pages, (&before, &after), &[], Shown::WithoutTimes)?))
 }

@@ -8,7 +8,6 @@ use avfs_types::ids::BatchId;
 use avfs_vault::Vault;
 use avfs_vault::backend::{RunRecord, RunState};
 
-use crate::commands::recover;
 use crate::context::CommandContext;
 
 /// Captures the changes of commands whose worker died before the capture, so that they are not run twice. A
@@ -25,7 +24,7 @@ pub fn finish_captures(
             continue;
         }
         let run = recovery.record.run.clone();
-        match recover::finish(ctx, vault, recovery, Doubt::Refused, SecretsInFiles::Refused)? {
+        match avfs_ops::runs::finish(&ctx.client, vault, recovery, Doubt::Refused, SecretsInFiles::Refused)? {
             Ok(_) => {}
             Err(error) => ctx.ui.note(format_args!("note: run {run} is not captured: {error}")),
         }
