@@ -30,7 +30,7 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
         // An envelope has only output that was not passed on.
         match output.as_mut().map_or(Ok(()), |output| pass_on(&std::mem::take(output))) {
             Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
-                return Err(RunError::Host { operation: "write the command's output", source });
+                return Err(RunError::host("write the command's output")(source));
             }
             Ok(()) | Err(_) => {}
         }
@@ -44,8 +44,8 @@ pub fn explain_cache(args: &Args) -> u8 {
     let explained = Invocation::ask(args, &mut asked).and_then(|(invocation, request)| {
         // The question is about the result, not about where this answer goes.
         let request = ExecutionRequest { streams: Streams::Captured { bytes_max: usize::MAX }, ..request };
-        let not_remembered = invocation.why_not_remembered(&request);
-        Ok(avfs_present::cache_explained_of_look(&invocation.look(&request)?, &not_remembered))
+        let not_remembered = invocation.context.why_not_remembered(&request);
+        Ok(avfs_present::cache_explained_of_look(&invocation.context.look(&request)?, &not_remembered))
     });
     let (explained, error) = match explained {
         Ok(explained) => (Some(explained), None),

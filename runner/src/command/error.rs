@@ -1,89 +1,66 @@
 //! The errors of `avfs-run`, and the exit code of each.
 
-use avfs_engine::{ExecuteError, LocateError, TrustError, UnreadableFile};
+use avfs_engine::{ExecuteError, LocateError, TrustError};
 use avfs_policy::{PolicyError, Verdict};
 use avfs_present::hint;
 use avfs_request::ResolveError;
-use avfs_request::config::SettingsError;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::exit_code;
 use avfs_vault::{VaultError, transfer};
+use avfs_workplace::RunError as WorkError;
 
 use crate::command::request_file::BadRequest;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
-    Resolve(#[from] ResolveError),
-    #[error(transparent)]
-    Config(#[from] SettingsError),
-    #[error(transparent)]
-    UnreadableFile(#[from] UnreadableFile),
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
+    Work(#[from] WorkError),
     #[error(transparent)]
     Request(#[from] BadRequest),
     #[error("descriptor {fd} is not open for writing")]
     BadFd { fd: i32 },
-    #[error("cannot {operation}")]
-    Host {
-        operation: &'static str,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error(transparent)]
-    Locate(#[from] LocateError),
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// The policy denies the request before a vault exists to record it in.
-    #[error("denied: {}", .0.reason)]
-    Refused(Verdict),
-    #[error(transparent)]
-    Vault(#[from] transfer::Error),
-    #[error(transparent)]
-    Execute(#[from] ExecuteError),
 }
 
-impl From<VaultError> for RunError {
-    fn from(error: VaultError) -> Self {
-        Self::Vault(error.into())
+impl RunError {
+    /// The error of an operation of this process.
+    pub fn host(operation: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Work(WorkError::Host { operation, source })
+    }
+
+    pub fn refused(verdict: Verdict) -> Self {
+        Self::Work(WorkError::Refused(verdict))
     }
 }
+
+/// Errors that the workplace has a variant for.
+macro_rules! of_work {
+    ($($error:ty),*) => {
+        $(impl From<$error> for RunError {
+            fn from(error: $error) -> Self {
+                Self::Work(error.into())
+            }
+        })*
+    };
+}
+
+of_work!(ResolveError, PolicyError, LocateError, TrustError, VaultError, transfer::Error, ExecuteError);
 
 impl Diagnose for RunError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Resolve(error) => error.code(),
-            Self::Config(error) => error.code(),
-            Self::UnreadableFile(error) => error.code(),
-            Self::Policy(error) => error.code(),
+            Self::Work(error) => error.code(),
             Self::Request(error) => error.code(),
             Self::BadFd { .. } => "request.bad_fd",
-            Self::Host { .. } => "run.host",
-            Self::Vault(error) => error.code(),
-            Self::Locate(error) => error.code(),
-            Self::Trust(error) => error.code(),
-            Self::Refused(_) => "policy.denied",
-            Self::Execute(error) => error.code(),
         }
     }
 }
 
 hint!(RunError, |error, avfs| match error {
-    Self::Host { .. } => None,
-    Self::Resolve(error) => error.hint(avfs),
-    Self::Config(error) => error.hint(avfs),
-    Self::UnreadableFile(error) => error.hint(avfs),
-    Self::Policy(error) => error.hint(avfs),
+    Self::Work(error) => error.hint(avfs),
     Self::Request(error) => error.hint(avfs),
     Self::BadFd { .. } => {
         Some("open it in the shell: avfs-run --json-fd 3 -- cmd 3>result.json".to_owned())
     }
-    Self::Vault(error) => error.hint(avfs),
-    Self::Locate(error) => error.hint(avfs),
-    Self::Trust(error) => error.hint(avfs),
-    Self::Refused(verdict) => verdict.hint.clone(),
-    Self::Execute(error) => error.hint(avfs),
 });
 
 impl RunError {
@@ -91,18 +68,9 @@ impl RunError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Execute(error) => execute_code(error),
-            Self::Refused(_) => exit_code::RUN_DENIED,
-            Self::Resolve(_)
-            | Self::Config(_)
-            | Self::UnreadableFile(_)
-            | Self::Policy(_)
-            | Self::Request(_)
-            | Self::BadFd { .. }
-            | Self::Host { .. }
-            | Self::Locate(_)
-            | Self::Trust(_)
-            | Self::Vault(_) => exit_code::RUN_OWN,
+            Self::Work(WorkError::Execute(error)) => execute_code(error),
+            Self::Work(WorkError::Refused(_)) => exit_code::RUN_DENIED,
+            Self::Work(_) | Self::Request(_) | Self::BadFd { .. } => exit_code::RUN_OWN,
         }
     }
 }

@@ -11,7 +11,6 @@ mod render;
 mod request_file;
 mod run;
 mod serve;
-mod settings;
 mod waiting;
 
 use std::ffi::OsString;

@@ -18,7 +18,8 @@ use rustix::io::Errno;
 
 use crate::command::args::Args;
 use crate::command::error::RunError;
-use crate::command::invocation::{VaultAt, policy, surroundings};
+use crate::command::invocation::{VaultAt, surroundings};
+use avfs_workplace::policy;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadRequest {
@@ -54,7 +55,7 @@ pub fn with_request(args: Args) -> Result<Args, RunError> {
         true => bounded(std::io::stdin().lock()),
         false => bounded(match fence(&args, &path)? {
             None => File::open(&path).map_err(unreadable)?,
-            Some(fence) => fence.open(&path).map_err(unreadable)?.ok_or(RunError::Refused(fence.refusal))?,
+            Some(fence) => fence.open(&path).map_err(unreadable)?.ok_or(RunError::refused(fence.refusal))?,
         }),
     };
     let below = RunSpec::parse(&text.map_err(unreadable)?);

@@ -19,13 +19,12 @@ use avfs_types::diagnose::with_causes;
 use avfs_types::secrets::Secrets;
 use avfs_types::{exit_code, printable};
 use avfs_wire::{ErrorBody, ExecutionEnvelope, StateName};
+use avfs_workplace::{RunError as WorkError, arguments_bytes_max, policy, read_config};
 
 use crate::command::args::Args;
 use crate::command::cache::{explain_cache, give_output};
 use crate::command::error::{RunError, execute_code};
-use crate::command::invocation::{
-    Invocation, VaultAt, arguments_bytes_max, outside, policy, read_config, surroundings,
-};
+use crate::command::invocation::{Invocation, VaultAt, outside, surroundings};
 use crate::command::listed::Listed;
 use crate::command::meant::option_meant;
 use crate::command::render;
@@ -154,7 +153,7 @@ fn print_result(
     match written {
         Ok(()) => code,
         Err(source) => {
-            let error = RunError::Host { operation: "write the envelope", source };
+            let error = RunError::host("write the envelope")(source);
             render::say(render::failure(&error, &avfs));
             error.exit_code()
         }
@@ -169,9 +168,7 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
         }
         let object = RequestObject::of(&request, Some(&rehearsal.vault));
         let envelope = avfs_present::execution_planned(object, &rehearsal.decision, &rehearsal.enforcement);
-        envelope_to
-            .write(&envelope, None)
-            .map_err(|source| RunError::Host { operation: "write the envelope", source })
+        envelope_to.write(&envelope, None).map_err(RunError::host("write the envelope"))
     });
     match printed {
         Ok(()) => exit_code::OK,
@@ -205,7 +202,7 @@ fn print_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeT
     let (object, secrets) = asked.map(|asked| (asked.object, asked.secrets)).unzip();
     let secrets = secrets.unwrap_or_default();
     let mut envelope = ExecutionEnvelope::failed(object, error_body(error, avfs).without(&secrets));
-    if let RunError::Refused(verdict) = error {
+    if let RunError::Work(WorkError::Refused(verdict)) = error {
         envelope.state = StateName::Denied;
         envelope.decision = Some(avfs_present::decision_before_the_request(verdict));
     }
@@ -272,7 +269,7 @@ fn probe() -> u8 {
     let printed = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
         let text = printable::json_line(&probe::checks(&cache_dir, set_umask()));
         let written = text.and_then(|text| avfs_terminal::pass_on(&text));
-        written.map_err(|source| RunError::Host { operation: "write the results", source })
+        written.map_err(RunError::host("write the results"))
     });
     match printed {
         Ok(()) => exit_code::OK,
@@ -315,9 +312,9 @@ fn execute(
 ) -> Result<(Executed, Asked, Listed, CacheKeeper), RunError> {
     let (invocation, request) = Invocation::ask(args, asked)?;
     let executed = invocation.execute(&request)?;
-    let listed = Listed::of(args, &invocation.vault, &executed);
-    let asked = Asked::of(&request, invocation.vault.path());
-    Ok((executed, asked, listed, invocation.cache_keeper()))
+    let listed = Listed::of(args, &invocation.context.vault, &executed);
+    let asked = Asked::of(&request, invocation.context.vault.path());
+    Ok((executed, asked, listed, invocation.context.cache_keeper()))
 }
 
 /// Evicts from the cache until it is within its limit. A failure is only reported: the run itself has been answered.

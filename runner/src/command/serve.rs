@@ -38,7 +38,7 @@ pub fn serve(args: &Args) -> u8 {
 }
 
 fn serve_all(args: &Args) -> Result<(), RunError> {
-    let host = |operation| move |errno: rustix::io::Errno| RunError::Host { operation, source: errno.into() };
+    let host = |operation| move |errno: rustix::io::Errno| RunError::host(operation)(errno.into());
     // If the parent dies, the answers have no reader. All processes of the sandbox die with this process.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(host("set the parent death signal"))?;
@@ -47,9 +47,9 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
         return Ok(());
     }
     let invocation = Invocation::open(args, surroundings()?)?;
-    let keeper = invocation.cache_keeper();
+    let keeper = invocation.context.cache_keeper();
     for line in BufReader::new(orders).lines() {
-        let line = line.map_err(|source| RunError::Host { operation: "read an order", source })?;
+        let line = line.map_err(RunError::host("read an order"))?;
         let mut out = BufWriter::with_capacity(1 << 16, &mut answers);
         match answer(args, &invocation, &line) {
             Reply::Outcome(envelope) => serde_json::to_writer(&mut out, &envelope),
@@ -58,7 +58,7 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
         .map_err(std::io::Error::from)
         .and_then(|()| out.write_all(b"\n"))
         .and_then(|()| out.flush())
-        .map_err(|source| RunError::Host { operation: "answer an order", source })?;
+        .map_err(RunError::host("answer an order"))?;
         if let Err(text) = keep_cache(&keeper) {
             // The next order tries again; the items have been answered.
             tracing::warn!("{text}");
@@ -121,7 +121,7 @@ fn follow(
         .transpose()
         .map_err(|error| malformed(SpecError::Key { key: "batch", problem: error.to_string() }))?;
     if let Some(BatchItem { batch, .. }) = &item
-        && !invocation.is_worker_of(batch)
+        && !invocation.context.is_worker_of(batch)
     {
         let problem = format!("this process is not a worker of the batch {batch}");
         return Err(malformed(SpecError::Key { key: "item", problem }).into());
@@ -129,9 +129,9 @@ fn follow(
     let words = Args { serve: false, json: Some(JsonForm::Full), quiet: true, ..args.clone() };
     let words = over(words, Ok(order.request), path)?;
     let request = ExecutionRequest { item, ..invocation.request(&words)? };
-    let asked = asked.insert(Asked::of(&request, invocation.vault.path()));
+    let asked = asked.insert(Asked::of(&request, invocation.context.vault.path()));
     if order.look {
-        return Ok(Reply::Inspection(avfs_present::inspection(&invocation.look(&request)?)));
+        return Ok(Reply::Inspection(avfs_present::inspection(&invocation.context.look(&request)?)));
     }
     let executed = invocation.execute(&request)?;
     let mut envelope = envelope_of(asked, &executed, &args.avfs());

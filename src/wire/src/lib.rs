@@ -5,7 +5,7 @@
 //! added, and a change of meaning is a new [`SCHEMA_VERSION`]. The doc comments of these types are the descriptions in
 //! the schema. Times are RFC 3339 in UTC, digests and ids are hex digits, and a field without a value is null.
 //!
-//! What is written can be read with the same type. A reader accepts keys and words of later versions: words are
+//! Every type can be read as well as written. A reader accepts keys and words of later versions: words are
 //! [`Word`](avfs_types::Word)s, not enums, where a set may grow.
 //!
 //! This crate never opens a vault and makes no decisions; `avfs-present` fills in the types.

@@ -15,6 +15,9 @@
 mod client;
 mod error;
 mod observer;
+mod run;
+mod run_error;
+mod settings;
 mod workplace;
 
 pub use avfs_vault::Context;
@@ -22,4 +25,6 @@ pub use avfs_vault::meter::{Announcement, Meter};
 pub use client::Client;
 pub use error::{OpError, WorkplaceError};
 pub use observer::{Cancellation, Notices, Observer, Operation, Progress};
+pub use run::{RunContext, arguments_bytes_max, policy, read_config};
+pub use run_error::RunError;
 pub use workplace::Workplace;

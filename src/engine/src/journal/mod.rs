@@ -1,7 +1,7 @@
 //! The texts of a run's row in the journal: request, decision and result.
 //!
 //! What comes in are the values of a run: the granted request, the decision of the policy, the completion of the
-//! command or the error. What leaves are texts, which the vault stores as they are; credentials and the values of
+//! command or the error. What leaves are texts, which the vault stores verbatim; credentials and the values of
 //! secrets are removed here. [`read`] is the way back: the typed row of a record.
 //!
 //! The types are those of `avfs-wire`, so that `avfs runs show --json` prints a row with the type that wrote it, and a
@@ -11,7 +11,7 @@
 //!   rows of every version, and `tests.rs` reads them.
 //! - Reading never fails: a text that is not a record is [`Recorded::Unreadable`], with the problem.
 //!
-//! Open `avfs_wire::RunResult` (`src/wire/src/journal.rs`) first: it says what is stored about a command that ran.
+//! Open `avfs_wire::RunResult` (`src/wire/src/journal.rs`) first: the stored result of a command.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

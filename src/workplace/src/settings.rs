@@ -9,10 +9,10 @@ use avfs_request::provided::place;
 use avfs_request::{ExecutionRequest, Extra, HostPath};
 use avfs_types::ids::to_hex;
 
-use crate::command::error::RunError;
+use crate::run_error::RunError;
 
 /// Cache directories belong to one vault: two projects with a `target` have separate ones.
-pub fn extras(
+pub(crate) fn extras(
     config: &Config,
     request: &ExecutionRequest,
     vault_id: &str,
