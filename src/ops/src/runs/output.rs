@@ -23,7 +23,7 @@ pub struct KeptOutput<'w> {
 }
 
 impl<'w> KeptOutput<'w> {
-    /// Notes what was not kept.
+    /// Notes the parts that are missing.
     pub(super) fn of(workplace: &'w Workplace, run: &RunRecord) -> Result<Self, OpError> {
         let reader = workplace.vault.backend().read_unmapped().map_err(VaultError::from)?;
         let kept = find_kept_output(&*reader, &run.id)?;
