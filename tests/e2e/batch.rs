@@ -212,7 +212,7 @@ fn item_fields_and_options_determine_how_commands_run() {
     env.policy("[[rule]]\nname = 'no-rm'\nprefix = ['rm']\naction = 'deny'\nreason = 'it is a test'\n[[rule]]\naction = 'allow'\n");
     let text = r#"
 {"id": "slow", "command": "sleep infinity", "timeout_ms": 1, "grace_ms": 1}
-{"id": "long", "command": "while [ ! -e $S/go ]; do sleep 0.02; done; echo woke", "timeout": "none"}
+{"id": "long", "command": "while [ ! -e \"$S/go\" ]; do sleep 0.02; done; echo woke", "timeout": "none"}
 {"id": "denied", "command": "rm README.md"}
 {"id": "below", "command": "pwd; echo $A$B", "cwd": "src", "env": {"A": "a", "B": "b"}}
 {"id": "large", "command": "head -c 3000000 /dev/zero > big", "file_size": "1MiB"}

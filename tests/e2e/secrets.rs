@@ -419,7 +419,7 @@ fn a_secret_value_in_a_command_is_not_stored() {
     assert!(lost.code != Some(0) && !lost.stderr.contains(VALUE), "{lost:?}");
     let traced =
         env.answer(command(&env, &["--secret", "TOKEN=file"], "true").env("AVFS_LOG", "trace")).expect(0);
-    assert!(traced.stderr.contains("execution") && !traced.stderr.contains(VALUE), "{traced:?}");
+    assert!(traced.stderr.contains("state=\"executing\"") && !traced.stderr.contains(VALUE), "{traced:?}");
     assert_not_beneath(&forms(), &env.project());
     assert_not_beneath(&forms(), &env.at("cache"));
 }

@@ -20,6 +20,6 @@ pub use log::{LOG_VARIABLE, start_log};
 pub use painted::{Painted, Tone};
 pub use progress::{Bar, LINE_AFTER, LINE_EVERY, progress_line};
 pub use stream::{
-    ErrorText, ask, error_line, error_lines, line, lines, pass_on, pass_on_error, stderr, stderr_is_terminal,
-    stdout, stdout_is_terminal,
+    ErrorText, ask, error_line, error_lines, line, lines, pass_on, stderr, stderr_is_terminal, stdout,
+    stdout_is_terminal,
 };

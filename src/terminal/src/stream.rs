@@ -27,7 +27,7 @@ pub fn stdout_is_terminal() -> bool {
     out().is_terminal()
 }
 
-/// Standard output, for callers that write lines of [`line`], JSON, or what a command wrote.
+/// Standard output, for callers that write lines of [`line()`], JSON, or what a command wrote.
 #[must_use]
 pub fn stdout() -> Stdout {
     out()
@@ -52,7 +52,7 @@ pub fn pass_on(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The same, to stderr.
-pub fn pass_on_error(bytes: &[u8]) -> io::Result<()> {
+fn pass_on_error(bytes: &[u8]) -> io::Result<()> {
     err().lock().write_all(bytes)
 }
 

@@ -149,7 +149,7 @@ impl Client {
         })
     }
 
-    pub fn base_cache(&self) -> Result<BaseCache, OpError> {
+    fn base_cache(&self) -> Result<BaseCache, OpError> {
         Ok(BaseCache::new(&self.surroundings.cache_dir()?, &self.boot_id()?))
     }
 

@@ -473,10 +473,14 @@ fn is_replaced(error: &std::io::Error) -> bool {
     }
 }
 
-/// True for an empty directory of this user.
+/// True for an empty directory of this user that still exists.
 fn is_new(dir: BorrowedFd<'_>) -> std::io::Result<bool> {
-    if !beneath::is_empty(dir)? {
-        return Ok(false);
+    match beneath::is_empty(dir) {
+        Ok(true) => {}
+        Ok(false) => return Ok(false),
+        // A sweep has removed it since it was opened: such a directory cannot be listed.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
     }
     let owner = beneath::fstat(dir)?.owner;
     if owner == rustix::process::geteuid().as_raw() {

@@ -66,7 +66,7 @@ pub enum ImportError {
         #[source]
         source: ignore::Error,
     },
-    /// A pattern in [`ImportOptions::exclude`] is invalid.
+    /// A pattern in `ImportOptions::exclude` is invalid.
     #[error("invalid exclude pattern")]
     BadExclude {
         /// The parse error.
@@ -84,7 +84,7 @@ pub enum ImportError {
         #[source]
         source: std::io::Error,
     },
-    /// The import was stopped through its [`Meter`].
+    /// The import was stopped through its `Meter`.
     #[error("the import was interrupted")]
     Interrupted,
 }
